@@ -1,0 +1,123 @@
+"""How a TOML file becomes a build config: strict types, unknown keys refused with the nearest known one."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from schemas.errors import ConfigError
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Lower-case letters, digits, . _ -")]
+
+
+class Model(BaseModel):
+    """A part of a config: immutable, and strict about keys."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+
+
+class BuildConfig(Model):
+    """What every corpus's config holds."""
+
+    corpus: str = Field(description="The corpus to build; see `earmark list`.")
+    seed: int = Field(default=17, ge=0, description="Seed of every choice that is drawn.")
+    base: Path = Field(default=Path(), description="Folder that relative paths start from; set to the config's own.")
+
+    def path(self, written: str | Path) -> Path:
+        """The absolute path of a path as the config writes it (relative to the config's folder)."""
+        return (self.base / written).absolute()
+
+    def recorded(self) -> dict[str, Any]:
+        """The config as a manifest keeps it: as written, with defaults, without the folder it lay in."""
+        return self.model_dump(mode="json", exclude={"base"})
+
+
+Config = TypeVar("Config", bound=BuildConfig)
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read a TOML file.
+
+    Raises:
+        ConfigError: the file is missing, a folder, not UTF-8 or not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+    except FileNotFoundError:
+        raise ConfigError(f"config not found: {path}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: expected a TOML file, found a folder") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: expected UTF-8 text, found byte {error.object[error.start]:#04x}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Config:
+    """Check the values of a config file against its model.
+
+    Args:
+        model: the corpus's config model.
+        values: what `read_toml` returned.
+        where: the file, for messages and as the base of relative paths.
+
+    Raises:
+        ConfigError: one line that names the first faulty key, what was expected and what was found.
+    """
+    try:
+        return model.model_validate({**values, "base": where.parent.absolute()})
+    except ValidationError as error:
+        raise ConfigError(f"{where}: {_one_line(model, error)}") from None
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint such as `; did you mean 'seed'?`, or the known words where none is near."""
+    known = sorted(known)
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
+
+
+def _one_line(model: type[BaseModel], error: ValidationError) -> str:
+    errors = error.errors()
+    first = min(errors, key=lambda e: e["type"] != "extra_forbidden")  # a misspelt key explains a missing one
+    key = _dotted(first["loc"])
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    if first["type"] == "extra_forbidden":
+        return f"unknown key '{key}'{nearest(str(first['loc'][-1]), _fields_at(model, first['loc'][:-1]))}{more}"
+    if first["type"] == "missing":
+        return f"missing key '{key}'{more}"
+    found = repr(first["input"])
+    shown = found if len(found) <= 80 else found[:77] + "..."
+    message = first["msg"].removeprefix("Value error, ")
+    return f"{key}: {message[0].lower()}{message[1:]}, found {shown}{more}" if key else f"{message}{more}"
+
+
+def _dotted(loc: tuple[int | str, ...]) -> str:
+    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
+
+
+def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:
+    """Names that are allowed where an unknown key stood."""
+    here: Any = model
+    for part in loc:
+        if isinstance(here, type) and issubclass(here, BaseModel) and part in here.model_fields:
+            here = here.model_fields[str(part)].annotation
+        here = _inner_model(here)
+    if not (isinstance(here, type) and issubclass(here, BaseModel)):
+        return []
+    return [name for name in here.model_fields if name != "base"]
+
+
+def _inner_model(annotation: Any) -> Any:
+    """The model inside `list[Model]`, `dict[str, Model]` or `Model | None`."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    models = [_inner_model(argument) for argument in getattr(annotation, "__args__", ())]
+    return next((m for m in models if isinstance(m, type) and issubclass(m, BaseModel)), annotation)

@@ -1,0 +1,24 @@
+"""Faults that a person can mend. Each is one line: what was expected, what was found, where, what to do."""
+
+
+class EarmarkError(Exception):
+    """The base of every error that the command line prints as one line and answers with exit code 1."""
+
+
+class ConfigError(EarmarkError):
+    """A build config that cannot be used: an unknown key, a value out of range, a file that is not TOML."""
+
+
+class InputError(EarmarkError):
+    """An input that cannot be read at all. A single bad row is a reject, never this error."""
+
+
+class StoreError(EarmarkError):
+    """A store, version or row that is missing, damaged or in use."""
+
+
+class MissingExtraError(EarmarkError):
+    """A feature that needs an optional extra which is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        super().__init__(f"{feature} needs the '{extra}' extra; install it with: pip install 'earmark[{extra}]'")

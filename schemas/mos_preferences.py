@@ -1,0 +1,272 @@
+"""Config and tables of `mos-preferences` (MOS-RMBench: preference pairs from mean opinion scores)."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import Annotated, Any, Literal, Self
+
+import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
+
+from schemas.config import BuildConfig, Model, Name, nearest
+from schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, column
+
+CATEGORIES = ("same_content", "same_source", "unmatched")
+FORMATS = ("bvcc", "nisqa", "singmos", "somos", "tmhint-qi", "vmc23", "table")
+Count = Annotated[int, Field(ge=0)]
+
+
+def _canonical_splits(value: Any) -> Any:
+    """Accept the publishers' names for splits (dev, val, …)."""
+    if isinstance(value, dict):
+        return {SPLIT_ALIASES.get(str(key), key): held for key, held in value.items()}
+    return value
+
+
+class Columns(Model):
+    """Which columns of a `table` source hold what. A column named here must exist, and its cells must be filled."""
+
+    file: str = Field(description="Path or name of the audio file; identifies the clip.")
+    mos: str = Field(description="The mean, or one listener's rating where `listener` is named.")
+    system: str | None = Field(default=None, description="The system that produced the clip.")
+    speaker: str | None = Field(default=None, description="The speaker or voice.")
+    content: str | None = Field(default=None, description="What is said or sung: text id, reference clip.")
+    condition: str | None = Field(default=None, description="Degradation: noise, codec, signal-to-noise ratio.")
+    listener: str | None = Field(default=None, description="Who rated; rows of one file are then averaged.")
+    votes: str | None = Field(default=None, description="How many ratings the mean stands on.")
+    mos_std: str | None = Field(default=None, description="Sample standard deviation of those ratings.")
+    subset: str | None = Field(default=None, description="Listening test; clips are paired only within one.")
+    split: str | None = Field(default=None, description="The publisher's split (train, validation, test, ood).")
+
+
+class Source(Model):
+    """One rated corpus on disk, in the layout that its owner publishes."""
+
+    name: Name = Field(description="Name of the dataset in the tables.")
+    format: Literal["bvcc", "nisqa", "singmos", "somos", "tmhint-qi", "vmc23", "table"]
+    root: str | None = Field(default=None, description="Folder of the published layout.")
+    files: dict[Split, str] = Field(
+        default={}, description="`table` only: a file (CSV, TSV, JSON lines, Parquet) a split."
+    )
+    columns: Columns | None = Field(default=None, description="`table` only: which column holds what.")
+    scale: tuple[float, float] = Field(default=(1.0, 5.0), description="Lowest and highest possible rating.")
+    split: str = Field(default="native", description="`native`, `by-content`, or one split for all rows.")
+    shares: dict[Split, float] = Field(
+        default={"train": 0.8, "validation": 0.1, "test": 0.1}, description="Shares of contents with `by-content`."
+    )
+    audio_root: str | None = Field(default=None, description="Folder that the list's file names start from.")
+
+    _splits = field_validator("files", "shares", mode="before")(_canonical_splits)
+
+    @field_validator("split")
+    @classmethod
+    def _known_split(cls, value: str) -> str:
+        value = SPLIT_ALIASES.get(value, value)
+        known = ("native", "by-content", *SPLITS)
+        if value not in known:
+            raise ValueError(f"expected one of {', '.join(known)}")
+        return value
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.format == "table":
+            if not self.files or self.columns is None:
+                raise ValueError(f"source '{self.name}': format 'table' needs 'files' and 'columns'")
+        elif self.root is None:
+            raise ValueError(f"source '{self.name}': format '{self.format}' needs 'root', the published folder")
+        elif self.files or self.columns:
+            raise ValueError(f"source '{self.name}': 'files' and 'columns' belong to format 'table' only")
+        if self.root is not None and any(_climbs(file) for file in self.files.values()):
+            raise ValueError(f"source '{self.name}': expected 'files' inside 'root', found a path that leaves it")
+        if not self.scale[0] < self.scale[1]:
+            raise ValueError(f"source '{self.name}': expected scale = [lowest, highest], found {list(self.scale)}")
+        if any(share < 0 for share in self.shares.values()) or abs(sum(self.shares.values()) - 1) > 1e-6:
+            raise ValueError(f"source '{self.name}': expected shares that add up to 1, found {self.shares}")
+        return self
+
+
+class Pairs(Model):
+    """How pairs are drawn and how many are kept."""
+
+    min_gap: float = Field(default=0.0, ge=0, description="Least MOS difference; two equal MOS are never a pair.")
+    draws: int = Field(
+        default=2, ge=1, le=64, description="Neighbours a clip meets in each of its groups, without a quota."
+    )
+    most_draws: int = Field(
+        default=64, ge=1, le=4096, description="Neighbours a clip meets at most when a quota is short."
+    )
+    per_clip: int | None = Field(default=16, ge=1, description="Pairs that one clip may be part of at most.")
+    balance: dict[Literal["same_content", "same_source", "unmatched"], Annotated[float, Field(ge=0)]] = Field(
+        default={"same_content": 1.0, "same_source": 1.0, "unmatched": 1.0},
+        description="Shares of the categories in a quota; 0 leaves a category out.",
+    )
+
+    @field_validator("balance")
+    @classmethod
+    def _some_share(cls, value: dict[str, float]) -> dict[str, float]:
+        if not any(value.values()):
+            raise ValueError("expected a share above 0 for at least one category")
+        return value
+
+
+class Triplets(Model):
+    """How many triplets A > B > C are kept, for measuring preference cycles."""
+
+    count: Count = Field(default=100, description="Triplets a dataset.")
+    datasets: dict[str, Count] = Field(default={}, description="Other counts for single datasets.")
+    splits: tuple[Split, ...] = Field(default=("test", "ood"), description="Splits that they are drawn from.")
+
+
+class MosPreferences(BuildConfig):
+    """Build config of `mos-preferences`."""
+
+    corpus: Literal["mos-preferences"] = "mos-preferences"
+    audio: Literal["none", "index", "convert"] = Field(
+        default="none", description="none: lists only; index: hash and measure the clips; convert: 16 kHz mono WAV too."
+    )
+    sources: tuple[Source, ...] = Field(min_length=1, description="The rated corpora.")
+    quotas: dict[str, dict[Split, Count]] = Field(default={}, description="Pairs to keep a dataset and split.")
+    pairs: Pairs = Pairs()
+    triplets: Triplets = Triplets()
+
+    @field_validator("quotas", mode="before")
+    @classmethod
+    def _canonical_quotas(cls, value: Any) -> Any:
+        return {k: _canonical_splits(v) for k, v in value.items()} if isinstance(value, dict) else value
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> Self:
+        names = [source.name for source in self.sources]
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"expected one source a name, found '{twice[0]}' twice")
+        for table, datasets in (("quotas", self.quotas), ("triplets.datasets", self.triplets.datasets)):
+            for name in datasets:
+                if name not in names:
+                    raise ValueError(f"{table}: no source is named '{name}'{nearest(name, names)}")
+        return self
+
+
+def _climbs(path: str) -> bool:
+    pure = PurePosixPath(path.replace("\\", "/"))
+    return pure.is_absolute() or ".." in pure.parts
+
+
+_MOS = "MOS-RMBench, section on data construction"
+
+RATINGS = Table(
+    name="ratings",
+    description="One row a rated clip that could be used: its mean opinion score and what is known of its making.",
+    schema=pa.schema(
+        [
+            column("sample_id", pa.string(), "Dataset and file name; the clip's id everywhere in this corpus."),
+            column("dataset", pa.string(), "Name of the source in the build config."),
+            column(
+                "subset", pa.string(), "Listening test within the dataset; MOS compare only within one.", optional=True
+            ),
+            column("split", pa.string(), "train, validation, test or ood."),
+            column("file", pa.string(), "Audio file as the publisher's list names it."),
+            column("mos", pa.float64(), "Mean opinion score.", unit="points on the dataset's scale"),
+            column("votes", pa.int64(), "Ratings behind the mean.", optional=True),
+            column("mos_std", pa.float64(), "Sample standard deviation of the ratings.", unit="points", optional=True),
+            column(
+                "mos_se",
+                pa.float64(),
+                "Standard error of the mean, mos_std / sqrt(votes).",
+                unit="points",
+                optional=True,
+            ),
+            column("scale_min", pa.float64(), "Lowest possible rating."),
+            column("scale_max", pa.float64(), "Highest possible rating."),
+            column("system_id", pa.string(), "System that produced the clip.", optional=True),
+            column("speaker_id", pa.string(), "Speaker or voice.", optional=True),
+            column(
+                "content_id", pa.string(), "What is said or sung; null where the list does not tell.", optional=True
+            ),
+            column("condition_id", pa.string(), "Degradation, such as noise type and level.", optional=True),
+            column(
+                "clip_sha256", pa.string(), "SHA-256 of the audio file's bytes.", source="audio index", optional=True
+            ),
+            column("duration_s", pa.float64(), "Length of the clip.", unit="s", source="audio index", optional=True),
+            column(
+                "sample_rate_hz", pa.int64(), "Sample rate of the file.", unit="Hz", source="audio index", optional=True
+            ),
+            column("channels", pa.int64(), "Channels of the file.", source="audio index", optional=True),
+            column(
+                "audio_file",
+                pa.string(),
+                "16 kHz mono WAV within this version.",
+                source="audio = convert",
+                optional=True,
+            ),
+            column("source_file", pa.string(), "Source name and path of the list that the row came from."),
+            column(
+                "source_line", pa.int64(), "Line in that list, counted from 1 (the first, where ratings were averaged)."
+            ),
+        ]
+    ),
+    key=("sample_id",),
+    exclusive=("sample_id", "clip_sha256"),
+)
+
+PAIRS = Table(
+    name="pairs",
+    description="One row an unordered pair of clips with different MOS; the clip with the higher MOS is chosen.",
+    schema=pa.schema(
+        [
+            column("pair_id", pa.string(), "Sixteen hexadecimal digits from the two sample ids, in either order."),
+            column("dataset", pa.string(), "Dataset of both clips."),
+            column("split", pa.string(), "Split of both clips."),
+            column("category", pa.string(), "same_content, same_source or unmatched.", source=_MOS),
+            column("group_id", pa.string(), "The group that both clips were drawn from."),
+            column("chosen_id", pa.string(), "sample_id of the clip with the higher MOS."),
+            column("rejected_id", pa.string(), "sample_id of the clip with the lower MOS."),
+            column("chosen_mos", pa.float64(), "MOS of the chosen clip.", unit="points on the dataset's scale"),
+            column("rejected_mos", pa.float64(), "MOS of the rejected clip.", unit="points on the dataset's scale"),
+            column("mos_gap", pa.float64(), "chosen_mos - rejected_mos.", unit="points on the dataset's scale"),
+            column(
+                "mos_gap_normalized",
+                pa.float64(),
+                "mos_gap over the 90th percentile of the dataset's gaps, at most 1.",
+                unit="0 to 1",
+                source="MOS-RMBench, MOS-difference reward",
+            ),
+            column("gap_decile", pa.int64(), "Decile of mos_gap within the dataset.", unit="1 (small) to 10 (large)"),
+            column("chosen_mos_se", pa.float64(), "Standard error of chosen_mos.", unit="points", optional=True),
+            column("rejected_mos_se", pa.float64(), "Standard error of rejected_mos.", unit="points", optional=True),
+            column(
+                "chosen_better_probability",
+                pa.float64(),
+                "Phi(mos_gap / sqrt(chosen_mos_se^2 + rejected_mos_se^2)): that the true means stand in this order.",
+                unit="0.5 to 1",
+                source="normal approximation of the difference of two independent means (Welch 1938, Biometrika 29)",
+                optional=True,
+            ),
+        ]
+    ),
+    key=("pair_id",),
+    exclusive=("chosen_id", "rejected_id"),
+)
+
+TRIPLETS = Table(
+    name="triplets",
+    description="Three clips of one group with MOS A > B > C, for measuring cycles in a model's preferences.",
+    schema=pa.schema(
+        [
+            column("triplet_id", pa.string(), "Sixteen hexadecimal digits from the three sample ids."),
+            column("dataset", pa.string(), "Dataset of the clips."),
+            column("split", pa.string(), "Split of the clips."),
+            column("category", pa.string(), "Kind of the group: same_content, same_source or unmatched.", source=_MOS),
+            column("group_id", pa.string(), "The group that the clips were drawn from."),
+            column("a_id", pa.string(), "sample_id of the clip with the highest MOS."),
+            column("b_id", pa.string(), "sample_id of the clip between."),
+            column("c_id", pa.string(), "sample_id of the clip with the lowest MOS."),
+            column("a_mos", pa.float64(), "MOS of a.", unit="points on the dataset's scale"),
+            column("b_mos", pa.float64(), "MOS of b.", unit="points on the dataset's scale"),
+            column("c_mos", pa.float64(), "MOS of c.", unit="points on the dataset's scale"),
+        ]
+    ),
+    key=("triplet_id",),
+)
+
+TABLES = (RATINGS, PAIRS, TRIPLETS, REJECTS)

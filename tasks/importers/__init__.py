@@ -1,0 +1,1 @@
+"""Published layouts in, rows and rejects out: one file per layout, streaming, no Prefect."""

@@ -1,0 +1,47 @@
+"""What importers yield: rated rows, rejects, and notes about parts that are missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Rating(NamedTuple):
+    """One rating or one mean of a clip, as a list states it.
+
+    Rows of the same file that carry a `listener_id` are averaged later; several rows without one are duplicates.
+    """
+
+    file: str  # the audio file as the list names it
+    score: float  # a listener's rating or the published mean, within the source's scale
+    source_file: str  # "<source name>/<path below its root>" of the list
+    line: int  # line in that list, from 1
+    split: str | None = None  # the publisher's split, already in our words; None where it has none
+    subset: str | None = None  # listening test within the dataset (a track, a NISQA database)
+    system_id: str | None = None
+    speaker_id: str | None = None
+    content_id: str | None = None
+    condition_id: str | None = None
+    listener_id: str | None = None
+    votes: int | None = None  # ratings behind a published mean
+    mos_std: float | None = None  # their sample standard deviation
+    audio: str | None = None  # where the clip may lie below the source's root, if not at `file`
+
+
+class Reject(NamedTuple):
+    """A line that cannot become a rating."""
+
+    item: str  # the id as far as it could be read, else the first 80 characters of the line
+    reason: str  # a fixed word, snake_case
+    detail: str  # what was expected, what was found
+    source_file: str
+    line: int | None
+
+
+class Note(NamedTuple):
+    """Something a person should know that concerns no single row, such as a part of the layout that is missing."""
+
+    text: str
+
+
+Imported = Iterator[Rating | Reject | Note]
