@@ -1,0 +1,107 @@
+"""BVCC, the corpus of the VoiceMOS Challenge 2022's main track (Cooper and Yamagishi 2021, 2022).
+
+`main/DATA/sets` holds, without headers, `{train,val,test}_mos_list.txt` (`sys64e2f-utt491a78a.wav,4.0`) and the
+ratings behind them in `TRAINSET`, `DEVSET` and `TESTSET` (`system,wav,score,ignored,listener`, the listener's id
+being the third `_` field of the last). The ratings are preferred. What is said is not published with the lists:
+`transcriptions_clustered.csv` of UTMOS (Saeki et al. 2022) gives a cluster of equal texts, -1 where there is none.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schemas.mos_preferences import Source
+from tasks.importers.cells import BadRow, clip, identifier, score, shown
+from tasks.importers.lists import (
+    Cells,
+    Found,
+    ListFile,
+    Parse,
+    bare_rows,
+    exists,
+    find_parts,
+    headed_rows,
+    list_file,
+    to_ratings,
+)
+from tasks.importers.rows import Imported, Note, Rating, Reject
+
+FOLDERS = ("main/DATA/sets", "DATA/sets", "sets", "")
+PARTS = {
+    "train": ("TRAINSET", "train_mos_list.txt"),
+    "validation": ("DEVSET", "val_mos_list.txt"),
+    "test": ("TESTSET", "test_mos_list.txt"),
+}
+RATING_SETS = ("TRAINSET", "DEVSET", "TESTSET")
+TEXTS = "transcriptions_clustered.csv"
+
+
+def find(source: Source, root: Path) -> Found:
+    """The lists, and the clusters of texts where they are there."""
+    found = find_parts(source, root, FOLDERS, PARTS)
+    places = dict.fromkeys(("", found.folder, "main/DATA", "DATA", "main"))
+    for place in places:
+        below = f"{place}/{TEXTS}" if place else TEXTS
+        if exists(root / below):
+            return found._replace(lists=(*found.lists, list_file(source, root, below, "texts")))
+    note = Note(f"{source.name}: {TEXTS} is not in {source.root}; what the clips say stays unknown")
+    return found._replace(notes=(*found.notes, note))
+
+
+def read(source: Source, root: Path) -> Imported:
+    """Yield ratings, or means where a split has none."""
+    found = find(source, root)
+    yield from found.notes
+    texts: dict[str, str] = {}
+    for file in found.lists:
+        if file.part == "texts":
+            texts, unread = _read_texts(file)
+            if unread:
+                yield Note(f"{file.name}: {unread} lines could not be read; what those clips say stays unknown")
+    audio = f"{found.folder.removesuffix('sets')}wav/" if found.folder else ""
+    for file in found.lists:
+        if file.part == "texts":
+            continue
+        rated = file.kind in RATING_SETS
+        parse = _parser(source, file, root, texts, audio)
+        yield from to_ratings(file, bare_rows(file, 5 if rated else 2), parse, item=1 if rated else 0)
+
+
+def _parser(source: Source, file: ListFile, root: Path, texts: dict[str, str], audio: str) -> Parse:
+    low, high = source.scale
+    split, name, base = file.part, file.name, str(root)
+    rated = file.kind in RATING_SETS
+    at_wav = 1 if rated else 0
+    at_score = at_wav + 1
+
+    def parse(cells: Cells, line: int) -> Rating:
+        wav = clip(cells[at_wav], base)
+        system, dash, _ = wav.partition("-")
+        if not system or not dash:
+            raise BadRow("bad_id", f"expected <system>-<utterance>.wav, found '{shown(wav)}'")
+        value = score(cells[at_score], low, high)
+        listener = _listener(cells, system) if rated else None
+        content = texts.get(wav.removesuffix(".wav"))
+        place = audio + wav if audio else None
+        return Rating(wav, value, name, line, split, None, system, None, content, None, listener, None, None, place)
+
+    return parse
+
+
+def _listener(cells: Cells, system: str) -> str:
+    if cells[0].strip() != system:
+        raise BadRow("conflicting_system", f"expected the system of the clip, {system}, found '{shown(cells[0])}'")
+    parts = cells[4].split("_", 3)
+    return identifier(parts[2] if len(parts) > 2 else cells[4], "listener")
+
+
+def _read_texts(file: ListFile) -> tuple[dict[str, str], int]:
+    """Cluster by clip, and how many lines could not be read."""
+    texts: dict[str, str] = {}
+    unread = 0
+    for _, cells in headed_rows(file, ("wav_name", "cluster")):
+        if isinstance(cells, Reject | Note):
+            unread += isinstance(cells, Reject)
+        elif cells[1].strip() not in ("", "-1"):
+            texts[cells[0].strip().removesuffix(".wav")] = cells[1].strip()
+    return texts, unread

@@ -1,0 +1,154 @@
+"""Text lists as disks really hold them, streamed: one bad line costs that line, never the file.
+
+UTF-8 with or without a byte order mark; lines that end in LF, CRLF or CR; with or without an end after the last.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO
+
+from schemas.errors import InputError
+from tasks.importers.cells import shown
+from tasks.importers.rows import Reject
+
+BLOCK = 1 << 20  # bytes read at once
+LONGEST_LINE = 1 << 20  # bytes
+QUOTED_LINES = 32  # lines that one quoted field may span
+_UTF8_MARK = b"\xef\xbb\xbf"
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+
+Line = tuple[int, str | Reject]
+Row = tuple[int, list[str] | Reject]
+
+
+def read_lines(path: Path, name: str) -> Iterator[Line]:
+    """Every line that is not blank, with its number from 1; a line that cannot be read comes as its reject.
+
+    Args:
+        path: the list; read through gzip where its name ends in `.gz`.
+        name: what messages and rejects call the list.
+
+    Raises:
+        InputError: the file as a whole cannot be read, or is not UTF-8 but UTF-16.
+    """
+    number = 0
+    try:
+        with open_list(path) as stream:
+            for lines in _raw_lines(stream, name):
+                for raw in lines:
+                    number += 1
+                    if b"\0" in raw or len(raw) > LONGEST_LINE:
+                        yield number, _unfit(raw, name, number)
+                        continue
+                    try:
+                        text = raw.decode()
+                    except UnicodeDecodeError as error:
+                        yield number, _not_utf8(raw, error.start, name, number)
+                        continue
+                    if text and not text.isspace():
+                        yield number, text
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(name, error) from None
+
+
+def read_rows(path: Path, name: str, delimiter: str = ",") -> Iterator[Row]:
+    """The fields of every line that is not blank, each row with the number of its first line.
+
+    A line without a quote is split as it stands. Otherwise quotes are read strictly, and a quoted field may span
+    up to `QUOTED_LINES` lines; one that does not end costs its first line, and reading goes on with the next.
+    """
+    lines = read_lines(path, name)
+    waiting: deque[Line] = deque()  # lines that a quote reached for in vain
+    while (line := waiting.popleft() if waiting else next(lines, None)) is not None:
+        number, text = line
+        if isinstance(text, Reject):
+            yield number, text
+        elif '"' in text:
+            yield number, _quoted(number, text, name, delimiter, lines, waiting)
+        else:
+            yield number, text.split(delimiter)
+
+
+def open_list(path: Path) -> IO[bytes]:
+    """Open a list for reading bytes, unpacked where its name ends in `.gz`."""
+    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+
+
+def unreadable(name: str, error: Exception) -> InputError:
+    """The one line that says why a whole list cannot be read."""
+    if isinstance(error, FileNotFoundError):
+        return InputError(f"{name}: expected a list, found no such file")
+    if isinstance(error, IsADirectoryError):
+        return InputError(f"{name}: expected a list, found a folder")
+    if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile):
+        return InputError(f"{name}: expected gzip data, found a damaged or truncated file")
+    return InputError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or shown(error)}")
+
+
+def _raw_lines(stream: IO[bytes], name: str) -> Iterator[list[bytes]]:
+    """Lines without their ends, a block at a time. Of a line that is too long, enough is kept to see that it is."""
+    tail = b""
+    first = True
+    while block := stream.read(BLOCK):
+        if first:
+            first = False
+            if block.startswith(_UTF16_MARKS):
+                raise InputError(f"{name}: expected UTF-8 text, found UTF-16; save it as UTF-8")
+            block = block.removeprefix(_UTF8_MARK)
+        text = tail + block
+        held = b"\r" if text.endswith(b"\r") else b""  # its \n may come with the next block
+        body = text[: len(text) - len(held)]
+        cut = 1 + max(body.rfind(b"\n"), body.rfind(b"\r"))
+        yield body[:cut].splitlines()
+        tail = body[cut:][: LONGEST_LINE + 1] + held
+    if tail:
+        yield tail.splitlines()
+
+
+def _quoted(
+    number: int, text: str, name: str, delimiter: str, lines: Iterator[Line], waiting: deque[Line]
+) -> list[str] | Reject:
+    """The fields of a row with quotes, taking further lines from `waiting`, then `lines`, while a quote is open."""
+    parts = [text]
+    taken: list[Line] = []
+    while True:
+        try:
+            return next(csv.reader(parts, delimiter=delimiter, strict=True))
+        except csv.Error as error:
+            reason = "unterminated_quote" if "end of data" in str(error) else "bad_quoting"
+            detail = f"expected quotes around whole fields, found: {error}"
+        closing = None
+        while reason == "unterminated_quote" and len(taken) < QUOTED_LINES - 1:
+            following = waiting.popleft() if waiting else next(lines, None)
+            if following is None:
+                break
+            taken.append(following)
+            if isinstance(following[1], Reject):
+                break
+            parts[-1] += "\n"
+            parts.append(following[1])
+            if '"' in following[1]:
+                closing = following
+                break
+        if closing is None:
+            waiting.extendleft(reversed(taken))
+            return Reject(shown(text), reason, detail, name, number)
+
+
+def _unfit(raw: bytes, name: str, number: int) -> Reject:
+    item = shown(raw[:400].decode(errors="backslashreplace"))
+    if len(raw) > LONGEST_LINE:
+        return Reject(item, "line_too_long", f"expected at most {LONGEST_LINE} bytes, found more", name, number)
+    return Reject(item, "nul_byte", f"expected text, found a NUL at byte {raw.index(0) + 1}", name, number)
+
+
+def _not_utf8(raw: bytes, start: int, name: str, number: int) -> Reject:
+    item = shown(raw[:400].decode(errors="backslashreplace"))
+    detail = f"expected UTF-8, found byte {raw[start]:#04x} at position {start + 1}"
+    return Reject(item, "bad_encoding", detail, name, number)

@@ -1,0 +1,211 @@
+"""The lists that a published folder consists of: where they lie, and how their rows become ratings or rejects.
+
+`find_parts` alone decides which files a source consists of; reading and hashing both start from its answer.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from schemas.errors import InputError
+from schemas.mos_preferences import Source
+from tasks.importers.cells import BadRow, number, shown
+from tasks.importers.lines import read_rows
+from tasks.importers.rows import Imported, Note, Rating, Reject
+
+Cells = Sequence[Any]
+Parse = Callable[[Cells, int], Rating]
+
+# Words that stand in a header and never in a row of ids and scores.
+HEADER_WORDS = frozenset(
+    (
+        *("wav", "wav_name", "wavname", "file", "filename", "file_name", "utt", "utt_id", "utterance", "utteranceid"),
+        *("sample_id", "system", "system_id", "systemid", "listener", "listener_id", "listenerid"),
+        *("mos", "mean", "score", "rating", "choice"),
+    )
+)
+
+
+class ListFile(NamedTuple):
+    """One list of a source."""
+
+    path: Path  # absolute
+    name: str  # "<source name>/<path below its root>"
+    part: str = ""  # what it is in its layout: a split, a track
+    kind: str = ""  # which of the alternatives it is: its file name; of a table, its type
+
+
+class Found(NamedTuple):
+    """The lists that a source consists of."""
+
+    lists: tuple[ListFile, ...]
+    notes: tuple[Note, ...] = ()
+    folder: str = ""  # where below the root they lie
+
+
+def list_file(source: Source, root: Path, below: str, part: str = "") -> ListFile:
+    """The list at a path below the source's root."""
+    return ListFile(root / below, f"{source.name}/{below}", part, below.rpartition("/")[2])
+
+
+def find_parts(
+    source: Source, root: Path, folders: Sequence[str], parts: Mapping[str, Sequence[str]], lost: str = "its rows"
+) -> Found:
+    """Find each part of a layout in the first of the folders that holds any part.
+
+    Args:
+        source: the source; its name and root stand in messages.
+        root: its root, absolute.
+        folders: folders below the root, the published one first; "" is the root itself.
+        parts: names that the list of each part may have, the preferred first.
+        lost: what is left out where a part is missing.
+
+    Raises:
+        InputError: the root is no folder, or holds no part at all.
+    """
+    require_folder(source, root)
+    for folder in folders:
+        prefix = f"{folder}/" if folder else ""
+        present = {part: next((n for n in names if exists(root / (prefix + n))), None) for part, names in parts.items()}
+        if any(present.values()):
+            break
+    else:
+        wanted = ", ".join(" or ".join(names) for names in parts.values())
+        places = ", ".join(folder or "the folder itself" for folder in folders)
+        raise InputError(f"{source.name}: expected {wanted} in {source.root} (looked in: {places}), found none")
+    lists = tuple(list_file(source, root, prefix + name, part) for part, name in present.items() if name)
+    notes = tuple(
+        Note(f"{source.name}: {' or '.join(parts[part])} is not in {source.root}; {lost} are left out")
+        for part, name in present.items()
+        if name is None
+    )
+    return Found(lists, notes, folder)
+
+
+def require_folder(source: Source, root: Path) -> None:
+    """Refuse a root that is missing or no folder."""
+    try:
+        if root.is_dir():
+            return
+        found = "a file" if root.exists() else "nothing there"
+    except (OSError, ValueError) as error:
+        found = getattr(error, "strerror", None) or str(error)
+    raise InputError(f"{source.name}: expected a folder at root = '{source.root}', found {found}")
+
+
+def exists(path: Path) -> bool:
+    """Whether something lies at a path; what may not be looked at is left for reading to complain of."""
+    try:
+        return path.exists()
+    except OSError:
+        return True
+
+
+def bare_rows(file: ListFile, width: int) -> Iterator[tuple[int, Cells | Reject | Note]]:
+    """Rows of a list without a header; where one stands on top all the same, it is told apart from a row."""
+    rows = read_rows(file.path, file.name)
+    first = next(rows, None)
+    if first is None:
+        yield 0, Note(f"{file.name} is empty")
+        return
+    line, cells = first
+    if isinstance(cells, list) and any(cell.strip().lower() in HEADER_WORDS for cell in cells):
+        yield line, Note(f"{file.name}: line {line} is a header, which this list has not in every release")
+    else:
+        rows = chain((first,), rows)
+    for line, cells in rows:
+        if len(cells) == width or isinstance(cells, Reject):
+            yield line, cells
+        else:
+            yield line, _ragged(file, cells, width, line)
+
+
+def headed_rows(
+    file: ListFile, wanted: Sequence[str], optional: Sequence[str] = (), published: Sequence[str] = (), mark: str = ","
+) -> Iterator[tuple[int, Cells | Reject | Note]]:
+    """The wanted cells of each row of a list with a header.
+
+    Args:
+        file: the list.
+        wanted: columns that must exist, at least two.
+        optional: further columns; an absent one gives empty cells.
+        published: all columns in their published order, for a release without the header; a first row that has
+            as many cells, none of them a name of a column, is then read as a row.
+        mark: the delimiter.
+
+    Raises:
+        InputError: a wanted column is missing or there twice, or the header itself cannot be read.
+    """
+    rows = read_rows(file.path, file.name, mark)
+    first = next(rows, None)
+    if first is None:
+        yield 0, Note(f"{file.name} is empty")
+        return
+    line, top = first
+    if isinstance(top, Reject):
+        raise InputError(f"{file.name}: expected a header, found a line that cannot be read: {top.detail}")
+    header = [cell.strip() for cell in top]
+    if len(header) == len(published) and not set(header) & set(published) and any(number(c) == number(c) for c in top):
+        yield line, Note(f"{file.name}: line {line} is a row where a header was expected; columns go by their order")
+        header = list(published)
+        rows = chain((first,), rows)
+    require_columns(file.name, wanted, header)
+    width = len(header)
+    at = [header.index(column) for column in wanted] + [header.index(c) if c in header else -1 for c in optional]
+    take = itemgetter(*at)
+    for line, cells in rows:
+        if isinstance(cells, Reject):
+            yield line, cells
+        elif len(cells) == width:
+            cells.append("")  # the cell at -1, for optional columns that are absent
+            yield line, take(cells)
+        else:
+            yield line, _ragged(file, cells, width, line)
+
+
+def require_columns(name: str, wanted: Iterable[str], header: Sequence[str]) -> None:
+    """Refuse a list without one of the wanted columns, naming the nearest that it has."""
+    for column in wanted:
+        if header.count(column) == 1:
+            continue
+        if column in header:
+            raise InputError(f"{name}: expected one column '{shown(column)}', found {header.count(column)}")
+        near = difflib.get_close_matches(column, header, n=3, cutoff=0.5)
+        known = ", ".join(f"'{shown(other)}'" for other in near or header[:12])
+        hint = f"the nearest are {known}" if near else f"its columns are {known}"
+        raise InputError(f"{name}: expected a column '{shown(column)}', found none; {hint}")
+
+
+def to_ratings(
+    file: ListFile, rows: Iterable[tuple[int, Cells | Reject | Note]], parse: Parse, item: int = 0
+) -> Imported:
+    """Turn each row into exactly one rating or one reject.
+
+    Args:
+        file: the list that they come from.
+        rows: cells, or what could not be read as cells.
+        parse: makes the rating, or raises `BadRow`.
+        item: the cell that names the clip, for rejects.
+    """
+    for line, cells in rows:
+        if isinstance(cells, Reject | Note):
+            yield cells
+            continue
+        try:
+            rating = parse(cells, line)
+        except BadRow as bad:
+            texts = ["" if cell is None else str(cell) for cell in cells]
+            named = shown(texts[item].strip() or ",".join(texts))
+            yield Reject(named, bad.reason, bad.detail, file.name, line)
+        else:
+            yield rating
+
+
+def _ragged(file: ListFile, cells: Sequence[str], width: int, line: int) -> Reject:
+    detail = f"expected {width} fields, found {len(cells)}"
+    return Reject(shown(",".join(cells)), "ragged_row", detail, file.name, line)

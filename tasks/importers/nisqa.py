@@ -1,0 +1,111 @@
+"""The NISQA corpus (Mittag et al. 2021): simulated and live calls with a mean per file and the ratings' deviation.
+
+`NISQA_Corpus/NISQA_corpus_file.csv` holds all databases, `<DB>/<DB>_file.csv` one; header `db,con,file,…,mos,…`.
+The condition `con`, written as a whole number or a float, is the system; the reference file is the content; the
+split stands in the database's name (`NISQA_TRAIN_SIM`, `NISQA_VAL_LIVE`, `NISQA_TEST_P501`). Means compare only
+within a database, so that is the subset.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schemas.errors import InputError
+from schemas.mos_preferences import Source
+from tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, votes
+from tasks.importers.lists import (
+    Cells,
+    Found,
+    ListFile,
+    Parse,
+    exists,
+    headed_rows,
+    list_file,
+    require_folder,
+    to_ratings,
+)
+from tasks.importers.rows import Imported, Rating
+
+ALL = "NISQA_corpus_file.csv"
+FOLDERS = ("NISQA_Corpus", "")
+COLUMNS = ("filename_deg", "mos", "db", "con")
+OPTIONAL = ("filename_ref", "votes", "mos_std", "filepath_deg")
+SPLITS = {"TRAIN": "train", "VAL": "validation", "TEST": "test"}
+
+
+def find(source: Source, root: Path) -> Found:
+    """The list of all databases, else one list per database."""
+    require_folder(source, root)
+    for folder in FOLDERS:
+        below = f"{folder}/{ALL}" if folder else ALL
+        if exists(root / below):
+            return Found((list_file(source, root, below),), folder=folder)
+    for folder in FOLDERS:
+        held = sorted((root / folder).glob("*/*_file.csv"))
+        lists = [list_file(source, root, p.relative_to(root).as_posix()) for p in held if _is_database(p)]
+        if lists:
+            return Found(tuple(lists), folder=folder)
+    alone = root / f"{root.name}_file.csv"
+    if exists(alone):
+        return Found((list_file(source, root, alone.name),), folder="..")
+    raise InputError(f"{source.name}: expected {ALL} or <DB>/<DB>_file.csv in {source.root}, found none")
+
+
+def read(source: Source, root: Path) -> Imported:
+    """Yield one mean per file."""
+    found = find(source, root)
+    yield from found.notes
+    for file in found.lists:
+        rows = headed_rows(file, COLUMNS, OPTIONAL)
+        yield from to_ratings(file, rows, _mean(source, file, root, found.folder))
+
+
+def _is_database(path: Path) -> bool:
+    return path.name == f"{path.parent.name}_file.csv"
+
+
+def _mean(source: Source, file: ListFile, root: Path, folder: str) -> Parse:
+    low, high = source.scale
+    name, base = file.name, str(root)
+
+    def parse(cells: Cells, line: int) -> Rating:
+        degraded, mos, db, con, reference, count, spread, path = cells
+        db = identifier(db, "subset")
+        wav = clip(path if path.strip() else f"{db}/deg/{identifier(degraded, 'file')}", base)
+        condition = _condition(con)
+        return Rating(
+            file=wav,
+            score=score(mos, low, high),
+            source_file=name,
+            line=line,
+            split=_split(db),
+            subset=db,
+            system_id=condition,
+            content_id=identifier(reference, "content") if reference.strip() else None,
+            condition_id=condition,
+            votes=votes(count) if count.strip() else None,
+            mos_std=deviation(spread) if spread.strip() else None,
+            audio=_audio(wav, folder),
+        )
+
+    return parse
+
+
+def _condition(cell: str) -> str:
+    text = identifier(cell, "system")
+    whole, dot, rest = text.partition(".")
+    return whole if dot and whole.isdecimal() and not rest.strip("0") else text
+
+
+def _split(db: str) -> str:
+    for part in db.upper().split("_"):
+        if part in SPLITS:
+            return SPLITS[part]
+    raise BadRow("unknown_split", f"expected TRAIN, VAL or TEST in the database's name, found '{shown(db)}'")
+
+
+def _audio(wav: str, folder: str) -> str | None:
+    """Where the clip lies below the root: paths in the lists start from the corpus folder."""
+    if folder == "..":  # the root is one database's own folder, which the paths begin with
+        return wav.partition("/")[2] or None
+    return f"{folder}/{wav}" if folder else None

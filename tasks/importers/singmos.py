@@ -1,0 +1,199 @@
+"""SingMOS (Tang et al. 2024, 2025): singing voices, synthesised, converted and natural, in three layouts.
+
+VoiceMOS 2024, track 2: `DATA/sets/{train,val,eval}_mos_list.txt`, rows `voicemos2024-track2-sys0001-utt0001,4.0`.
+Version 1: `sets/*.txt` with such rows and `wav/`.
+Later: `info/score.json`, where `utterance` holds for each clip `{sys_id, wav, score: {mos, scores[], judges[]}}`,
+and `info/split.json`, where a dataset's splits list their clips; a dataset is a subset here.
+What is sung is not told by any of them.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import InputError
+from schemas.mos_preferences import Source
+from tasks.importers.cells import BadRow, clip, identifier, score, shown
+from tasks.importers.lines import open_list, unreadable
+from tasks.importers.lists import (
+    Cells,
+    Found,
+    ListFile,
+    Parse,
+    bare_rows,
+    exists,
+    list_file,
+    require_folder,
+    to_ratings,
+)
+from tasks.importers.objects import parse_object
+from tasks.importers.rows import Imported, Note, Rating
+
+FOLDERS = ("DATA/sets", "sets", "")
+SPLITS = {"train": "train", "val": "validation", "dev": "validation", "eval": "test", "test": "test"}
+SCORES, SPLIT_LISTS = "info/score.json", "info/split.json"
+Places = dict[str, dict[str, str]]  # clip -> dataset -> split
+
+
+def find(source: Source, root: Path) -> Found:
+    """The lists of whichever layout is there, the JSON one first."""
+    require_folder(source, root)
+    if exists(root / SCORES):
+        scores = list_file(source, root, SCORES, "scores")
+        if exists(root / SPLIT_LISTS):
+            return Found((scores, list_file(source, root, SPLIT_LISTS, "splits")), folder="info")
+        note = Note(f"{source.name}: {SPLIT_LISTS} is not in {source.root}; the publisher's split is unknown")
+        return Found((scores,), (note,), "info")
+    for folder in FOLDERS:
+        pattern = "*.txt" if folder else "*_mos_list.txt"
+        held = [(path, _split_of(path.stem)) for path in sorted((root / folder).glob(pattern))]
+        lists = [list_file(source, root, p.relative_to(root).as_posix(), split) for p, split in held if split]
+        if lists:
+            others = [p.relative_to(root).as_posix() for p, split in held if not split]
+            missing = [s for s in ("train", "validation", "test") if s not in {file.part for file in lists}]
+            notes = [f"{source.name}: {p}: expected train, val or eval in its name; it is left out" for p in others]
+            notes += [f"{source.name}: no {s} list is in {source.root}; its rows are left out" for s in missing]
+            return Found(tuple(lists), tuple(Note(text) for text in notes), folder)
+    raise InputError(
+        f"{source.name}: expected {SCORES}, DATA/sets/<split>_mos_list.txt or sets/*.txt in {source.root}, found none"
+    )
+
+
+def read(source: Source, root: Path) -> Imported:
+    """Yield one mean per clip."""
+    found = find(source, root)
+    yield from found.notes
+    if found.folder == "info":
+        yield from _read_json(source, root, found)
+        return
+    audio = f"{found.folder.removesuffix('sets')}wav/" if found.folder else ""
+    for file in found.lists:
+        yield from to_ratings(file, bare_rows(file, 2), _mean(source, file, root, audio))
+
+
+def _split_of(stem: str) -> str:
+    return next((split for word, split in SPLITS.items() if word in stem.lower()), "")
+
+
+def _mean(source: Source, file: ListFile, root: Path, audio: str) -> Parse:
+    low, high = source.scale
+    split, name, base = file.part, file.name, str(root)
+
+    def parse(cells: Cells, line: int) -> Rating:
+        wav = clip(cells[0], base)
+        bare = wav.removesuffix(".wav")
+        made, _, utterance = bare.rpartition("-")
+        system = made.rpartition("-")[2]
+        if not (system and utterance):
+            raise BadRow("bad_id", f"expected …<system>-<utterance>, found '{shown(wav)}'")
+        value = score(cells[1], low, high)
+        place = f"{audio}{bare}.wav" if audio else None
+        return Rating(wav, value, name, line, split, None, system, None, None, None, None, None, None, place)
+
+    return parse
+
+
+def _read_json(source: Source, root: Path, found: Found) -> Imported:
+    scores, *rest = found.lists
+    text = _text(scores)
+    held = _document(scores, text).get("utterance")
+    if not isinstance(held, dict):
+        raise InputError(f"{scores.name}: expected an object under the key 'utterance', found none")
+    places = _places(rest[0]) if rest else None
+    rows = zip(_lines(text, list(held)), held.items(), strict=True)
+    yield from to_ratings(scores, rows, _entry(source, scores, root, places))
+
+
+def _entry(source: Source, file: ListFile, root: Path, places: Places | None) -> Parse:
+    low, high = source.scale
+    base = str(root)
+
+    def parse(cells: Cells, line: int) -> Rating:
+        name, entry = clip(cells[0], base), cells[1]
+        if not isinstance(entry, dict) or not isinstance(entry.get("score"), dict):
+            raise BadRow("bad_json", "expected an object with sys_id, wav and score, found something else")
+        held = entry["score"]
+        subset, split = _place(places, name) if places is not None else (None, None)
+        spread = _spread(held.get("scores"), low, high)
+        return Rating(
+            file=name,
+            score=score(held.get("mos"), low, high),
+            source_file=file.name,
+            line=line,
+            split=split,
+            subset=subset,
+            system_id=identifier(entry.get("sys_id"), "system"),
+            votes=spread[0],
+            mos_std=spread[1],
+            audio=clip(entry["wav"], base) if entry.get("wav") else None,
+        )
+
+    return parse
+
+
+def _spread(scores: Any, low: float, high: float) -> tuple[int | None, float | None]:
+    """How many ratings a mean stands on, and their sample standard deviation."""
+    if not scores:
+        return None, None
+    if not isinstance(scores, list):
+        raise BadRow("bad_json", f"expected an array of scores, found {shown(scores)}")
+    values = [score(each, low, high) for each in scores]
+    return len(values), statistics.stdev(values) if len(values) > 1 else None
+
+
+def _places(file: ListFile) -> Places:
+    """The datasets and splits that name each clip."""
+    places: Places = {}
+    for dataset, splits in _document(file, _text(file)).items():
+        if not isinstance(splits, dict) or not all(isinstance(names, list) for names in splits.values()):
+            raise InputError(f"{file.name}: expected arrays of clips by split under '{shown(dataset)}', found none")
+        for split, names in splits.items():
+            for name in names:
+                places.setdefault(str(name).removesuffix(".wav"), {}).setdefault(dataset, split)
+    return places
+
+
+def _place(places: Places, name: str) -> tuple[str, str]:
+    """Dataset and split of a clip; a clip that two splits name belongs to neither."""
+    held = places.get(name.removesuffix(".wav"), {})
+    if not held:
+        raise BadRow("missing_split", f"expected '{shown(name)}' in {SPLIT_LISTS}, found it in no split")
+    splits = {_split_of(split) for split in held.values()}
+    if "" in splits:
+        raise BadRow("unknown_split", f"expected train, val or test, found {shown(', '.join(held.values()))}")
+    if len(splits) > 1:
+        raise BadRow("conflicting_split", f"expected one split, found {shown(', '.join(sorted(splits)))}")
+    return identifier(min(held), "subset"), splits.pop()
+
+
+def _text(file: ListFile) -> str:
+    try:
+        with open_list(file.path) as stream:
+            return stream.read().decode("utf-8-sig")
+    except OSError as error:
+        raise unreadable(file.name, error) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file.name}: expected UTF-8 text, found byte {error.object[error.start]:#04x}") from None
+
+
+def _document(file: ListFile, text: str) -> dict[str, Any]:
+    try:
+        return parse_object(text)
+    except BadRow as bad:
+        raise InputError(f"{file.name}: {bad.detail}") from None
+
+
+def _lines(text: str, keys: list[str]) -> Iterator[int]:
+    """The line that each key of `utterance` stands on; the line of the key before where it is spelt unusually."""
+    at = max(text.find('"utterance"'), 0)
+    line = 1 + text.count("\n", 0, at)
+    for key in keys:
+        there = max(text.find(spelt, at) for spelt in {json.dumps(key), json.dumps(key, ensure_ascii=False)})
+        if there >= 0:
+            line += text.count("\n", at, there)
+            at = there
+        yield line

@@ -1,0 +1,162 @@
+"""Rated clips in any table: CSV, TSV, JSON lines or Parquet, one file a split; the config says which column is what.
+
+A column that the config names must exist, and each of its cells must be filled. CSV and TSV have a header;
+text tables may end in `.gz` too. Lines are counted from 1, the header being one; rows of Parquet from 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import chain, islice
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from schemas.errors import InputError
+from schemas.mos_preferences import Columns, Source
+from tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, split_name, votes
+from tasks.importers.lines import read_lines, unreadable
+from tasks.importers.lists import Cells, Found, ListFile, Parse, headed_rows, require_columns, to_ratings
+from tasks.importers.objects import parse_object
+from tasks.importers.rows import Imported, Note, Rating, Reject
+
+ENDINGS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+BATCH = 65_536  # rows of Parquet in memory at once
+LOOKAHEAD = 100  # JSON objects that are looked at for the names of columns, since an object may leave out a key
+IDS = ("system", "speaker", "content", "condition", "listener")
+
+Rows = Iterator[tuple[int, Cells | Reject | Note]]
+
+
+def find(source: Source, resolve: Callable[[str], Path]) -> Found:
+    """The files that the config names."""
+    lists = []
+    for split, written in source.files.items():
+        path = resolve(str(PurePosixPath(source.root) / written) if source.root else written)
+        lists.append(ListFile(path, f"{source.name}/{written}", split, _kind(source, written)))
+    return Found(tuple(lists))
+
+
+def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
+    """Yield one rating or mean a row."""
+    columns = source.columns
+    if columns is None:
+        raise InputError(f"{source.name}: expected 'columns' for a table, found none")
+    wanted = _wanted(columns)
+    for file in find(source, resolve).lists:
+        home = source.audio_root or source.root
+        root = resolve(home) if home else file.path.parent
+        parse = _parser(source, columns, file, root)
+        yield from to_ratings(file, _some(file, READERS[file.kind](file, wanted)), parse)
+
+
+def _kind(source: Source, written: str) -> str:
+    suffixes = [suffix.lower() for suffix in PurePosixPath(written).suffixes[-2:]]
+    if suffixes[-1:] == [".gz"] and len(suffixes) == 2 and ENDINGS.get(suffixes[0]) != "parquet":
+        suffixes.pop()
+    kind = ENDINGS.get(suffixes[-1]) if suffixes else None
+    if kind is None:
+        raise InputError(f"{source.name}: expected a file ending in {', '.join(ENDINGS)}, found '{shown(written)}'")
+    return kind
+
+
+def _wanted(columns: Columns) -> tuple[str, ...]:
+    """The mapped columns, in the order of the config model: file and mos come first."""
+    return tuple(name for name in columns.model_dump().values() if name is not None)
+
+
+def _parser(source: Source, columns: Columns, file: ListFile, root: Path) -> Parse:
+    low, high = source.scale
+    base = str(root)
+    at = {field: place for place, field in enumerate(columns.model_dump(exclude_none=True))}
+    fields = Rating._fields
+    ids = [(fields.index(f"{word}_id"), at[word], word) for word in IDS if word in at]
+    if "subset" in at:
+        ids.append((fields.index("subset"), at["subset"], "subset"))
+    readers = {"votes": votes, "mos_std": deviation, "split": split_name}
+    others = [(fields.index(field), at[field], reader) for field, reader in readers.items() if field in at]
+    blank: list[Any] = [None] * len(fields)
+    blank[2], blank[4] = file.name, file.part
+    make = Rating._make
+
+    def parse(cells: Cells, line: int) -> Rating:
+        row = blank.copy()
+        row[0] = clip(cells[0], base)
+        row[1] = score(cells[1], low, high)
+        row[3] = line
+        for slot, place, word in ids:
+            row[slot] = identifier(cells[place], word)
+        for slot, place, reader in others:
+            row[slot] = reader(cells[place])
+        return make(row)
+
+    return parse
+
+
+def _some(file: ListFile, rows: Rows) -> Rows:
+    """The rows of a table that the config names: it may hold none, but it may not be empty."""
+    seen = False
+    for line, cells in rows:
+        if line == 0:
+            raise InputError(f"{file.name}: expected a table, found an empty file")
+        seen = True
+        yield line, cells
+    if not seen:
+        yield 0, Note(f"{file.name} holds no rows")
+
+
+def _csv(file: ListFile, wanted: tuple[str, ...]) -> Rows:
+    return headed_rows(file, wanted)
+
+
+def _tsv(file: ListFile, wanted: tuple[str, ...]) -> Rows:
+    return headed_rows(file, wanted, mark="\t")
+
+
+def _jsonl(file: ListFile, wanted: tuple[str, ...]) -> Rows:
+    objects = _objects(file)
+    first = list(islice(objects, LOOKAHEAD))
+    held = [row for _, row in first if isinstance(row, dict)]
+    if held or not first:
+        require_columns(file.name, wanted, list(dict.fromkeys(chain.from_iterable(held))) if first else wanted)
+    if not first:
+        yield 0, Note(f"{file.name} is empty")
+    for line, row in chain(first, objects):
+        yield line, row if isinstance(row, Reject) else [row.get(column) for column in wanted]
+
+
+def _objects(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
+    for line, text in read_lines(file.path, file.name):
+        if isinstance(text, Reject):
+            yield line, text
+            continue
+        try:
+            row = parse_object(text)
+        except BadRow as bad:
+            yield line, Reject(shown(text), bad.reason, bad.detail, file.name, line)
+        else:
+            yield line, row
+
+
+def _parquet(file: ListFile, wanted: tuple[str, ...]) -> Rows:
+    import pyarrow as pa  # here, since the command line shall answer before Arrow is loaded
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(file.path) as table:
+            require_columns(file.name, wanted, table.schema_arrow.names)
+            line = 1
+            for batch in table.iter_batches(batch_size=BATCH, columns=list(dict.fromkeys(wanted))):
+                yield from enumerate(zip(*(batch.column(name).to_pylist() for name in wanted), strict=True), line)
+                line += batch.num_rows
+    except OSError as error:
+        raise unreadable(file.name, error) from None
+    except (pa.ArrowException, ValueError, OverflowError) as error:
+        raise InputError(f"{file.name}: expected a Parquet file, found: {shown(error)}") from None
+
+
+READERS: dict[str, Callable[[ListFile, tuple[str, ...]], Rows]] = {
+    "csv": _csv,
+    "tsv": _tsv,
+    "jsonl": _jsonl,
+    "parquet": _parquet,
+}

@@ -1,0 +1,86 @@
+"""TMHINT-QI (Chen and Tsao 2021, InQSS): Mandarin speech, noisy, clean and enhanced, one row a listener.
+
+`raw_data.csv` has the header `idx,method,uttr,snr,noise,quality_score,intelligibility_score,file_name`. The name
+tells all that is known of a clip: `KLT_snr-2_white_TMHINT_b2_21_01` is method KLT, noise white at snr -2, speaker b2,
+content 21_01; `clean_TMHINT_b2_24_03` has no noise. Its publisher's split is where the audio lies, `train` or `test`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schemas.errors import InputError
+from schemas.mos_preferences import Source
+from tasks.importers.cells import BadRow, clip, identifier, score, shown
+from tasks.importers.lists import Cells, Found, ListFile, Parse, find_parts, headed_rows, to_ratings
+from tasks.importers.rows import Imported, Note, Rating
+
+FOLDERS = ("", "TMHINT-QI", "TMHINTQI")
+PARTS = {"": ("raw_data.csv",)}
+PUBLISHED = ("idx", "method", "uttr", "snr", "noise", "quality_score", "intelligibility_score", "file_name")
+COLUMNS = ("file_name", "quality_score")
+SPLITS = ("train", "test")
+
+
+def find(source: Source, root: Path) -> Found:
+    """The one list."""
+    return find_parts(source, root, FOLDERS, PARTS)
+
+
+def read(source: Source, root: Path) -> Imported:
+    """Yield one rating a row."""
+    found = find(source, root)
+    yield from found.notes
+    folder = root / found.folder
+    splits = _splits(folder)
+    if splits is None:
+        yield Note(f"{source.name}: no folders train and test beside raw_data.csv; the publisher's split is unknown")
+    for file in found.lists:
+        rows = headed_rows(file, COLUMNS, ("idx",), PUBLISHED)
+        yield from to_ratings(file, rows, _rating(source, file, root, found.folder, splits))
+
+
+def split_name(name: str) -> tuple[str, str | None, str, str]:
+    """System, condition, speaker and content from a clip's name."""
+    made, _, said = name.partition("_TMHINT_")
+    system, _, condition = made.partition("_")
+    speaker, _, content = said.partition("_")
+    if not (system and speaker and content):
+        raise BadRow("bad_id", f"expected <method>_<snr>_<noise>_TMHINT_<speaker>_<content>, found '{shown(name)}'")
+    return system, condition or None, speaker, content
+
+
+def _rating(source: Source, file: ListFile, root: Path, folder: str, splits: dict[str, str] | None) -> Parse:
+    low, high = source.scale
+    name, base = file.name, str(root)
+    prefix = f"{folder}/" if folder else ""
+
+    def parse(cells: Cells, line: int) -> Rating:
+        wav = clip(cells[0], base)
+        system, condition, speaker, content = split_name(wav.removesuffix(".wav"))
+        value = score(cells[1], low, high)
+        listener = identifier(cells[2], "listener") if cells[2].strip() else f"row-{line}"
+        split = audio = None
+        if splits is not None:
+            split = splits.get(wav.removesuffix(".wav"))
+            if split is None:
+                raise BadRow("missing_split", f"expected {shown(wav)}.wav in train or test, found it in neither")
+            audio = f"{prefix}{split}/{wav.removesuffix('.wav')}.wav"
+        return Rating(
+            wav, value, name, line, split, None, system, speaker, content, condition, listener, None, None, audio
+        )
+
+    return parse
+
+
+def _splits(folder: Path) -> dict[str, str] | None:
+    """Split by name of clip, where both folders of audio are there."""
+    if not all((folder / split).is_dir() for split in SPLITS):
+        return None
+    splits: dict[str, str] = {}
+    for split in SPLITS:
+        try:
+            splits.update((path.stem, split) for path in (folder / split).iterdir() if path.suffix == ".wav")
+        except OSError as error:
+            raise InputError(f"{folder.name}/{split}: cannot be read: {error.strerror}") from None
+    return splits

@@ -1,0 +1,80 @@
+"""VoiceMOS Challenge 2023 (Cooper et al. 2023): three tracks, means without a header, names without an ending.
+
+Track 1, French speech synthesis: `VoiceMOS2023Track1-A-AD_test_0026` (system A, content AD_test_0026).
+Track 2, singing voice conversion: `VoiceMOS2023Track2-B01-SF1-CDF1-30001` (system, source, target, utterance).
+Track 3, noisy and enhanced Mandarin: `VoiceMOS2023Track3-CMGAN_snr-2_babble_TMHINT_b2_21_02`, names as in TMHINT-QI;
+`Track3-TMHINT_…` are clean references, which the benchmark leaves out (1,960 of 2,215 rows remain).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from schemas.mos_preferences import Source
+from tasks.importers.cells import BadRow, clip, score, shown
+from tasks.importers.lists import Cells, Found, ListFile, Parse, bare_rows, find_parts, to_ratings
+from tasks.importers.rows import Imported, Rating
+from tasks.importers.tmhint_qi import split_name
+
+FOLDERS = ("", "DATA", "DATA/sets")
+PARTS = {
+    "track1": ("track1_answer.txt",),
+    "track2": ("track2_answer.txt",),
+    "track3": ("track3_answer.txt",),
+}
+Origin = tuple[str, str | None, str | None, str]  # system, condition, speaker, content
+
+
+def find(source: Source, root: Path) -> Found:
+    """The answer files of the tracks."""
+    return find_parts(source, root, FOLDERS, PARTS)
+
+
+def read(source: Source, root: Path) -> Imported:
+    """Yield the means of all tracks; each track is a listening test of its own."""
+    found = find(source, root)
+    yield from found.notes
+    for file in found.lists:
+        yield from to_ratings(file, bare_rows(file, 2), _mean(source, file, root))
+
+
+def _mean(source: Source, file: ListFile, root: Path) -> Parse:
+    low, high = source.scale
+    track, name, base = file.part, file.name, str(root)
+    prefix = f"VoiceMOS2023{track.capitalize()}-"
+    take_apart = ORIGINS[track]
+
+    def parse(cells: Cells, line: int) -> Rating:
+        wav = clip(cells[0], base)
+        if not wav.startswith(prefix):
+            raise BadRow("bad_id", f"expected a name that starts with {prefix}, found '{shown(wav)}'")
+        system, condition, speaker, content = take_apart(wav[len(prefix) :].removesuffix(".wav"))
+        value = score(cells[1], low, high)
+        return Rating(wav, value, name, line, "test", track, system, speaker, content, condition)
+
+    return parse
+
+
+def _track1(rest: str) -> Origin:
+    system, _, content = rest.partition("-")
+    if not (system and content):
+        raise BadRow("bad_id", f"expected <system>-<content> after the track, found '{shown(rest)}'")
+    return system, None, None, content
+
+
+def _track2(rest: str) -> Origin:
+    system, _, said = rest.partition("-")
+    speaker, _, content = said.rpartition("-")
+    if not (system and speaker and content):
+        raise BadRow("bad_id", f"expected <system>-<source>-<target>-<utterance>, found '{shown(rest)}'")
+    return system, None, speaker, content
+
+
+def _track3(rest: str) -> Origin:
+    if rest.startswith("TMHINT_"):
+        raise BadRow("clean_reference", "the clean recording that others are compared with, not a rated system")
+    return split_name(rest)
+
+
+ORIGINS: dict[str, Callable[[str], Origin]] = {"track1": _track1, "track2": _track2, "track3": _track3}
