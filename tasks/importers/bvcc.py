@@ -100,8 +100,11 @@ def _read_texts(file: ListFile) -> tuple[dict[str, str], int]:
     texts: dict[str, str] = {}
     unread = 0
     for _, cells in headed_rows(file, ("wav_name", "cluster")):
-        if isinstance(cells, Reject | Note):
+        if isinstance(cells, (Reject, Note)):
             unread += isinstance(cells, Reject)
-        elif cells[1].strip() not in ("", "-1"):
-            texts[cells[0].strip().removesuffix(".wav")] = cells[1].strip()
+            continue
+        row: Cells = cells
+        cluster = row[1].strip()
+        if cluster not in ("", "-1"):
+            texts[row[0].strip().removesuffix(".wav")] = cluster
     return texts, unread

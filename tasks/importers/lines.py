@@ -17,8 +17,8 @@ from schemas.errors import InputError
 from tasks.importers.cells import shown
 from tasks.importers.rows import Reject
 
-BLOCK = 1 << 20  # bytes read at once
 LONGEST_LINE = 1 << 20  # bytes
+BLOCK = LONGEST_LINE  # bytes read at once; not more, so that only a block's first line can be too long
 QUOTED_LINES = 32  # lines that one quoted field may span
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
@@ -41,17 +41,9 @@ def read_lines(path: Path, name: str) -> Iterator[Line]:
     try:
         with open_list(path) as stream:
             for lines in _raw_lines(stream, name):
-                for raw in lines:
+                for text in _at_once(lines) or _one_by_one(lines, name, number):
                     number += 1
-                    if b"\0" in raw or len(raw) > LONGEST_LINE:
-                        yield number, _unfit(raw, name, number)
-                        continue
-                    try:
-                        text = raw.decode()
-                    except UnicodeDecodeError as error:
-                        yield number, _not_utf8(raw, error.start, name, number)
-                        continue
-                    if text and not text.isspace():
+                    if text and not (isinstance(text, str) and text.isspace()):
                         yield number, text
     except (OSError, EOFError, zlib.error) as error:
         raise unreadable(name, error) from None
@@ -105,10 +97,35 @@ def _raw_lines(stream: IO[bytes], name: str) -> Iterator[list[bytes]]:
         held = b"\r" if text.endswith(b"\r") else b""  # its \n may come with the next block
         body = text[: len(text) - len(held)]
         cut = 1 + max(body.rfind(b"\n"), body.rfind(b"\r"))
-        yield body[:cut].splitlines()
+        if cut:
+            yield body[:cut].splitlines()
         tail = body[cut:][: LONGEST_LINE + 1] + held
     if tail:
         yield tail.splitlines()
+
+
+def _at_once(lines: list[bytes]) -> list[str] | None:
+    """The text of all lines, as almost every block allows; None where one of them needs a look of its own."""
+    joined = b"\n".join(lines)
+    if b"\0" in joined or len(lines[0]) > LONGEST_LINE:  # others lie within one block
+        return None
+    try:
+        return joined.decode().split("\n")
+    except UnicodeDecodeError:
+        return None
+
+
+def _one_by_one(lines: list[bytes], name: str, before: int) -> Iterator[str | Reject]:
+    for number, raw in enumerate(lines, before + 1):
+        if b"\0" in raw or len(raw) > LONGEST_LINE:
+            yield _unfit(raw, name, number)
+            continue
+        try:
+            text = raw.decode()
+        except UnicodeDecodeError as error:
+            yield _not_utf8(raw, error.start, name, number)
+        else:
+            yield text
 
 
 def _quoted(

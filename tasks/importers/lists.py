@@ -193,7 +193,7 @@ def to_ratings(
         item: the cell that names the clip, for rejects.
     """
     for line, cells in rows:
-        if isinstance(cells, Reject | Note):
+        if isinstance(cells, (Reject, Note)):
             yield cells
             continue
         try:

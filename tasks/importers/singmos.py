@@ -34,7 +34,8 @@ from tasks.importers.objects import parse_object
 from tasks.importers.rows import Imported, Note, Rating
 
 FOLDERS = ("DATA/sets", "sets", "")
-SPLITS = {"train": "train", "val": "validation", "dev": "validation", "eval": "test", "test": "test"}
+# In this order: "eval" holds "val".
+SPLITS = {"eval": "test", "test": "test", "train": "train", "val": "validation", "dev": "validation"}
 SCORES, SPLIT_LISTS = "info/score.json", "info/split.json"
 Places = dict[str, dict[str, str]]  # clip -> dataset -> split
 
