@@ -37,7 +37,7 @@ FOLDERS = ("DATA/sets", "sets", "")
 # In this order: "eval" holds "val".
 SPLITS = {"eval": "test", "test": "test", "train": "train", "val": "validation", "dev": "validation"}
 SCORES, SPLIT_LISTS = "info/score.json", "info/split.json"
-Places = dict[str, dict[str, str]]  # clip -> dataset -> split
+Places = dict[str, list[tuple[str, str]]]  # clip -> every dataset and split that names it
 
 
 def find(source: Source, root: Path) -> Found:
@@ -154,21 +154,22 @@ def _places(file: ListFile) -> Places:
             raise InputError(f"{file.name}: expected arrays of clips by split under '{shown(dataset)}', found none")
         for split, names in splits.items():
             for name in names:
-                places.setdefault(str(name).removesuffix(".wav"), {}).setdefault(dataset, split)
+                places.setdefault(str(name).removesuffix(".wav"), []).append((dataset, split))
     return places
 
 
 def _place(places: Places, name: str) -> tuple[str, str]:
     """Dataset and split of a clip; a clip that two splits name belongs to neither."""
-    held = places.get(name.removesuffix(".wav"), {})
+    held = places.get(name.removesuffix(".wav"))
     if not held:
         raise BadRow("missing_split", f"expected '{shown(name)}' in {SPLIT_LISTS}, found it in no split")
-    splits = {_split_of(split) for split in held.values()}
+    words = shown(", ".join(sorted({split for _, split in held})))
+    splits = {_split_of(split) for _, split in held}
     if "" in splits:
-        raise BadRow("unknown_split", f"expected train, val or test, found {shown(', '.join(held.values()))}")
+        raise BadRow("unknown_split", f"expected train, val or test, found {words}")
     if len(splits) > 1:
-        raise BadRow("conflicting_split", f"expected one split, found {shown(', '.join(sorted(splits)))}")
-    return identifier(min(held), "subset"), splits.pop()
+        raise BadRow("conflicting_split", f"expected one split, found {words}")
+    return identifier(min(held)[0], "subset"), splits.pop()
 
 
 def _text(file: ListFile) -> str:

@@ -1,0 +1,437 @@
+"""Lists as they go wrong: each fault gives its reject, with reason and line, or one line of error."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from schemas.errors import InputError
+from tasks.importers.lines import LONGEST_LINE, QUOTED_LINES
+from tests.importers import layouts
+from tests.importers.reading import read
+
+COLUMNS = {"file": "f", "mos": "m", "system": "s"}
+GOOD = b"a.wav,3.5,x\n"
+Reasons = list[tuple[str, int]]
+
+
+def table(tmp_path: Path, raw: bytes, name: str = "t.csv", **columns: str) -> Any:
+    """Read one table with the columns f, m and s."""
+    (tmp_path / name).write_bytes(raw)
+    return read(tmp_path, format="table", name="study", files={"train": name}, columns={**COLUMNS, **columns})
+
+
+# name, rows below the header `f,m,s`, good rows, rejects
+ROWS: list[tuple[str, bytes, int, Reasons]] = [
+    ("no score", b"a.wav,,x\n", 0, [("score_missing", 2)]),
+    ("blank score", b"a.wav,  ,x\n", 0, [("score_missing", 2)]),
+    ("text in a score", b"a.wav,good,x\n", 0, [("score_not_a_number", 2)]),
+    ("NaN", b"a.wav,nan,x\n", 0, [("score_not_a_number", 2)]),
+    ("infinity", b"a.wav,inf,x\nb.wav,-Infinity,x\n", 0, [("score_not_a_number", 2), ("score_not_a_number", 3)]),
+    ("decimal comma in quotes", b'a.wav,"4,5",x\n', 0, [("score_not_a_number", 2)]),
+    ("decimal comma without quotes", b"a.wav,4,5,x\n", 0, [("ragged_row", 2)]),
+    ("underscore in a number", b"a.wav,0_4,x\n", 0, [("score_not_a_number", 2)]),
+    ("digits of another script", "a.wav,٤,x\n".encode(), 0, [("score_not_a_number", 2)]),
+    ("above the scale", b"a.wav,5.001,x\n", 0, [("score_out_of_scale", 2)]),
+    ("below the scale", b"a.wav,0,x\n", 0, [("score_out_of_scale", 2)]),
+    ("a number past floats", b"a.wav,1e999,x\n", 0, [("score_not_a_number", 2)]),
+    ("no file", b",3,x\n", 0, [("missing_file", 2)]),
+    ("no system", b"a.wav,3,\n", 0, [("missing_system", 2)]),
+    ("too few fields", b"a.wav,3\n" + GOOD, 1, [("ragged_row", 2)]),
+    ("too many fields", GOOD + b"a.wav,3,x,y\n", 1, [("ragged_row", 3)]),
+    ("only commas", b",,,,\n", 0, [("ragged_row", 2)]),
+    ("blank lines are no rows", b"\n\n" + GOOD + b"  \n,3,x\n\n", 1, [("missing_file", 6)]),
+    ("path that climbs", b"../a.wav,3,x\n", 0, [("path_outside_root", 2)]),
+    ("path that climbs midway", b"a/../../b.wav,3,x\n", 0, [("path_outside_root", 2)]),
+    ("absolute path", b"/etc/passwd,3,x\n", 0, [("path_outside_root", 2)]),
+    ("backslashes", b"clips\\a.wav,3,x\n", 0, [("path_outside_root", 2)]),
+    ("drive letter", b"C:/a.wav,3,x\n", 0, [("path_outside_root", 2)]),
+    ("dots that do not climb", b"a..b.wav,3,x\n..c.wav,3,x\n", 2, []),
+    ("control character in an id", b"a\x07.wav,3,x\n", 0, [("bad_id", 2)]),
+    ("escape sequence in a system", b"a.wav,3,\x1b[31mx\n", 0, [("bad_id", 2)]),
+    ("id of 1,024 characters", b"a" * 1024 + b",3,x\n", 1, []),
+    ("id of 1,025 characters", b"a" * 1025 + b",3,x\n", 0, [("bad_id", 2)]),
+    ("NUL byte", b"a\0.wav,3,x\n" + GOOD, 1, [("nul_byte", 2)]),
+    ("Latin-1 in one line", "é.wav,3,x\n".encode("latin-1") + GOOD, 1, [("bad_encoding", 2)]),
+    ("encoded surrogate", b"\xed\xa0\x80.wav,3,x\n", 0, [("bad_encoding", 2)]),
+    ("a line too long", b"a" * (LONGEST_LINE + 1) + b",3,x\n" + GOOD, 1, [("line_too_long", 2)]),
+    ("a line too long by far", GOOD + b"a" * (3 * LONGEST_LINE) + b"\r\n" + GOOD, 2, [("line_too_long", 3)]),
+    ("a last line too long", GOOD + b"a" * (2 * LONGEST_LINE), 1, [("line_too_long", 3)]),
+    ("CRLF", b"a.wav,3,x\r\nb.wav,,x\r\n", 1, [("score_missing", 3)]),
+    ("CR", b"a.wav,3,x\rb.wav,,x\r", 1, [("score_missing", 3)]),
+    ("no end of the last line", b"a.wav,3,x\nb.wav,,x", 1, [("score_missing", 3)]),
+    ("quoted fields", b'"a,1.wav",3,"x ""y"""\n', 1, []),
+    ("a quoted field over lines", b'a.wav,3,"x\ny"\nb.wav,,x\n', 0, [("bad_id", 2), ("score_missing", 4)]),
+    ("a quote that does not end", b'"a.wav,3,x\n' + GOOD + GOOD, 2, [("unterminated_quote", 2)]),
+    ("an open quote in the last line", GOOD + b'"a.wav,3,x', 1, [("unterminated_quote", 3)]),
+    ("a quote that ends too far away", b'"a\n' + GOOD * QUOTED_LINES + b'b",3,x', 33, [("unterminated_quote", 2)]),
+    ("text after a quote", b'"a"b.wav,3,x\n' + GOOD, 1, [("bad_quoting", 2)]),
+    ("a quote broken by a bad line", b'"a\n\xff\n' + GOOD, 1, [("unterminated_quote", 2), ("bad_encoding", 3)]),
+    ("a field too large for csv", b'"' + b"a" * 200_000 + b'",3,x\n' + GOOD, 1, [("bad_quoting", 2)]),
+    ("the header again", GOOD + b"f,m,s\n" + GOOD, 2, [("score_not_a_number", 3)]),
+]
+
+
+@pytest.mark.parametrize(("rows", "good", "reasons"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_row_of_a_table(tmp_path: Path, rows: bytes, good: int, reasons: Reasons) -> None:
+    got = table(tmp_path, b"f,m,s\n" + rows)
+    assert (len(got.ratings), got.reasons) == (good, reasons)
+    assert all(reject.source_file == "study/t.csv" for reject in got.rejects)
+    assert all(len(reject.item) <= 4 * 80 and reject.item.isprintable() for reject in got.rejects)
+    assert all(reject.detail.isprintable() and "\n" not in reject.detail for reject in got.rejects)
+
+
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"], ids=["plain", "byte order mark"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"], ids=["LF", "CRLF", "CR"])
+def test_marks_and_ends_change_nothing(tmp_path: Path, mark: bytes, end: bytes) -> None:
+    got = table(tmp_path, mark + end.join([b"f,m,s", b"a.wav,3,x", b"b.wav,4,y"]))
+    assert [(row.file, row.score, row.system_id, row.line) for row in got.ratings] == [
+        ("a.wav", 3.0, "x", 2),
+        ("b.wav", 4.0, "y", 3),
+    ]
+
+
+def test_line_ends_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tasks.importers.lines.BLOCK", 5)
+    content = b"f,m,s\r\n" + b"".join(b"%d.wav,3,x\r\n" % number for number in range(30))
+    got = table(tmp_path, content)
+    assert [(row.file, row.line) for row in got.ratings] == [(f"{n}.wav", n + 2) for n in range(30)]
+    assert got.rejects == []
+
+
+# name, whole file, what the one line says
+FILES: list[tuple[str, bytes, str]] = [
+    ("empty", b"", "expected a table, found an empty file"),
+    ("only blank lines", b"\n \r\n", "expected a table, found an empty file"),
+    ("only a byte order mark", b"\xef\xbb\xbf", "expected a table, found an empty file"),
+    ("UTF-16, little end", "f,m,s\n".encode("utf-16"), "expected UTF-8 text, found UTF-16"),
+    ("UTF-16, big end", b"\xfe\xff" + "f,m,s\n".encode("utf-16-be"), "expected UTF-8 text, found UTF-16"),
+    (
+        "a column missing",
+        b"f,mean,s\na.wav,3,x\n",
+        "expected a column 'm', found none; its columns are 'f', 'mean', 's'",
+    ),
+    ("a column spelt otherwise", b"f,M,s\n", "expected a column 'm', found none"),
+    ("a column twice", b"f,m,s,m\n", "expected one column 'm', found 2"),
+    ("no header", b"a.wav,3.5,x\n", "expected a column 'f', found none; its columns are 'a.wav', '3.5', 'x'"),
+    ("semicolons", b"f;m;s\na.wav;3;x\n", "its columns are 'f;m;s'"),
+    ("a header that is not UTF-8", b"f,m,s,\xff\n", "expected a header, found a line that cannot be read"),
+    ("a header with an open quote", b'f,m,"s\n', "expected a header, found a line that cannot be read"),
+    ("a picture", b"\x89PNG\r\n\x1a\n\0\0", "expected a header, found a line that cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("content", "message"), [row[1:] for row in FILES], ids=[row[0] for row in FILES])
+def test_file_that_is_no_table(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(InputError) as error:
+        table(tmp_path, content)
+    assert str(error.value).startswith("study/t.csv: ")
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_missing_column_names_the_nearest(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"^study/t.csv: expected a column 'score', found none; the nearest are 'scores'$"
+    ):
+        table(tmp_path, b"f,scores,s\n", mos="score")
+
+
+def test_table_without_rows_is_a_note(tmp_path: Path) -> None:
+    assert table(tmp_path, b"f,m,s\n").notes == ["study/t.csv holds no rows"]
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
+def test_table_that_is_missing_or_a_folder(tmp_path: Path, ending: str) -> None:
+    source = {"format": "table", "name": "study", "files": {"train": f"t.{ending}"}, "columns": COLUMNS}
+    with pytest.raises(InputError, match=rf"study/t.{ending}: expected a list, found no such file"):
+        read(tmp_path, **source)
+    (tmp_path / f"t.{ending}").mkdir()
+    with pytest.raises(InputError, match=rf"^study/t.{ending}: "):
+        read(tmp_path, **source)
+
+
+def test_table_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(InputError, match=r"study/t.csv: cannot be read: Permission denied"):
+        read(tmp_path, format="table", name="study", files={"train": "t.csv"}, columns=COLUMNS)
+
+
+def test_table_of_an_unknown_kind(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"expected a file ending in .csv, .*found 't.xlsx'"):
+        table(tmp_path, b"", "t.xlsx")
+
+
+def test_gzip_is_read_and_its_damage_told(tmp_path: Path) -> None:
+    packed = gzip.compress(b"f,m,s\n" + GOOD)
+    assert len(table(tmp_path, packed, "t.csv.gz").ratings) == 1
+    for damaged in (packed[:-9], b"f,m,s\n", packed[:12] + b"\xff" * 20):
+        with pytest.raises(InputError, match=r"expected gzip data, found a damaged or truncated file"):
+            table(tmp_path, damaged, "t.csv.gz")
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "reason"),
+    [
+        ("speaker", "", "missing_speaker"),
+        ("content", " ", "missing_content"),
+        ("condition", "", "missing_condition"),
+        ("listener", "", "missing_listener"),
+        ("subset", "", "missing_subset"),
+        ("votes", "", "missing_votes"),
+        ("votes", "0", "bad_votes"),
+        ("votes", "2.5", "bad_votes"),
+        ("votes", "many", "bad_votes"),
+        ("mos_std", "", "missing_mos_std"),
+        ("mos_std", "-0.1", "bad_mos_std"),
+        ("mos_std", "nan", "bad_mos_std"),
+        ("split", "", "missing_split"),
+        ("split", "holdout", "unknown_split"),
+    ],
+)
+def test_cell_of_a_mapped_column(tmp_path: Path, column: str, cell: str, reason: str) -> None:
+    got = table(tmp_path, f"f,m,s,c\na.wav,3,x,{cell}\n".encode(), **{column: "c"})
+    assert got.reasons == [(reason, 2)]
+    assert got.rejects[0].item == "a.wav"
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "bad_json"),
+        ("[1, 2]", "bad_json"),
+        ("null", "bad_json"),
+        ("{} {}", "bad_json"),
+        ('{"f": "a", "m": 3, "s": "x", "m": 4}', "bad_json"),
+        ("[" * 100_000, "bad_json"),
+        ('{"f": "a", "m": ' + "1" * 5000 + ', "s": "x"}', "bad_json"),
+        ('{"f": "a", "m": ' + "1" * 400 + ', "s": "x"}', "score_not_a_number"),
+        ('{"f": "a", "m": 3}', "missing_system"),
+        ('{"f": "a", "m": null, "s": "x"}', "score_missing"),
+        ('{"f": "a", "m": NaN, "s": "x"}', "score_not_a_number"),
+        ('{"f": "a", "m": true, "s": "x"}', "score_not_a_number"),
+        ('{"f": "a", "m": [3], "s": "x"}', "score_not_a_number"),
+        ('{"f": ["a"], "m": 3, "s": "x"}', "bad_id"),
+        ('{"f": "a", "m": 3, "s": {}}', "bad_id"),
+        ('{"f": "\\ud800", "m": 3, "s": "x"}', "bad_id"),
+        ('{"f": "a\\u0000b", "m": 3, "s": "x"}', "bad_id"),
+        ('{"f": "a\\nb", "m": 3, "s": "x"}', "bad_id"),
+    ],
+)
+def test_json_line(tmp_path: Path, line: str, reason: str) -> None:
+    good = '{"f": "b", "m": "3.5", "s": 12}'
+    got = table(tmp_path, f"{good}\n{line}\n{good}\n".encode(), "t.jsonl")
+    assert got.reasons == [(reason, 2)]
+    assert [(row.score, row.system_id, row.line) for row in got.ratings] == [(3.5, "12", 1), (3.5, "12", 3)]
+    assert all((reject.item + reject.detail).isprintable() for reject in got.rejects)
+
+
+def test_json_lines_as_a_whole(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"study/t.jsonl: expected a table, found an empty file"):
+        table(tmp_path, b"", "t.jsonl")
+    with pytest.raises(InputError, match=r"study/t.jsonl: expected a column 'm', found none; its columns are 'f', 's'"):
+        table(tmp_path, b'{"f": "a", "s": "x"}\n', "t.jsonl")
+    late = table(tmp_path, b'{"f": "a", "s": "x"}\n{"f": "a", "s": "x", "m": 3}\n', "t.jsonl")
+    assert late.reasons == [("score_missing", 1)]
+
+
+def test_parquet_cells(tmp_path: Path) -> None:
+    columns = {
+        "f": ["a", "b", None, "d", "e", "../f"],
+        "m": [3.0, None, 3.0, float("nan"), 9.0, 3.0],
+        "s": [1.0, 2.0, 3.0, 4.0, 5.0, None],
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet", row_group_size=4)
+    got = table(tmp_path, (tmp_path / "t.parquet").read_bytes(), "t.parquet")
+    assert [(row.file, row.system_id, row.line) for row in got.ratings] == [("a", "1", 1)]
+    assert got.reasons == [
+        ("score_missing", 2),
+        ("missing_file", 3),
+        ("score_not_a_number", 4),
+        ("score_out_of_scale", 5),
+        ("path_outside_root", 6),
+    ]
+
+
+def test_parquet_of_odd_types(tmp_path: Path) -> None:
+    columns = {
+        "f": pa.array([b"a", b"\xff", b"c"]),
+        "m": pa.array(["3", "4", "x"]),
+        "s": pa.array([["l"], ["m"], ["n"]]),
+    }
+    pq.write_table(pa.table(columns), tmp_path / "t.parquet")
+    got = table(tmp_path, (tmp_path / "t.parquet").read_bytes(), "t.parquet")
+    assert got.reasons == [("bad_id", 1), ("bad_encoding", 2), ("score_not_a_number", 3)]
+
+
+def test_parquet_as_a_whole(tmp_path: Path) -> None:
+    layouts.table(tmp_path / "good.parquet")
+    whole = (tmp_path / "good.parquet").read_bytes()
+    for damaged in (b"", b"f,m,s\n", whole[:-20], whole[:40] + whole[60:]):
+        with pytest.raises(InputError, match=r"^study/t.parquet: [^\n]*$"):
+            table(tmp_path, damaged, "t.parquet", file="wav_path", mos="score", system="system_id")
+    with pytest.raises(InputError, match=r"study/t.parquet: expected a column 'm', found none"):
+        table(tmp_path, whole, "t.parquet", file="wav_path")
+
+
+# format, its list, a line, its reject
+LISTED: list[tuple[str, str, str, str]] = [
+    ("bvcc", "test_mos_list.txt", "nodash.wav,3", "bad_id"),
+    ("bvcc", "test_mos_list.txt", "sys1-utt1.wav", "ragged_row"),
+    ("bvcc", "test_mos_list.txt", "sys1-utt1.wav,3,4", "ragged_row"),
+    ("bvcc", "test_mos_list.txt", "../sys1-utt1.wav,3", "path_outside_root"),
+    ("bvcc", "TESTSET", "sysA,sysB-utt1.wav,3,x,{}_30_judge_F", "conflicting_system"),
+    ("bvcc", "TESTSET", "sysA,sysA-utt1.wav,3,x,{}_30__F", "missing_listener"),
+    ("bvcc", "TESTSET", "sysA,sysA-utt1.wav,6,x,{}_30_judge_F", "score_out_of_scale"),
+    ("singmos", "sets/train.txt", "utt0001,3", "bad_id"),
+    ("singmos", "sets/train.txt", "sys1-utt1,", "score_missing"),
+    ("vmc23", "track1_answer.txt", "VoiceMOS2023Track2-A-b,3", "bad_id"),
+    ("vmc23", "track1_answer.txt", "VoiceMOS2023Track1-A,3", "bad_id"),
+    ("vmc23", "track2_answer.txt", "VoiceMOS2023Track2-A-30001,3", "bad_id"),
+    ("vmc23", "track3_answer.txt", "VoiceMOS2023Track3-CMGAN_snr-2_babble_b2_21_02,3", "bad_id"),
+    ("vmc23", "track3_answer.txt", "VoiceMOS2023Track3-TMHINT_b2_21_02,5", "clean_reference"),
+]
+
+
+@pytest.mark.parametrize(("format_", "name", "line", "reason"), LISTED)
+def test_row_of_a_bare_list(tmp_path: Path, format_: str, name: str, line: str, reason: str) -> None:
+    layouts.write(tmp_path / "corpus" / name, [line])
+    got = read(tmp_path, format=format_, root="corpus")
+    assert (got.ratings, got.reasons) == ([], [(reason, 1)])
+    assert got.rejects[0].source_file == f"{format_}/{name}"
+
+
+HEADED: list[tuple[str, str, str, str, str]] = [
+    ("tmhint-qi", "raw_data.csv", layouts.TMHINT_HEADER, "1,K,1,2,white,,9,K_snr2_white_TMHINT_b1_1", "score_missing"),
+    ("tmhint-qi", "raw_data.csv", layouts.TMHINT_HEADER, "1,K,1,2,white,3,9,K_snr2_white", "bad_id"),
+    ("tmhint-qi", "raw_data.csv", layouts.TMHINT_HEADER, "1,K,1,2,white,3,9,", "missing_file"),
+    ("somos", "clean/TRAINSET", "systemId,utteranceId,choice,listenerId", "001,s_002.wav,3,J", "conflicting_system"),
+    ("somos", "clean/TRAINSET", "systemId,utteranceId,choice,listenerId", "001,s_001.wav,3,", "missing_listener"),
+    ("somos", "clean/train_mos_list.txt", "utteranceId,mean", "sentence.wav,3", "bad_id"),
+    ("nisqa", "A/A_file.csv", "db,con,filename_deg,mos", "NISQA_OTHER,1,a.wav,3", "unknown_split"),
+    ("nisqa", "A/A_file.csv", "db,con,filename_deg,mos", "NISQA_TEST_A,,a.wav,3", "missing_system"),
+    ("nisqa", "A/A_file.csv", "db,con,filename_deg,mos,votes", "NISQA_TEST_A,1,a.wav,3,x", "bad_votes"),
+    ("nisqa", "A/A_file.csv", "db,con,filename_deg,mos,filepath_deg", "NISQA_TEST_A,1,a,3,../a", "path_outside_root"),
+]
+
+
+@pytest.mark.parametrize(("format_", "name", "header", "line", "reason"), HEADED)
+def test_row_of_a_headed_list(tmp_path: Path, format_: str, name: str, header: str, line: str, reason: str) -> None:
+    layouts.write(tmp_path / "corpus" / name, [header, line])
+    got = read(tmp_path, format=format_, root="corpus")
+    assert (got.ratings, got.reasons) == ([], [(reason, 2)])
+
+
+def test_header_where_none_is_expected(tmp_path: Path) -> None:
+    layouts.write(tmp_path / "corpus/test_mos_list.txt", ["wav,mos", "sys1-utt1.wav,3"])
+    got = read(tmp_path, format="bvcc", root="corpus")
+    assert [(row.file, row.line) for row in got.ratings] == [("sys1-utt1.wav", 2)]
+    assert got.rejects == []
+    assert any("line 1 is a header" in note for note in got.notes)
+
+
+@pytest.mark.parametrize(
+    ("format_", "name", "line"),
+    [
+        ("somos", "TRAINSET", "001,s_001.wav,3,J"),
+        ("somos", "train_mos_list.txt", "s_001.wav,3"),
+        ("tmhint-qi", "raw_data.csv", "7,K,1,2,white,3,9,K_snr2_white_TMHINT_b1_1"),
+    ],
+)
+def test_no_header_where_one_is_expected(tmp_path: Path, format_: str, name: str, line: str) -> None:
+    layouts.write(tmp_path / "corpus" / name, [line, line])
+    got = read(tmp_path, format=format_, root="corpus")
+    assert ([row.line for row in got.ratings], got.rejects) == ([1, 2], [])
+    assert any("a row where a header was expected" in note for note in got.notes)
+
+
+@pytest.mark.parametrize("name", ["bvcc", "somos"])
+def test_empty_list_of_a_layout_is_a_note(tmp_path: Path, name: str) -> None:
+    layouts.write(tmp_path / "corpus/test_mos_list.txt", [])
+    got = read(tmp_path, format=name, root="corpus")
+    assert got.rows == 0
+    assert f"{name}/test_mos_list.txt is empty" in got.notes
+
+
+def test_list_that_is_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "corpus/test_mos_list.txt").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"bvcc/test_mos_list.txt: expected a list, found a folder"):
+        read(tmp_path, format="bvcc", root="corpus")
+
+
+def test_headed_list_with_another_header(tmp_path: Path) -> None:
+    layouts.write(tmp_path / "corpus/A/A_file.csv", ["db,con,filename_deg,MOS"])
+    with pytest.raises(InputError, match=r"nisqa/A/A_file.csv: expected a column 'mos', found none"):
+        read(tmp_path, format="nisqa", root="corpus")
+
+
+def test_texts_that_cannot_be_read_are_counted(tmp_path: Path) -> None:
+    layouts.write(tmp_path / "corpus/test_mos_list.txt", ["sys1-utt1.wav,3"])
+    layouts.write(tmp_path / "corpus/transcriptions_clustered.csv", ["wav_name,cluster", "sys1-utt1.wav,7", "odd"])
+    got = read(tmp_path, format="bvcc", root="corpus")
+    assert got.ratings[0].content_id == "7"
+    assert any("1 lines could not be read" in note for note in got.notes)
+
+
+Entry = dict[str, Any]
+ENTRIES: list[tuple[str, Callable[[Entry], Any], str]] = [
+    ("no object", lambda entry: 3, "bad_json"),
+    ("no score", lambda entry: {**entry, "score": None}, "bad_json"),
+    ("no mean", lambda entry: {**entry, "score": {}}, "score_missing"),
+    ("scores that are no array", lambda entry: {**entry, "score": {"mos": 3, "scores": 3}}, "bad_json"),
+    ("a score that is text", lambda entry: {**entry, "score": {"mos": 3, "scores": ["a"]}}, "score_not_a_number"),
+    ("no system", lambda entry: {**entry, "sys_id": ""}, "missing_system"),
+    ("audio elsewhere", lambda entry: {**entry, "wav": "/audio/a.wav"}, "path_outside_root"),
+]
+
+
+@pytest.mark.parametrize(("change", "reason"), [row[1:] for row in ENTRIES], ids=[row[0] for row in ENTRIES])
+def test_entry_of_singmos(tmp_path: Path, change: Callable[[Entry], Any], reason: str) -> None:
+    entry = change({"sys_id": "s", "wav": "wav/a.wav", "score": {"mos": 3, "scores": [3, 3]}})
+    layouts.write(tmp_path / "corpus/info/score.json", [json.dumps({"utterance": {"a": entry}}, indent=1)])
+    assert read(tmp_path, format="singmos", root="corpus").reasons == [(reason, 3)]
+
+
+@pytest.mark.parametrize(
+    ("splits", "reason"),
+    [
+        ({}, "missing_split"),
+        ({"d": {"holdout": ["a"]}}, "unknown_split"),
+        ({"d": {"train": ["a"]}, "e": {"test": ["a"]}}, "conflicting_split"),
+        ({"d": {"train": ["a"], "test": ["a"]}}, "conflicting_split"),
+    ],
+)
+def test_splits_of_singmos(tmp_path: Path, splits: Any, reason: str) -> None:
+    entry = {"sys_id": "s", "score": {"mos": 3}}
+    layouts.write(tmp_path / "corpus/info/score.json", [json.dumps({"utterance": {"a": entry}})])
+    layouts.write(tmp_path / "corpus/info/split.json", [json.dumps(splits)])
+    assert read(tmp_path, format="singmos", root="corpus").reasons == [(reason, 1)]
+
+
+@pytest.mark.parametrize(
+    ("scores", "splits", "message"),
+    [
+        (b"{", b"{}", "score.json: expected a JSON object"),
+        (b"[]", b"{}", "score.json: expected a JSON object"),
+        (b"{}", b"{}", "score.json: expected an object under the key 'utterance'"),
+        (b'{"utterance": {"a": 1, "a": 2}}', b"{}", "score.json: expected a JSON object, found: the key 'a' twice"),
+        (b'{"utterance": {}}', b'{"d": []}', "split.json: expected arrays of clips by split under 'd'"),
+        (b'\xff\xfe{"utterance": {}}', b"{}", "score.json: expected UTF-8 text, found byte 0xff"),
+    ],
+)
+def test_documents_of_singmos(tmp_path: Path, scores: bytes, splits: bytes, message: str) -> None:
+    (tmp_path / "corpus/info").mkdir(parents=True)
+    (tmp_path / "corpus/info/score.json").write_bytes(scores)
+    (tmp_path / "corpus/info/split.json").write_bytes(splits)
+    with pytest.raises(InputError, match=message):
+        read(tmp_path, format="singmos", root="corpus")
