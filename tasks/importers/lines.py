@@ -139,7 +139,7 @@ def _quoted(
             return next(csv.reader(parts, delimiter=delimiter, strict=True))
         except csv.Error as error:
             reason = "unterminated_quote" if "end of data" in str(error) else "bad_quoting"
-            detail = f"expected quotes around whole fields, found: {error}"
+            detail = f"expected quotes around whole fields, found: {shown(error)}"
         closing = None
         while reason == "unterminated_quote" and len(taken) < QUOTED_LINES - 1:
             following = waiting.popleft() if waiting else next(lines, None)

@@ -53,9 +53,7 @@ def list_file(source: Source, root: Path, below: str, part: str = "") -> ListFil
     return ListFile(root / below, f"{source.name}/{below}", part, below.rpartition("/")[2])
 
 
-def find_parts(
-    source: Source, root: Path, folders: Sequence[str], parts: Mapping[str, Sequence[str]], lost: str = "its rows"
-) -> Found:
+def find_parts(source: Source, root: Path, folders: Sequence[str], parts: Mapping[str, Sequence[str]]) -> Found:
     """Find each part of a layout in the first of the folders that holds any part.
 
     Args:
@@ -63,7 +61,6 @@ def find_parts(
         root: its root, absolute.
         folders: folders below the root, the published one first; "" is the root itself.
         parts: names that the list of each part may have, the preferred first.
-        lost: what is left out where a part is missing.
 
     Raises:
         InputError: the root is no folder, or holds no part at all.
@@ -80,7 +77,7 @@ def find_parts(
         raise InputError(f"{source.name}: expected {wanted} in {source.root} (looked in: {places}), found none")
     lists = tuple(list_file(source, root, prefix + name, part) for part, name in present.items() if name)
     notes = tuple(
-        Note(f"{source.name}: {' or '.join(parts[part])} is not in {source.root}; {lost} are left out")
+        Note(f"{source.name}: {' or '.join(parts[part])} is not in {source.root}; its rows are left out")
         for part, name in present.items()
         if name is None
     )
