@@ -24,12 +24,12 @@ TMHINT_HEADER = "idx,method,uttr,snr,noise,quality_score,intelligibility_score,f
 
 def score(*parts: int) -> float:
     """A score from 1 to 5 in steps of an eighth, different for most clips."""
-    return 1 + (sum(17**place * part for place, part in enumerate(parts, 1)) % 33) / 8
+    return 1 + int(sum(17**place * part for place, part in enumerate(parts, 1)) % 33) / 8
 
 
 def rating(*parts: int) -> int:
     """One listener's rating, from 1 to 5."""
-    return 1 + sum(7**place * part for place, part in enumerate(parts, 1)) % 5
+    return 1 + int(sum(7**place * part for place, part in enumerate(parts, 1)) % 5)
 
 
 def grid() -> Iterator[tuple[int, int, int]]:
