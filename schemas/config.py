@@ -26,6 +26,7 @@ class BuildConfig(Model):
 
     corpus: str = Field(description="The corpus to build; see `earmark list`.")
     seed: int = Field(default=17, ge=0, description="Seed of every choice that is drawn.")
+    limit: int | None = Field(default=None, ge=1, description="Only the first rows of each source: to try a config.")
     base: Path = Field(default=Path(), description="Folder that relative paths start from; set to the config's own.")
 
     def path(self, written: str | Path) -> Path:
@@ -35,6 +36,10 @@ class BuildConfig(Model):
     def recorded(self) -> dict[str, Any]:
         """The config as a manifest keeps it: as written, with defaults, without the folder it lay in."""
         return self.model_dump(mode="json", exclude={"base"})
+
+    def identity(self) -> dict[str, Any]:
+        """What of the config decides a version's rows. Where inputs lie does not; their digests stand beside this."""
+        return self.recorded()
 
 
 Config = TypeVar("Config", bound=BuildConfig)

@@ -129,6 +129,13 @@ class MosPreferences(BuildConfig):
     pairs: Pairs = Pairs()
     triplets: Triplets = Triplets()
 
+    def identity(self) -> dict[str, Any]:
+        """The config without the folders that its sources lie in."""
+        values = self.recorded()
+        for source in values["sources"]:
+            del source["root"], source["audio_root"]
+        return values
+
     @field_validator("quotas", mode="before")
     @classmethod
     def _canonical_quotas(cls, value: Any) -> Any:

@@ -1,0 +1,92 @@
+"""What a version is made from, as one build key: inputs, config, prompts, schemas and code."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from schemas.tables import Table
+from tasks.store.commit import schema_digest
+from tasks.store.files import sha256_file
+from tasks.store.manifest import digest_of
+
+OURS = ("flows", "tasks", "schemas", "prompts")
+LIBRARIES = ("duckdb", "pyarrow")  # their releases may write the same rows as other bytes
+
+
+def build_key(
+    config: Mapping[str, Any], inputs: Mapping[str, str], tables: Sequence[Table], code: str, prompts: Mapping[str, str]
+) -> str:
+    """SHA-256 that names everything which decides a version's rows. It knows no host, path or time."""
+    schemas = {table.name: schema_digest(table) for table in tables}
+    return digest_of([dict(config), dict(inputs), schemas, code, dict(prompts)])
+
+
+def library_versions() -> dict[str, str]:
+    """Releases of the libraries that write the bytes."""
+    return {name: metadata.version(name) for name in LIBRARIES}
+
+
+def code_digest(module: str) -> str:
+    """SHA-256 over a module's source, every module of ours that it imports, and the SQL of its corpus.
+
+    Args:
+        module: `flows.<corpus>`; its queries are those in `tasks/sql/<corpus>/`.
+    """
+    sources = sorted({path for path in _imported(module) if path.exists()} | set(_queries(module.rpartition(".")[2])))
+    digest = hashlib.sha256()
+    for path in sources:
+        digest.update(f"{path.parent.name}/{path.name}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _queries(corpus: str) -> list[Path]:
+    package = importlib.util.find_spec("tasks.sql")
+    assert package is not None
+    assert package.origin is not None
+    return sorted((Path(package.origin).parent / corpus).glob("*.sql"))
+
+
+def _imported(module: str) -> Iterable[Path]:
+    """The source files of a module and of all modules of ours that it imports, directly or not."""
+    waiting, seen = [module], set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name.partition(".")[0] not in OURS:
+            continue
+        seen.add(name)
+        spec = importlib.util.find_spec(name)
+        if spec is None or spec.origin is None:
+            continue
+        yield Path(spec.origin)
+        waiting += _names_in(Path(spec.origin))
+
+
+def _names_in(path: Path) -> list[str]:
+    names = []
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            names.append(node.module)
+            names += [f"{node.module}.{alias.name}" for alias in node.names if _is_module(node.module, alias.name)]
+    return names
+
+
+def _is_module(package: str, name: str) -> bool:
+    if package.partition(".")[0] not in OURS:
+        return False
+    spec = importlib.util.find_spec(package)
+    folders = spec.submodule_search_locations if spec else None
+    return any((Path(folder) / f"{name}.py").exists() or (Path(folder) / name).is_dir() for folder in folders or [])
+
+
+def file_digests(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
+    """SHA-256 of each named input file."""
+    return {name: sha256_file(path) for name, path in files}

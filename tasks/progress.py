@@ -1,0 +1,161 @@
+"""Progress of long work: a bar on a terminal, a plain line now and then elsewhere.
+
+Steps report without knowing who watches; the command line opens the display. Without one, nothing is shown.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Protocol, TypeVar
+
+PLAIN_EVERY_S = 5.0
+
+
+class Display(Protocol):
+    """Where progress is shown."""
+
+    def start(self, label: str, total: int | None) -> int: ...
+
+    def advance(self, bar: int, count: int) -> None: ...
+
+    def end(self, bar: int) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+
+class _Silent:
+    def start(self, label: str, total: int | None) -> int:
+        return 0
+
+    def advance(self, bar: int, count: int) -> None:
+        return
+
+    def end(self, bar: int) -> None:
+        return
+
+    def say(self, line: str) -> None:
+        return
+
+
+class PlainLines:
+    """Lines on standard error, for logs and pipes: one when work starts, then at most one every five seconds."""
+
+    def __init__(self) -> None:
+        self._bars: list[dict[str, float | str | None]] = []
+
+    def start(self, label: str, total: int | None) -> int:
+        self.say(f"{label} …" if total is None else f"{label} … {total:,}")
+        self._bars.append({"label": label, "total": total, "done": 0, "told": time.monotonic()})
+        return len(self._bars) - 1
+
+    def advance(self, bar: int, count: int) -> None:
+        state = self._bars[bar]
+        state["done"] = float(state["done"] or 0) + count
+        if time.monotonic() - float(state["told"] or 0) >= PLAIN_EVERY_S:
+            state["told"] = time.monotonic()
+            of = f" of {state['total']:,}" if state["total"] else ""
+            self.say(f"{state['label']}: {int(float(state['done'])):,}{of}")
+
+    def end(self, bar: int) -> None:
+        return
+
+    def say(self, line: str) -> None:
+        print(line, file=sys.stderr, flush=True)
+
+
+class RichBars:
+    """Bars on a terminal."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self.progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=30),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=Console(stderr=True),
+        )
+
+    def start(self, label: str, total: int | None) -> int:
+        return int(self.progress.add_task(label, total=total))
+
+    def advance(self, bar: int, count: int) -> None:
+        self.progress.advance(self.progress.tasks[bar].id, count)
+
+    def end(self, bar: int) -> None:
+        task = self.progress.tasks[bar]
+        self.progress.update(task.id, total=task.total or max(task.completed, 1), completed=task.total or 1)
+
+    def say(self, line: str) -> None:
+        self.progress.console.print(line, markup=False, highlight=False)
+
+
+class Rows(Protocol):
+    """An Arrow table or record batch."""
+
+    @property
+    def num_rows(self) -> int: ...
+
+
+Batch = TypeVar("Batch", bound=Rows)
+
+_display: Display = _Silent()
+
+
+@contextmanager
+def shown() -> Iterator[None]:
+    """Show progress while the block runs: bars if standard error is a terminal, else plain lines."""
+    global _display
+    if sys.stderr.isatty():
+        bars = RichBars()
+        _display = bars
+        try:
+            with bars.progress:
+                yield
+        finally:
+            _display = _Silent()
+    else:
+        _display = PlainLines()
+        try:
+            yield
+        finally:
+            _display = _Silent()
+
+
+class Work:
+    """One piece of long work that is under way."""
+
+    def __init__(self, label: str, total: int | None) -> None:
+        self._bar = _display.start(label, total)
+
+    def advance(self, count: int = 1) -> None:
+        """Note that more items are done."""
+        _display.advance(self._bar, count)
+
+    def watching(self, batches: Iterable[Batch]) -> Iterator[Batch]:
+        """Pass Arrow batches on, noting their rows."""
+        for batch in batches:
+            yield batch
+            self.advance(batch.num_rows)
+
+    def end(self) -> None:
+        """Note that the work is done."""
+        _display.end(self._bar)
+
+
+@contextmanager
+def working(label: str, total: int | None = None) -> Iterator[Work]:
+    """Report one piece of work from its start to its end."""
+    work = Work(label, total)
+    yield work
+    work.end()
+
+
+def say(line: str) -> None:
+    """Tell the person who watches one thing."""
+    _display.say(line)

@@ -1,0 +1,58 @@
+"""The DuckDB queries, one statement a file; each begins with a comment that states the grain of its result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+MEMORY_LIMIT = "2500MB"  # leaves room for Arrow and the interpreter below 4 GiB
+
+
+@cache
+def query(name: str) -> str:
+    """The text of `tasks/sql/<name>.sql`."""
+    return resources.files("tasks.sql").joinpath(f"{name}.sql").read_text("utf-8")
+
+
+def connect(spill: Path) -> duckdb.DuckDBPyConnection:
+    """An in-memory DuckDB that spills into the given folder rather than grow past `MEMORY_LIMIT`.
+
+    Args:
+        spill: a folder of the caller's; removed with the caller's staging folder.
+    """
+    return duckdb.connect(
+        config={
+            "memory_limit": MEMORY_LIMIT,
+            "temp_directory": str(spill),
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+        }
+    )
+
+
+def literal(path: Path) -> str:
+    """A path as an SQL string, for the statements that take no parameters."""
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+def view_parquet(
+    connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path], empty: pa.Schema | None = None
+) -> None:
+    """Make a view of Parquet files.
+
+    Args:
+        connection: where the view is made.
+        name: the view's name.
+        files: what it reads.
+        empty: its columns if there are no files.
+    """
+    if files:
+        connection.execute(f"CREATE VIEW {name} AS FROM read_parquet([{', '.join(map(literal, files))}])")
+    else:
+        assert empty is not None
+        connection.register(name, empty.empty_table())

@@ -1,0 +1,27 @@
+-- Grain: one row a pair of `chunk`, in its order; the published table `pairs`.
+SELECT
+    left(md5(concat(least(chosen_id, rejected_id), chr(10), greatest(chosen_id, rejected_id))), 16) AS pair_id,
+    $dataset AS dataset,
+    $split AS split,
+    CASE ring WHEN 0 THEN 'same_content' WHEN 3 THEN 'unmatched' ELSE 'same_source' END AS category,
+    concat($dataset, '/', $split, '/', subset || '/', CASE ring
+        WHEN 0 THEN 'content:' || content_id
+        WHEN 1 THEN 'system:' || system_id
+        WHEN 2 THEN 'speaker:' || speaker_id
+        ELSE 'all'
+    END) AS group_id,
+    chosen_id,
+    rejected_id,
+    chosen_mos,
+    rejected_mos,
+    mos_gap,
+    least(mos_gap / $deciles[9], 1.0) AS mos_gap_normalized,
+    1 + len([decile FOR decile IN $deciles IF decile < mos_gap]) AS gap_decile,
+    chosen_mos_se,
+    rejected_mos_se,
+    CASE
+        WHEN chosen_mos_se IS NULL OR rejected_mos_se IS NULL THEN NULL
+        WHEN chosen_mos_se = 0 AND rejected_mos_se = 0 THEN 1.0
+        ELSE normal_cdf(mos_gap / sqrt(chosen_mos_se ** 2 + rejected_mos_se ** 2))
+    END AS chosen_better_probability
+FROM chunk

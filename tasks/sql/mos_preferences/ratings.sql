@@ -1,0 +1,29 @@
+-- Grain: one row a usable clip of one split, in the order of the sources; the published table `ratings`.
+SELECT
+    concat(dataset, '/', file) AS sample_id,
+    dataset,
+    subset,
+    split,
+    file,
+    mos,
+    votes,
+    mos_std,
+    mos_std / sqrt(votes) AS mos_se,
+    scale_min,
+    scale_max,
+    system_id,
+    speaker_id,
+    content_id,
+    condition_id,
+    media.clip_sha256,
+    media.duration_s,
+    media.sample_rate_hz,
+    media.channels,
+    media.audio_file,
+    source_file,
+    line AS source_line
+FROM placed
+JOIN scales USING (dataset)
+LEFT JOIN media USING (row)
+WHERE split = $split AND row NOT IN (SELECT row FROM refused)
+ORDER BY row

@@ -1,0 +1,113 @@
+"""The dataset card, `README.md`: from the manifest, the schemas and the corpus's own words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import resources
+from typing import Any
+
+import jinja2
+import yaml
+
+from schemas.tables import SPLITS, Table
+from tasks.store.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Story:
+    """What only the corpus knows.
+
+    Attributes:
+        title: the card's heading.
+        summary: one paragraph: what it is and what it is for.
+        method: how it is made, a sentence a step.
+        main_table: the table that `load_dataset` gives when none is named.
+        citation: BibTeX-free references, one a line.
+        limits: what a user must not conclude.
+        tags: words for the Hub.
+    """
+
+    title: str
+    summary: str
+    method: tuple[str, ...]
+    main_table: str
+    citation: tuple[str, ...]
+    limits: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+
+
+def render_card(manifest: Manifest, tables: Sequence[Table], story: Story, before: Manifest | None) -> str:
+    """The card's text.
+
+    Args:
+        manifest: the version's manifest, without the card's own entry.
+        tables: the version's tables, in the order of the card.
+        story: the corpus's words.
+        before: the manifest of the version before, if there is one.
+    """
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters["cell"] = markdown_cell
+    template = environment.from_string(resources.files("tasks.store").joinpath("card.md.j2").read_text("utf-8"))
+    return template.render(
+        head=yaml.safe_dump(_head(manifest, tables, story), sort_keys=False, allow_unicode=True),
+        manifest=manifest,
+        tables=[table for table in tables if table.name in manifest.rows],
+        story=story,
+        before=before,
+        splits=split_order,
+        fields=_fields,
+    )
+
+
+def split_order(names: Sequence[str]) -> list[str]:
+    """Splits in the order in which people expect them."""
+    return sorted(names, key=lambda name: (SPLITS.index(name) if name in SPLITS else len(SPLITS), name))
+
+
+def markdown_cell(value: Any) -> str:
+    """A value as text that stays inside one cell of a Markdown table: no pipe, line break or markup takes effect."""
+    text = str(value)
+    for sign in ("\\", "|", "`", "*", "_", "[", "]", "<", ">"):
+        text = text.replace(sign, "\\" + sign)
+    return " ".join(text.split())
+
+
+def _head(manifest: Manifest, tables: Sequence[Table], story: Story) -> dict[str, Any]:
+    """The YAML front matter that the Hub and `datasets` read."""
+    configs = [
+        {
+            "config_name": table.name,
+            **({"default": True} if table.name == story.main_table else {}),
+            "data_files": [
+                {"split": split, "path": f"{table.name}/{split}-*.parquet"}
+                for split in split_order(list(manifest.rows[table.name]))
+            ],
+        }
+        for table in tables
+        if table.name in manifest.rows
+    ]
+    return {"pretty_name": story.title, "tags": [*story.tags, "earmark"], "configs": configs}
+
+
+def _fields(table: Table) -> list[dict[str, str]]:
+    """Name, type, unit, description and source of each column."""
+    rows = []
+    for field in table.schema:
+        metadata = {key.decode(): value.decode() for key, value in field.metadata.items()}
+        rows.append(
+            {
+                "name": field.name,
+                "type": str(field.type) + ("" if metadata["required"] == "true" else ", may be null"),
+                "unit": metadata.get("unit", ""),
+                "description": metadata["description"],
+                "source": metadata.get("source", ""),
+            }
+        )
+    return rows

@@ -1,0 +1,130 @@
+"""What a commit proves before a version exists: schemas, keys, required values, splits and row accounts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow.parquet as pq
+
+from schemas.errors import StoreError
+from schemas.tables import Table
+from tasks.store.manifest import Step
+
+
+def check_accounts(steps: Sequence[Step], rows: Mapping[str, int]) -> None:
+    """Prove that every item that entered a step was kept, rejected or dropped, and that none appeared in between.
+
+    Args:
+        steps: the accounts.
+        rows: rows of each written table.
+
+    Raises:
+        StoreError: the first step whose counts do not add up.
+    """
+    kept = {step.name: step.kept for step in steps}
+    for step in steps:
+        out = step.kept + sum(step.rejected.values()) + sum(step.dropped.values())
+        if step.entered != out:
+            raise StoreError(f"step {step.name}: {step.entered} {step.unit} entered, {out} came out or were rejected")
+        came = sum(kept[name] for name in step.follows)
+        if step.follows and step.entered != came:
+            before = ", ".join(step.follows)
+            raise StoreError(f"step {step.name}: {step.entered} {step.unit} entered, but {before} kept {came}")
+        if step.table is not None and step.kept != rows.get(step.table):
+            found = rows.get(step.table)
+            raise StoreError(f"step {step.name}: kept {step.kept} {step.unit}, table {step.table} has {found} rows")
+
+
+def check_rejects(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], steps: Sequence[Step]) -> None:
+    """Prove that the `rejects` table lists what the steps counted.
+
+    Raises:
+        StoreError: a stage and reason whose rows and counts differ.
+    """
+    counted: Counter[tuple[str, str]] = Counter()
+    for step in steps:
+        for reason, count in step.rejected.items():
+            counted[step.stage, reason] += count
+    query = "SELECT stage, reason, count(*) FROM read_parquet($files) GROUP BY ALL"
+    listed = {(stage, reason): n for stage, reason, n in connection.execute(query, {"files": _names(files)}).fetchall()}
+    for stage, reason in sorted(counted.keys() | listed.keys()):
+        expected, found = counted[stage, reason], listed.get((stage, reason), 0)
+        if expected != found:
+            raise StoreError(f"rejects: stage {stage} counted {expected} '{reason}', the table lists {found}")
+
+
+def check_table(connection: duckdb.DuckDBPyConnection, table: Table, files: dict[str, list[Path]]) -> None:
+    """Prove a written table's schema, required values, unique key and separation of splits.
+
+    Args:
+        connection: any DuckDB connection; large checks spill to its temporary folder.
+        table: what the table should be.
+        files: its Parquet files by split.
+
+    Raises:
+        StoreError: what does not hold, with an example.
+    """
+    names = _names([path for paths in files.values() for path in paths])
+    for path in names:
+        if not pq.read_schema(path).equals(table.schema, check_metadata=True):
+            raise StoreError(f"table {table.name}: {Path(path).name} does not have the published schema")
+    _check_required(connection, table, names)
+    if table.key:
+        _check_key(connection, table, names)
+    for column in table.exclusive:
+        _check_exclusive(connection, table, column, files)
+
+
+def _names(files: Sequence[Path]) -> list[str]:
+    return [str(path) for path in files]
+
+
+def _check_required(connection: duckdb.DuckDBPyConnection, table: Table, names: list[str]) -> None:
+    counts = ", ".join(f"count(*) - count({_quoted(name)})" for name in table.required)
+    row = connection.execute(f"SELECT {counts} FROM read_parquet($files)", {"files": names}).fetchall()[0]
+    for name, nulls in zip(table.required, row, strict=True):
+        if nulls:
+            raise StoreError(f"table {table.name}: column {name} is required, {nulls} rows are null")
+
+
+def _check_key(connection: duckdb.DuckDBPyConnection, table: Table, names: list[str]) -> None:
+    """Compare the number of rows with that of distinct keys, by 64-bit hash first: exact, and small in memory.
+
+    Equal keys have equal hashes, so as many hashes as rows proves the keys unique; only otherwise are keys compared.
+    """
+    key = ", ".join(_quoted(name) for name in table.key)
+    rows, hashes = connection.execute(
+        f"SELECT count(*), count(DISTINCT hash({key})) FROM read_parquet($files)", {"files": names}
+    ).fetchall()[0]
+    if rows == hashes:
+        return
+    twice = connection.execute(
+        f"SELECT {key}, count(*) FROM read_parquet($files) GROUP BY {key} HAVING count(*) > 1 ORDER BY ALL LIMIT 1",
+        {"files": names},
+    ).fetchall()
+    if twice:
+        *values, count = twice[0]
+        shown = ", ".join(f"{name}={value!r}" for name, value in zip(table.key, values, strict=True))
+        raise StoreError(f"table {table.name}: the key {shown} stands in {count} rows, expected one")
+
+
+def _check_exclusive(
+    connection: duckdb.DuckDBPyConnection, table: Table, column: str, files: dict[str, list[Path]]
+) -> None:
+    splits = sorted(files)
+    for index, split in enumerate(splits):
+        for other in splits[index + 1 :]:
+            shared = connection.execute(
+                f"""SELECT {_quoted(column)} FROM read_parquet($here) WHERE {_quoted(column)} IS NOT NULL
+                    INTERSECT SELECT {_quoted(column)} FROM read_parquet($there) ORDER BY ALL LIMIT 1""",
+                {"here": _names(files[split]), "there": _names(files[other])},
+            ).fetchall()
+            if shared:
+                raise StoreError(f"table {table.name}: {column} {shared[0][0]!r} is in both {split} and {other}")
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

@@ -1,0 +1,178 @@
+"""The commit: everything is checked, unchanged files are linked, the manifest is written last, the folder renamed."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.errors import StoreError
+from schemas.tables import REJECTS, Table
+from tasks.store.card import Story, render_card
+from tasks.store.checks import check_accounts, check_rejects, check_table
+from tasks.store.files import link_over, sha256_file, sync, write_text
+from tasks.store.manifest import FileEntry, Manifest, Parent, Step, digest_of
+from tasks.store.staging import Stage
+from tasks.store.versions import MANIFEST, Version
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a build knows about its version beside the tables.
+
+    Attributes:
+        story: the corpus's words for the card.
+        tables: every table that the version must hold.
+        config: the config as recorded.
+        inputs: SHA-256 of every input file, by its name in the tables.
+        code: digest of the code that made it.
+        libraries: versions of the libraries whose code decides the bytes.
+        parents: versions of other corpora that it was made from.
+        prompts: digest by `name@version`.
+        models: the models that were asked.
+        facts: figures for the card and for later readers.
+    """
+
+    story: Story
+    tables: tuple[Table, ...]
+    config: dict[str, Any]
+    inputs: dict[str, str]
+    code: str
+    libraries: dict[str, str]
+    parents: tuple[Parent, ...] = ()
+    prompts: dict[str, str] = field(default_factory=dict)
+    models: tuple[str, ...] = ()
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def commit(stage: Stage, made: Made) -> Version:
+    """Turn the staged tables into the corpus's next version.
+
+    A forced rebuild whose bytes equal those of the newest version commits nothing and returns that version.
+
+    Raises:
+        StoreError: a check failed; the store is unchanged and the staged steps are kept.
+    """
+    steps = stage.steps()
+    _write_rejects_table(stage)
+    written = stage.tables()
+    _check(stage, made.tables, written, steps)
+    before = stage.store.latest(stage.corpus)
+    entries = _link_unchanged(stage, _list_files(stage, made.tables), before)
+    if before is not None and before.manifest.build_key == stage.build_key and entries == _data_files(before.manifest):
+        shutil.rmtree(stage.folder)
+        return before
+    manifest = _manifest(stage, made, steps, entries, before)
+    card = render_card(manifest, made.tables, made.story, before.manifest if before else None)
+    write_text(stage.version / "README.md", card)
+    manifest = manifest.model_copy(update={"files": (*entries, _entry(stage.version / "README.md", stage.version))})
+    write_text(stage.version / MANIFEST, manifest.to_json())
+    final = stage.store.folder(stage.corpus) / manifest.version
+    stage.version.rename(final)
+    sync(final.parent)
+    shutil.rmtree(stage.folder)
+    return Version(stage.corpus, final)
+
+
+def _write_rejects_table(stage: Stage) -> None:
+    parts = [pq.read_table(path) for path in sorted((stage.work / "rejects").glob("*.parquet"))]
+    stage.write(REJECTS, "all", [pa.concat_tables(parts)] if parts else [])
+
+
+def _check(
+    stage: Stage, tables: Sequence[Table], written: dict[str, dict[str, list[Path]]], steps: Sequence[Step]
+) -> None:
+    known = {table.name for table in tables}
+    if known != set(written):
+        raise StoreError(f"{stage.corpus}: expected tables {sorted(known)}, found {sorted(written)}")
+    counted = {
+        name: sum(pq.read_metadata(path).num_rows for paths in splits.values() for path in paths)
+        for name, splits in written.items()
+    }
+    check_accounts(steps, counted)
+    with duckdb.connect(config={"temp_directory": str(stage.work / "duckdb"), "memory_limit": "2GB"}) as connection:
+        for table in tables:
+            check_table(connection, table, written[table.name])
+        check_rejects(connection, written[REJECTS.name]["all"], steps)
+
+
+def _list_files(stage: Stage, tables: Sequence[Table]) -> list[FileEntry]:
+    by_table = {
+        path: (name, split) for name, splits in stage.tables().items() for split, ps in splits.items() for path in ps
+    }
+    order = {table.name: index for index, table in enumerate(tables)}
+    paths = [path for path in stage.version.rglob("*") if path.is_file() and path.name not in (MANIFEST, "README.md")]
+    entries = [_entry(path, stage.version, *by_table.get(path, (None, None))) for path in paths]
+    return sorted(entries, key=lambda entry: (order.get(entry.table or "", len(order)), entry.path))
+
+
+def _entry(path: Path, root: Path, table: str | None = None, split: str | None = None) -> FileEntry:
+    rows = pq.read_metadata(path).num_rows if table else None
+    return FileEntry(
+        path=path.relative_to(root).as_posix(),
+        sha256=sha256_file(path),
+        bytes=path.stat().st_size,
+        rows=rows,
+        table=table,
+        split=split,
+    )
+
+
+def _data_files(manifest: Manifest) -> list[FileEntry]:
+    return [entry for entry in manifest.files if entry.path != "README.md"]
+
+
+def _link_unchanged(stage: Stage, entries: list[FileEntry], before: Version | None) -> list[FileEntry]:
+    """Replace every file whose bytes the version before already holds by a hard link to it."""
+    held = {entry.sha256: before.folder / entry.path for entry in before.manifest.files} if before else {}
+    for entry in entries:
+        existing = held.get(entry.sha256)
+        if existing is not None and existing.is_file():
+            link_over(existing, stage.version / entry.path)
+    return entries
+
+
+def _manifest(
+    stage: Stage, made: Made, steps: list[Step], entries: list[FileEntry], before: Version | None
+) -> Manifest:
+    rows: dict[str, dict[str, int]] = {}
+    for entry in entries:
+        if entry.table and entry.split:
+            of_table = rows.setdefault(entry.table, {})
+            of_table[entry.split] = of_table.get(entry.split, 0) + (entry.rows or 0)
+    rejects: dict[str, int] = {}
+    for step in steps:
+        for reason, count in step.rejected.items():
+            rejects[reason] = rejects.get(reason, 0) + count
+    lineage = (Parent(corpus=stage.corpus, version=before.name, digest=before.manifest.digest()),) if before else ()
+    return Manifest(
+        corpus=stage.corpus,
+        version=f"v{before.number + 1 if before else 1}",
+        build_key=stage.build_key,
+        parents=(*lineage, *made.parents),
+        inputs=made.inputs,
+        config=made.config,
+        prompts=made.prompts,
+        schemas={table.name: schema_digest(table) for table in made.tables},
+        models=made.models,
+        code=made.code,
+        libraries=made.libraries,
+        steps=tuple(steps),
+        rejects=rejects,
+        rows=rows,
+        facts=made.facts,
+        files=tuple(entries),
+    )
+
+
+def schema_digest(table: Table) -> str:
+    """SHA-256 of a table's schema with its descriptions, its key and how it is cut into files."""
+    schema = hashlib.sha256(table.schema.serialize()).hexdigest()
+    return digest_of([schema, list(table.key), list(table.exclusive), table.rows_per_group, table.rows_per_file])

@@ -1,0 +1,55 @@
+"""Files that survive a power cut: hashed, synced, renamed into place, linked instead of copied."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def sha256_file(path: Path) -> str:
+    """SHA-256 of a file's bytes as 64 hexadecimal digits."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Give a temporary path; when the block ends well, sync what was written there and rename it to `path`.
+
+    A reader sees the old file or the whole new one, never a part. After an exception the temporary file is removed;
+    after a kill it stays under a name that starts with a dot and is swept away with its folder.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        yield temporary
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def sync(path: Path) -> None:
+    """Force a file's or folder's content to the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def link_over(existing: Path, duplicate: Path) -> None:
+    """Make `duplicate` a hard link to `existing`, which holds the same bytes."""
+    temporary = duplicate.with_name(f".{duplicate.name}.{os.getpid()}.tmp")
+    os.link(existing, temporary)
+    temporary.replace(duplicate)

@@ -1,0 +1,132 @@
+"""What a version says of itself: `manifest.json`, the last file that a commit writes.
+
+It holds no time, host or absolute path: the same inputs give the same bytes. When and where a build ran is kept in
+the store's run records instead.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from schemas.errors import StoreError
+
+FORMAT = 1
+
+
+class Record(BaseModel):
+    """A part of a manifest; unknown keys are refused, so that a damaged file does not pass for a sound one."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FileEntry(Record):
+    """One file of a version, by its path below the version's folder."""
+
+    path: str
+    sha256: str
+    bytes: int
+    rows: int | None = None
+    table: str | None = None
+    split: str | None = None
+
+
+class Step(Record):
+    """The accounts of one step: `entered == kept + sum(rejected) + sum(dropped)`.
+
+    Attributes:
+        name: the step, unique in a build.
+        unit: what is counted ("lines", "clips", "candidate pairs").
+        stage: the word under which its rejects stand in the `rejects` table.
+        follows: steps of the same unit whose kept items enter here; empty for a first step.
+        rejected: items in the `rejects` table by reason.
+        dropped: candidates that were passed over by a rule or a quota, by reason; counted, not listed.
+        table: the published table whose rows are the kept items, if there is one.
+        notes: sentences for the reader, such as a quota that could not be met.
+    """
+
+    name: str
+    unit: str
+    stage: str = ""
+    follows: tuple[str, ...] = ()
+    entered: int
+    kept: int
+    rejected: dict[str, int] = {}
+    dropped: dict[str, int] = {}
+    table: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class Parent(Record):
+    """A version that this one was made from or follows."""
+
+    corpus: str
+    version: str
+    digest: str
+
+
+class Manifest(Record):
+    """Everything about a version that its files do not say."""
+
+    format: int = FORMAT
+    corpus: str
+    version: str
+    build_key: str
+    parents: tuple[Parent, ...] = ()
+    inputs: dict[str, str]
+    config: dict[str, Any]
+    prompts: dict[str, str] = {}
+    schemas: dict[str, str] = {}
+    models: tuple[str, ...] = ()
+    code: str
+    libraries: dict[str, str]
+    steps: tuple[Step, ...]
+    rejects: dict[str, int]
+    rows: dict[str, dict[str, int]]
+    requests: dict[str, int] = {}
+    tokens: dict[str, int] = {}
+    cost_usd: float = 0.0
+    facts: dict[str, Any] = {}
+    files: tuple[FileEntry, ...]
+
+    def to_json(self) -> str:
+        """The manifest's text; equal manifests have equal bytes."""
+        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+
+    def digest(self) -> str:
+        """SHA-256 of the manifest's text: names the version's whole content."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def entries(self, table: str, split: str | None = None) -> tuple[FileEntry, ...]:
+        """The Parquet files of a table, or of one of its splits, in reading order."""
+        return tuple(f for f in self.files if f.table == table and split in (None, f.split))
+
+    def notes(self) -> list[str]:
+        """Every step's sentences for the reader."""
+        return [note for step in self.steps for note in step.notes]
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Read `manifest.json`.
+
+    Raises:
+        StoreError: it is missing or is not a manifest.
+    """
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise StoreError(f"no manifest at {path}: not a committed version") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        raise StoreError(f"{path} is not a valid manifest: {where or 'content'}: {first['msg']}") from None
+
+
+def digest_of(value: Any) -> str:
+    """SHA-256 of a value's canonical JSON (sorted keys, no spaces)."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,124 @@
+"""Run records: which build ran when, from which config, how far it came and why it failed.
+
+They lie beside the versions (`<store>/runs/`), never inside, so that time and host do not enter a version's bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+import psutil
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from schemas.errors import StoreError
+from tasks.store.files import write_text
+from tasks.store.versions import Store
+
+State = Literal["running", "completed", "failed", "interrupted"]
+
+
+class Run(BaseModel):
+    """One attempt to build a version.
+
+    Attributes:
+        run: its name, `20260102-030405-ab12`; sorts by time.
+        process_started: start time of the process in seconds since 1970, to tell it from a later one with its number.
+        config: the config file, absolute.
+        step: the last step that finished.
+        version: the version it committed or found up to date.
+        error: one line, if it failed.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: str
+    corpus: str
+    config: str
+    limit: int | None = None
+    host: str
+    pid: int
+    process_started: float
+    started: datetime
+    ended: datetime | None = None
+    state: State = "running"
+    step: str | None = None
+    version: str | None = None
+    error: str | None = None
+
+    def current_state(self) -> State:
+        """The state as it is now: a run whose process is gone without a word was interrupted."""
+        if self.state == "running" and self.host == socket.gethostname() and not _alive(self.pid, self.process_started):
+            return "interrupted"
+        return self.state
+
+
+def start_run(store: Store, corpus: str, config: Path, limit: int | None = None) -> Run:
+    """Write the record of a run that begins now."""
+    now = datetime.now(UTC)
+    run = Run(
+        run=f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}",
+        corpus=corpus,
+        config=str(config.absolute()),
+        limit=limit,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        process_started=psutil.Process().create_time(),
+        started=now,
+    )
+    save_run(store, run)
+    return run
+
+
+def save_run(store: Store, run: Run) -> None:
+    """Replace the run's record."""
+    write_text(_folder(store) / f"{run.run}.json", run.model_dump_json(indent=1) + "\n")
+
+
+def list_runs(store: Store) -> list[Run]:
+    """All runs, oldest first.
+
+    Raises:
+        StoreError: a record cannot be read.
+    """
+    runs = []
+    for path in sorted(_folder(store).glob("*.json")):
+        try:
+            runs.append(Run.model_validate_json(path.read_bytes()))
+        except ValidationError as error:
+            raise StoreError(f"{path} is not a run record: {error.errors()[0]['msg']}; remove it to go on") from None
+    return runs
+
+
+def find_run(store: Store, name: str | None) -> Run:
+    """The run of that name, or the newest one that did not complete.
+
+    Raises:
+        StoreError: there is no such run.
+    """
+    runs = list_runs(store)
+    if name is None:
+        newest = {(run.corpus, run.config): run for run in runs}  # a later run of the same config settles earlier ones
+        open_runs = [run for run in newest.values() if run.current_state() in ("failed", "interrupted")]
+        if not open_runs:
+            raise StoreError(f"nothing to resume in {store.root}: no run has failed or was interrupted")
+        return max(open_runs, key=lambda run: run.run)
+    named = [run for run in runs if run.run == name]
+    if not named:
+        raise StoreError(f"no run '{name}' in {store.root}; `earmark status` lists the runs")
+    return named[0]
+
+
+def _folder(store: Store) -> Path:
+    return store.root / "runs"
+
+
+def _alive(pid: int, started: float) -> bool:
+    try:
+        return bool(abs(psutil.Process(pid).create_time() - started) < 1)
+    except psutil.NoSuchProcess:
+        return False

@@ -1,0 +1,204 @@
+"""Where a build works before its version exists: one locked folder a build key, resumable step by step."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from schemas.errors import StoreError
+from schemas.tables import REJECTS, Table
+from tasks.store.files import replacing, write_text
+from tasks.store.manifest import Step
+from tasks.store.parquet import write_shards
+from tasks.store.versions import Store
+
+STAGING = ".staging"
+LOCK = ".lock"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A build under way. Small and picklable: workers in other processes share it through the disk.
+
+    Attributes:
+        store: where the version will be committed.
+        corpus: the corpus that is built.
+        build_key: what the version is made from.
+        folder: `<store>/<corpus>/.staging/<first digits of the build key>`.
+    """
+
+    store: Store
+    corpus: str
+    build_key: str
+    folder: Path
+
+    @property
+    def work(self) -> Path:
+        """Intermediate files; they never become part of the version."""
+        return self.folder / "work"
+
+    @property
+    def version(self) -> Path:
+        """The folder that the commit renames to `vN`."""
+        return self.folder / "version"
+
+    def recorded(self, name: str) -> Step | None:
+        """The accounts of a step that an earlier, interrupted run of this build finished, or None."""
+        path = self._step_path(name)
+        return Step.model_validate_json(path.read_bytes()) if path.is_file() else None
+
+    def record(self, step: Step) -> Step:
+        """Note that a step is finished; its files must be complete. A step is recorded last, so a kill repeats it."""
+        write_text(self._step_path(step.name), step.model_dump_json(indent=1) + "\n")
+        return step
+
+    def steps(self) -> list[Step]:
+        """All recorded steps, in the order in which they were finished."""
+        paths = sorted((self.folder / "steps").glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
+        return [Step.model_validate_json(path.read_bytes()) for path in paths]
+
+    def write(self, table: Table, split: str, batches: Iterable[pa.RecordBatch | pa.Table]) -> int:
+        """Write one split of a published table, replacing what an interrupted run left of it.
+
+        Returns:
+            The number of rows.
+        """
+        folder = self.version / table.name
+        for stale in [*folder.glob(f"{split}-*"), *folder.glob(f".{split}-*")]:
+            stale.unlink()
+        count = 0
+
+        def counted() -> Iterator[pa.RecordBatch | pa.Table]:
+            nonlocal count
+            for batch in batches:
+                count += batch.num_rows
+                yield batch
+
+        write_shards(folder, table, split, counted())
+        return count
+
+    def drop_empty_splits(self, table: Table) -> None:
+        """Remove the files of splits without rows, unless none has any: a table needs one file to be loaded."""
+        import pyarrow.parquet as pq
+
+        paths = sorted((self.version / table.name).glob("*.parquet"))
+        empty = [path for path in paths if pq.read_metadata(path).num_rows == 0]
+        for path in empty[1:] if len(empty) == len(paths) else empty:
+            path.unlink()
+
+    def write_rejects(self, step: str, rows: pa.Table) -> None:
+        """Keep a step's rejects (columns of `schemas.tables.REJECTS`) for the version's `rejects` table."""
+        import pyarrow.parquet as pq
+
+        with replacing(self.work / "rejects" / f"{step}.parquet") as path:
+            pq.write_table(rows.cast(REJECTS.schema), path, compression="zstd")
+
+    def tables(self) -> dict[str, dict[str, list[Path]]]:
+        """The written Parquet files by table and split."""
+        found: dict[str, dict[str, list[Path]]] = {}
+        for path in sorted(self.version.glob("*/*-of-*.parquet")):
+            split = path.name.rsplit("-", 3)[0]
+            found.setdefault(path.parent.name, {}).setdefault(split, []).append(path)
+        return found
+
+    def _step_path(self, name: str) -> Path:
+        return self.folder / "steps" / f"{name}.json"
+
+
+@contextmanager
+def staging(
+    store: Store, corpus: str, build_key: str, *, wait: bool = True, fresh: bool = False, say: Callable[[str], None]
+) -> Iterator[Stage]:
+    """Hold a corpus's lock and give its staging folder; sweep away what earlier, killed builds left.
+
+    Args:
+        store: the store.
+        corpus: the corpus.
+        build_key: finished steps of an interrupted build with the same key are found again.
+        wait: wait for another build of this corpus to end, or refuse at once.
+        fresh: forget finished steps of an interrupted build.
+        say: told once if there is something to wait for.
+
+    Raises:
+        StoreError: another build holds the lock and `wait` is false, or the store cannot be written.
+    """
+    parent = store.folder(corpus)
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"store: {parent} cannot be written: {error.strerror}") from None
+    with _locked(parent / LOCK, corpus, wait, say):
+        folder = parent / STAGING / build_key[:16]
+        sweep(store, corpus, keep=None if fresh else folder)
+        for part in ("work", "steps", "version"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        yield Stage(store, corpus, build_key, folder)
+
+
+def sweep(store: Store, corpus: str, keep: Path | None) -> None:
+    """Remove staging folders other than `keep`. The caller holds the corpus's lock."""
+    staging_folder = store.folder(corpus) / STAGING
+    if not staging_folder.is_dir():
+        return
+    for entry in staging_folder.iterdir():
+        if entry != keep:
+            shutil.rmtree(entry)
+    if not any(staging_folder.iterdir()):
+        staging_folder.rmdir()
+
+
+def sweep_if_idle(store: Store, corpus: str) -> None:
+    """Remove what a killed build left, unless another build is at work."""
+    lock = store.folder(corpus) / LOCK
+    if not lock.exists():
+        return
+    with lock.open("a+") as file:
+        if _try_lock(file.fileno()):
+            sweep(store, corpus, keep=None)
+
+
+@contextmanager
+def _locked(path: Path, corpus: str, wait: bool, say: Callable[[str], None]) -> Iterator[None]:
+    """An exclusive lock that the operating system releases when the process ends, however it ends."""
+    with path.open("a+") as file:
+        told = False
+        while not _try_lock(file.fileno()):
+            holder = _holder(path)
+            if not wait:
+                raise StoreError(f"another build of {corpus} is running ({holder}); try again when it has ended")
+            if not told:
+                say(f"waiting for another build of {corpus} ({holder}) to end")
+                told = True
+            time.sleep(0.2)
+        file.seek(0)
+        file.truncate()
+        json.dump({"pid": os.getpid()}, file)
+        file.flush()
+        yield
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        raise
+    return True
+
+
+def _holder(path: Path) -> str:
+    try:
+        return f"process {json.loads(path.read_text())['pid']}"
+    except (ValueError, KeyError):
+        return "process unknown"  # the holder has the lock but has not yet written its number

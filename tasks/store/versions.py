@@ -1,0 +1,157 @@
+"""A store is a folder of corpora; a corpus is a folder of immutable versions `v1`, `v2`, …"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from schemas.errors import StoreError
+from tasks.store.files import sha256_file
+from tasks.store.manifest import Manifest, read_manifest
+
+MANIFEST = "manifest.json"
+DEFAULT_STORE = Path("data/store")
+_VERSION = re.compile(r"^v([1-9][0-9]*)$")
+_SPEC = re.compile(r"^(?P<corpus>[a-z0-9][a-z0-9-]*)(@(?P<version>v[1-9][0-9]*))?$")
+
+
+@dataclass(frozen=True)
+class Version:
+    """One committed version.
+
+    Attributes:
+        corpus: the corpus's name.
+        folder: `<store>/<corpus>/vN`.
+    """
+
+    corpus: str
+    folder: Path
+
+    @property
+    def name(self) -> str:
+        """`v3`, for example."""
+        return self.folder.name
+
+    @property
+    def number(self) -> int:
+        """3 for `v3`."""
+        return int(self.name[1:])
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """The version's manifest, read once."""
+        return read_manifest(self.folder / MANIFEST)
+
+    def files(self, table: str, split: str | None = None) -> list[Path]:
+        """The Parquet files of a table or of one of its splits, in reading order.
+
+        Raises:
+            StoreError: the version has no such table or split.
+        """
+        entries = self.manifest.entries(table, split)
+        if not entries:
+            known = ", ".join(sorted(self.manifest.rows))
+            raise StoreError(f"{self.corpus} {self.name} has no table '{table}' with split '{split}'; tables: {known}")
+        return [self.folder / entry.path for entry in entries]
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder that holds corpora, the annotation ledger, the media index and the run records."""
+
+    root: Path
+
+    def corpora(self) -> list[str]:
+        """Names of the corpora that have at least one version."""
+        if not self.root.is_dir():
+            return []
+        return sorted(entry.name for entry in self.root.iterdir() if entry.is_dir() and self.versions(entry.name))
+
+    def folder(self, corpus: str) -> Path:
+        """Where a corpus's versions lie."""
+        return self.root / corpus
+
+    def versions(self, corpus: str) -> list[Version]:
+        """The committed versions, oldest first. A folder without a manifest is none."""
+        folder = self.folder(corpus)
+        if not folder.is_dir():
+            return []
+        found = [entry for entry in folder.iterdir() if _VERSION.match(entry.name) and (entry / MANIFEST).is_file()]
+        return sorted((Version(corpus, entry) for entry in found), key=lambda version: version.number)
+
+    def latest(self, corpus: str) -> Version | None:
+        """The newest version, or None where there is none yet."""
+        versions = self.versions(corpus)
+        return versions[-1] if versions else None
+
+    def with_key(self, corpus: str, build_key: str) -> Version | None:
+        """The newest version that was built from the same inputs, config, prompts, schemas and code."""
+        found = [version for version in self.versions(corpus) if version.manifest.build_key == build_key]
+        return found[-1] if found else None
+
+    def find(self, spec: str) -> Version:
+        """The version that `CORPUS` (its newest) or `CORPUS@vN` names.
+
+        Raises:
+            StoreError: the words do not name a version, or there is no such version.
+        """
+        match = _SPEC.match(spec)
+        if match is None:
+            raise StoreError(f"expected CORPUS or CORPUS@vN, found '{spec}'")
+        versions = self.versions(match["corpus"])
+        if not versions:
+            known = ", ".join(self.corpora()) or "none; build one first"
+            raise StoreError(f"no version of '{match['corpus']}' in {self.root}; corpora there: {known}")
+        if match["version"] is None:
+            return versions[-1]
+        named = {version.name: version for version in versions}
+        if match["version"] not in named:
+            raise StoreError(f"{match['corpus']} has no {match['version']} in {self.root}; found: {', '.join(named)}")
+        return named[match["version"]]
+
+
+def open_store(where: str | None) -> Store:
+    """The store that `--store`, else `EARMARK_STORE`, else `data/store` names.
+
+    Raises:
+        StoreError: the name is a URL of an unsupported kind, or an existing file.
+    """
+    written = where or os.environ.get("EARMARK_STORE") or str(DEFAULT_STORE)
+    written = written.removeprefix("file://")
+    if "://" in written:
+        kind = written.split("://", 1)[0]
+        raise StoreError(
+            f"store: expected a folder or file:// URL, found a {kind}:// URL; object stores are not built yet"
+        )
+    root = Path(written).expanduser()
+    if odd := sorted(set(str(root)) & set("*?[]{}\n")):
+        raise StoreError(f"store: expected a path without wildcard characters, found {odd[0]!r} in {str(root)!r}")
+    if root.exists() and not root.is_dir():
+        raise StoreError(f"store: expected a folder, found a file: {root}")
+    return Store(root)
+
+
+def verify(version: Version) -> list[str]:
+    """Compare every file of a version with its manifest.
+
+    Returns:
+        One line for each file that is missing, changed, or not named in the manifest; empty if all is well.
+    """
+    faults = []
+    for entry in version.manifest.files:
+        path = version.folder / entry.path
+        if not path.is_file():
+            faults.append(f"{entry.path}: missing")
+        elif path.stat().st_size != entry.bytes:
+            faults.append(f"{entry.path}: expected {entry.bytes} bytes, found {path.stat().st_size}")
+        elif (found := sha256_file(path)) != entry.sha256:
+            faults.append(f"{entry.path}: expected SHA-256 {entry.sha256[:16]}…, found {found[:16]}…")
+    named = {entry.path for entry in version.manifest.files} | {MANIFEST}
+    for path in sorted(version.folder.rglob("*")):
+        relative = path.relative_to(version.folder).as_posix()
+        if path.is_file() and relative not in named:
+            faults.append(f"{relative}: not named in the manifest")
+    return faults
