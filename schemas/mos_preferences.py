@@ -9,6 +9,7 @@ import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from schemas.config import BuildConfig, Model, Name, nearest
+from schemas.corpus import Corpus, Story
 from schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, column
 
 CATEGORIES = ("same_content", "same_source", "unmatched")
@@ -277,3 +278,41 @@ TRIPLETS = Table(
 )
 
 TABLES = (RATINGS, PAIRS, TRIPLETS, REJECTS)
+
+_STORY = Story(
+    title="MOS preferences",
+    summary=(
+        "Pairs of rated speech and singing clips in which listeners scored one clip higher than the other, for "
+        "training and testing reward models on audio quality. Each pair carries the gap between the two mean scores."
+    ),
+    method=(
+        "Lists of rated clips are read as their owners publish them; ratings by listener are averaged.",
+        "Clips are paired within one listening test and split: same content from different sources, different contents "
+        "from one source, or neither. The clip with the higher MOS is chosen.",
+        "Pairs are drawn between neighbours on a line of hashed ids, limited to a number per clip, and picked by "
+        "seeded hash order to fill the quotas, balanced over the three categories.",
+        "Gaps are normalised by the 90th percentile of the dataset's gaps; where ratings per listener exist, the "
+        "probability that the chosen clip is truly better is derived from the standard errors.",
+        "Triplets A > B > C of one group are drawn in the same way, for measuring cycles.",
+    ),
+    main_table="pairs",
+    references=("MOS-RMBench: recasting mean opinion scores as preferences for speech reward models.",),
+    limits=(
+        "MOS of different listening tests do not compare; clips are never paired across tests or datasets.",
+        "A small gap may lie within the listeners' noise: see `chosen_better_probability` and `gap_decile`.",
+        "The licences of the rated corpora hold for their ratings and audio; this dataset adds none.",
+    ),
+    tags=("audio", "speech", "mos", "preference", "reward-model"),
+)
+
+CORPUS = Corpus(
+    name="mos-preferences",
+    source="MOS corpora",
+    holds="chosen/rejected pairs with gaps, triplets",
+    paper="MOS-RMBench",
+    config=MosPreferences,
+    tables=TABLES,
+    story=_STORY,
+    plan="tasks.mos_sources:plan_build",
+    flow="flows.mos_preferences:build",
+)

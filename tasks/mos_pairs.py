@@ -7,7 +7,7 @@ five times as long and three times the memory for 20 million pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -131,6 +131,7 @@ def pair_clips(stage: Stage, config: MosPreferences) -> Step:
     return stage.record(
         Step(
             name="pairs",
+            place=4,
             unit="candidate pairs",
             entered=drawn.met,
             kept=drawn.picked,
@@ -159,6 +160,7 @@ def _write_triplets(
     stage.record(
         Step(
             name="triplets",
+            place=5,
             unit="candidate triplets",
             entered=met,
             kept=picked,
@@ -184,7 +186,8 @@ def read_cells(connection: duckdb.DuckDBPyConnection, config: MosPreferences) ->
 
 def quota_of(config: MosPreferences, dataset: str, split: str) -> int | None:
     """The quota of a dataset and split, or None where the config names none."""
-    return config.quotas.get(dataset, {}).get(split)  # type: ignore[call-overload]
+    quotas: Mapping[str, int] = config.quotas.get(dataset, {})  # type: ignore[assignment]
+    return quotas.get(split)
 
 
 def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> Drawn:
@@ -326,7 +329,7 @@ def pair_rows(connection: duckdb.DuckDBPyConnection, clips: RatedClips, split: s
     deciles = dict(connection.execute("SELECT dataset, deciles FROM gap_scale").fetchall())
     for number, dataset in _cells_of(connection, split):
         given = {"dataset": dataset, "split": split, "deciles": deciles.get(dataset)}
-        ordered = connection.cursor().execute(query("mos_preferences/ordered_pairs"), {"cell": number})
+        ordered = connection.cursor().sql(query("mos_preferences/ordered_pairs"), params={"cell": number})
         for batch in ordered.to_arrow_reader(CHUNK):
             chunk = _attach(clips, batch, {"chosen": "chosen", "rejected": "rejected"})
             for side in ("chosen", "rejected"):
@@ -338,7 +341,7 @@ def pair_rows(connection: duckdb.DuckDBPyConnection, clips: RatedClips, split: s
 def triplet_rows(connection: duckdb.DuckDBPyConnection, clips: RatedClips, split: str) -> Iterator[pa.Table]:
     """The picked triplets of a split as rows of the published table, in a stable order."""
     for number, dataset in _cells_of(connection, split):
-        ordered = connection.cursor().execute(query("mos_preferences/ordered_triplets"), {"cell": number})
+        ordered = connection.cursor().sql(query("mos_preferences/ordered_triplets"), params={"cell": number})
         for batch in ordered.to_arrow_reader(CHUNK):
             chunk = _attach(clips, batch, {"a": "a", "b": "b", "c": "c"})
             given = {"dataset": dataset, "split": split}
@@ -364,11 +367,11 @@ def _attach(clips: RatedClips, batch: pa.RecordBatch, sides: dict[str, str]) -> 
 
 
 def _named(
-    connection: duckdb.DuckDBPyConnection, chunk: pa.Table, name: str, given: dict[str, object], schema: pa.Schema
+    connection: duckdb.DuckDBPyConnection, chunk: pa.Table, name: str, given: Mapping[str, object], schema: pa.Schema
 ) -> pa.Table:
     cursor = connection.cursor()
     cursor.register("chunk", chunk)
-    return cursor.execute(query(f"mos_preferences/{name}"), given).to_arrow_table().cast(schema)
+    return cursor.sql(query(f"mos_preferences/{name}"), params=given).to_arrow_table().cast(schema)
 
 
 def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> tuple[int, int, list[str]]:

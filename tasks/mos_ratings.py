@@ -1,4 +1,4 @@
-"""`mos-preferences`: from published lists to rated clips: import, merge listeners' votes, place in splits, index audio."""
+"""`mos-preferences`: from published lists to rated clips: import, merge votes, place in splits, index audio."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from schemas.mos_preferences import RATINGS, MosPreferences, Source
 from schemas.tables import REJECTS, SPLITS
 from tasks.audio.decode import decode_mono, write_wav
 from tasks.audio.probe import AudioFault, Probe
-from tasks.importers import read_source
+from tasks.importers.registry import read_source
 from tasks.importers.rows import Note, Rating, Reject
 from tasks.media import media_index
+from tasks.mos_sources import find_audio
 from tasks.progress import working
 from tasks.sql import connect, literal, query, view_parquet
 from tasks.store.files import replacing
@@ -99,6 +100,7 @@ def _import_source(stage: Stage, config: MosPreferences, source: Source) -> Step
     return stage.record(
         Step(
             name=name,
+            place=1,
             unit="list rows",
             stage="import",
             entered=kept + len(rejects),
@@ -122,8 +124,8 @@ def _ratings(imported: Iterable[Rating | Reject | Note], rejects: list[Reject], 
 def rejects_table(stage: str, rejects: Iterable[Reject]) -> pa.Table:
     """Rejects of rated clips as rows of the `rejects` table."""
     rows = [(RATINGS.name, r.item, stage, r.reason, r.detail, r.source_file, r.line) for r in rejects]
-    columns = list(zip(*rows, strict=True)) if rows else [[] for _ in REJECTS.schema]
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, REJECTS.schema, strict=True)], REJECTS.schema)
+    names = REJECTS.schema.names
+    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], REJECTS.schema)
 
 
 @task(name="merge", cache_policy=NO_CACHE)
@@ -146,7 +148,7 @@ def _merge_votes(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Mo
     connection.execute(query("mos_preferences/place_in_splits"), {"seed": config.seed})
     with replacing(stage.work / "placed.parquet") as path:
         connection.execute(f"COPY (SELECT * FROM placed ORDER BY row) TO {literal(path)} (FORMAT parquet)")
-    refused = connection.execute(
+    refused = connection.sql(
         "SELECT 'ratings', file, 'merge', reason, detail, source_file, line FROM repeated ORDER BY row"
     ).to_arrow_table()
     stage.write_rejects("merge", refused.rename_columns(REJECTS.schema.names))
@@ -159,6 +161,7 @@ def _merge_votes(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Mo
     return stage.record(
         Step(
             name="merge",
+            place=2,
             unit="list rows",
             stage="merge",
             follows=tuple(f"import-{source.name}" for source in config.sources),
@@ -229,18 +232,6 @@ def index_clips(stage: Stage, config: MosPreferences, start: int) -> Path:
     return path
 
 
-def audio_folder(config: MosPreferences, source: Source) -> Path:
-    """Where a source's audio files lie: `audio_root`, else `root`, else the config's folder."""
-    return config.path(source.audio_root or source.root or ".")
-
-
-def find_audio(config: MosPreferences, source: Source, file: str, audio: str | None) -> Path:
-    """The clip's file: at the name that the list gives, or where the published layout keeps it."""
-    folder = audio_folder(config, source)
-    names = [name for name in (audio, file, f"{file}.wav", f"wav/{file}", f"wav/{file}.wav") if name]
-    return next((folder / name for name in names if (folder / name).is_file()), folder / names[0])
-
-
 def _measured(stage: Stage, config: MosPreferences, file: Path, probe: Probe | AudioFault) -> tuple[object, ...]:
     if isinstance(probe, AudioFault):
         return (None, None, None, None, None, *probe)
@@ -274,20 +265,21 @@ def _write_ratings(stage: Stage, connection: duckdb.DuckDBPyConnection, config: 
     view_parquet(connection, "placed", [stage.work / "placed.parquet"])
     view_parquet(connection, "media", sorted((stage.work / "media").glob("*.parquet")), MEDIA)
     connection.execute(query("mos_preferences/refuse_clips"))
-    refused = connection.execute(
+    refused = connection.sql(
         "SELECT 'ratings', file, 'clips', reason, detail, source_file, line FROM refused ORDER BY row"
     ).to_arrow_table()
     stage.write_rejects("clips", refused.rename_columns(REJECTS.schema.names))
     _write_scales(connection, config)
     kept = 0
     for split in SPLITS:
-        rows = connection.execute(query("mos_preferences/ratings"), {"split": split}).to_arrow_reader(BATCH)
+        rows = connection.sql(query("mos_preferences/ratings"), params={"split": split}).to_arrow_reader(BATCH)
         kept += stage.write(RATINGS, split, rows)
     stage.drop_empty_splits(RATINGS)
     entered = connection.execute("SELECT count(*) FROM placed").fetchall()[0][0]
     return stage.record(
         Step(
             name="clips",
+            place=3,
             unit="clips",
             stage="clips",
             entered=entered,

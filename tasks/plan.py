@@ -1,4 +1,4 @@
-"""From a config to a commit: what a version is made from, where it is staged, what its manifest says."""
+"""From a config to a commit: what a version is made from, where it is staged, what its manifest says. No Prefect."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.config import BuildConfig
-from schemas.tables import Table
+from schemas.corpus import Corpus
 from tasks.fingerprint import build_key, code_digest, library_versions
 from tasks.progress import say
-from tasks.store.card import Story
 from tasks.store.commit import Made, commit
 from tasks.store.manifest import Parent
 from tasks.store.staging import Stage, staging, sweep_if_idle
@@ -23,28 +22,26 @@ class Plan:
     """What a build will make, known before it starts.
 
     Attributes:
-        corpus: the corpus's name.
         store: where the version goes.
         made: everything that the manifest says of its making.
         build_key: names all that decides the version's rows.
     """
 
-    corpus: str
     store: Store
     made: Made
     build_key: str
 
     def up_to_date(self) -> Version | None:
         """The version that was built from the same things, if there is one."""
-        version = self.store.with_key(self.corpus, self.build_key)
+        version = self.store.with_key(self.made.corpus.name, self.build_key)
         if version is not None:
-            sweep_if_idle(self.store, self.corpus)
+            sweep_if_idle(self.store, self.made.corpus.name)
         return version
 
     @contextmanager
     def stage(self, *, fresh: bool = False) -> Iterator[Stage]:
         """Hold the corpus's lock and work in its staging folder; `fresh` forgets an interrupted build's steps."""
-        with staging(self.store, self.corpus, self.build_key, fresh=fresh, say=say) as stage:
+        with staging(self.store, self.made.corpus.name, self.build_key, fresh=fresh, say=say) as stage:
             yield stage
 
     def commit(self, stage: Stage) -> Version:
@@ -53,12 +50,11 @@ class Plan:
 
 
 def make_plan(
-    module: str,
+    corpus: Corpus,
     config: BuildConfig,
     store: Store,
-    tables: tuple[Table, ...],
-    story: Story,
     inputs: dict[str, str],
+    *,
     prompts: dict[str, str] | None = None,
     models: tuple[str, ...] = (),
     parents: tuple[Parent, ...] = (),
@@ -66,27 +62,23 @@ def make_plan(
     """Gather what a version is made from.
 
     Args:
-        module: the flow's module; its source and what it imports enter the build key.
+        corpus: the corpus; its flow's source and all that it imports enter the build key.
         config: the build config.
         store: where the version goes.
-        tables: the tables it will hold.
-        story: the corpus's words for the card.
         inputs: SHA-256 of every input file, by its name in the tables.
         prompts: SHA-256 of every prompt by `name@version`.
         models: the models that will be asked.
         parents: versions of other corpora that are read.
     """
-    code = code_digest(module)
     identity: dict[str, Any] = {**config.identity(), "parents": [parent.digest for parent in parents]}
     made = Made(
-        story=story,
-        tables=tables,
+        corpus=corpus,
         config=config.recorded(),
         inputs=inputs,
-        code=code,
+        code=code_digest(corpus.flow.partition(":")[0]),
         libraries=library_versions(),
         parents=parents,
         prompts=prompts or {},
         models=models,
     )
-    return Plan(config.corpus, store, made, build_key(identity, inputs, tables, code, made.prompts))
+    return Plan(store, made, build_key(identity, inputs, corpus.tables, made.code, made.prompts))

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 PLAIN_EVERY_S = 5.0
@@ -40,24 +41,32 @@ class _Silent:
         return
 
 
+@dataclass
+class _Line:
+    label: str
+    total: int | None
+    done: int = 0
+    told_at: float = field(default_factory=time.monotonic)
+
+
 class PlainLines:
     """Lines on standard error, for logs and pipes: one when work starts, then at most one every five seconds."""
 
     def __init__(self) -> None:
-        self._bars: list[dict[str, float | str | None]] = []
+        self._lines: list[_Line] = []
 
     def start(self, label: str, total: int | None) -> int:
-        self.say(f"{label} …" if total is None else f"{label} … {total:,}")
-        self._bars.append({"label": label, "total": total, "done": 0, "told": time.monotonic()})
-        return len(self._bars) - 1
+        self.say(label if total is None else f"{label} ({total:,})")
+        self._lines.append(_Line(label, total))
+        return len(self._lines) - 1
 
     def advance(self, bar: int, count: int) -> None:
-        state = self._bars[bar]
-        state["done"] = float(state["done"] or 0) + count
-        if time.monotonic() - float(state["told"] or 0) >= PLAIN_EVERY_S:
-            state["told"] = time.monotonic()
-            of = f" of {state['total']:,}" if state["total"] else ""
-            self.say(f"{state['label']}: {int(float(state['done'])):,}{of}")
+        line = self._lines[bar]
+        line.done += count
+        if time.monotonic() - line.told_at >= PLAIN_EVERY_S:
+            line.told_at = time.monotonic()
+            of = f" of {line.total:,}" if line.total else ""
+            self.say(f"{line.label}: {line.done:,}{of}")
 
     def end(self, bar: int) -> None:
         return

@@ -3,38 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
 import jinja2
 import yaml
 
+from schemas.corpus import Story
 from schemas.tables import SPLITS, Table
 from tasks.store.manifest import Manifest
-
-
-@dataclass(frozen=True)
-class Story:
-    """What only the corpus knows.
-
-    Attributes:
-        title: the card's heading.
-        summary: one paragraph: what it is and what it is for.
-        method: how it is made, a sentence a step.
-        main_table: the table that `load_dataset` gives when none is named.
-        citation: BibTeX-free references, one a line.
-        limits: what a user must not conclude.
-        tags: words for the Hub.
-    """
-
-    title: str
-    summary: str
-    method: tuple[str, ...]
-    main_table: str
-    citation: tuple[str, ...]
-    limits: tuple[str, ...]
-    tags: tuple[str, ...] = ()
 
 
 def render_card(manifest: Manifest, tables: Sequence[Table], story: Story, before: Manifest | None) -> str:

@@ -13,9 +13,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from schemas.corpus import Corpus
 from schemas.errors import StoreError
 from schemas.tables import REJECTS, Table
-from tasks.store.card import Story, render_card
+from tasks.store.card import render_card
 from tasks.store.checks import check_accounts, check_rejects, check_table
 from tasks.store.files import link_over, sha256_file, sync, write_text
 from tasks.store.manifest import FileEntry, Manifest, Parent, Step, digest_of
@@ -28,8 +29,7 @@ class Made:
     """What a build knows about its version beside the tables.
 
     Attributes:
-        story: the corpus's words for the card.
-        tables: every table that the version must hold.
+        corpus: its tables and the card's words.
         config: the config as recorded.
         inputs: SHA-256 of every input file, by its name in the tables.
         code: digest of the code that made it.
@@ -40,8 +40,7 @@ class Made:
         facts: figures for the card and for later readers.
     """
 
-    story: Story
-    tables: tuple[Table, ...]
+    corpus: Corpus
     config: dict[str, Any]
     inputs: dict[str, str]
     code: str
@@ -63,14 +62,14 @@ def commit(stage: Stage, made: Made) -> Version:
     steps = stage.steps()
     _write_rejects_table(stage)
     written = stage.tables()
-    _check(stage, made.tables, written, steps)
+    _check(stage, made.corpus.tables, written, steps)
     before = stage.store.latest(stage.corpus)
-    entries = _link_unchanged(stage, _list_files(stage, made.tables), before)
+    entries = _link_unchanged(stage, _list_files(stage, made.corpus.tables), before)
     if before is not None and before.manifest.build_key == stage.build_key and entries == _data_files(before.manifest):
         shutil.rmtree(stage.folder)
         return before
     manifest = _manifest(stage, made, steps, entries, before)
-    card = render_card(manifest, made.tables, made.story, before.manifest if before else None)
+    card = render_card(manifest, made.corpus.tables, made.corpus.story, before.manifest if before else None)
     write_text(stage.version / "README.md", card)
     manifest = manifest.model_copy(update={"files": (*entries, _entry(stage.version / "README.md", stage.version))})
     write_text(stage.version / MANIFEST, manifest.to_json())
@@ -160,7 +159,7 @@ def _manifest(
         inputs=made.inputs,
         config=made.config,
         prompts=made.prompts,
-        schemas={table.name: schema_digest(table) for table in made.tables},
+        schemas={table.name: schema_digest(table) for table in made.corpus.tables},
         models=made.models,
         code=made.code,
         libraries=made.libraries,

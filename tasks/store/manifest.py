@@ -40,6 +40,7 @@ class Step(Record):
 
     Attributes:
         name: the step, unique in a build.
+        place: where it stands in the story, from 1; steps that run side by side share a place.
         unit: what is counted ("lines", "clips", "candidate pairs").
         stage: the word under which its rejects stand in the `rejects` table.
         follows: steps of the same unit whose kept items enter here; empty for a first step.
@@ -50,6 +51,7 @@ class Step(Record):
     """
 
     name: str
+    place: int
     unit: str
     stage: str = ""
     follows: tuple[str, ...] = ()

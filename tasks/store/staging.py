@@ -63,9 +63,9 @@ class Stage:
         return step
 
     def steps(self) -> list[Step]:
-        """All recorded steps, in the order in which they were finished."""
-        paths = sorted((self.folder / "steps").glob("*.json"), key=lambda path: (path.stat().st_mtime_ns, path.name))
-        return [Step.model_validate_json(path.read_bytes()) for path in paths]
+        """All recorded steps, in the order of the story."""
+        steps = [Step.model_validate_json(path.read_bytes()) for path in (self.folder / "steps").glob("*.json")]
+        return sorted(steps, key=lambda step: (step.place, step.name))
 
     def write(self, table: Table, split: str, batches: Iterable[pa.RecordBatch | pa.Table]) -> int:
         """Write one split of a published table, replacing what an interrupted run left of it.

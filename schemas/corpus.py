@@ -1,0 +1,58 @@
+"""What the command line and the card know of a corpus without running it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.config import BuildConfig
+from schemas.tables import Table
+
+
+@dataclass(frozen=True)
+class Story:
+    """The corpus's own words on the dataset card.
+
+    Attributes:
+        title: the card's heading.
+        summary: one paragraph: what it is and what it is for.
+        method: how it is made, a sentence a step.
+        main_table: the table that `load_dataset` gives when none is named.
+        references: the papers whose method it follows, one a line.
+        limits: what a user must not conclude.
+        tags: words for the Hub.
+    """
+
+    title: str
+    summary: str
+    method: tuple[str, ...]
+    main_table: str
+    references: tuple[str, ...]
+    limits: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """One corpus.
+
+    Attributes:
+        name: as in `earmark build NAME`.
+        source: what it is made from, in a few words.
+        holds: what it holds, in a few words.
+        paper: whose method it follows.
+        config: the model of its build config.
+        tables: every table of a version, in the order of the card.
+        story: the card's words.
+        plan: `module:function` that plans a build; imports no Prefect, so that "up to date" is said at once.
+        flow: `module:flow` that builds it.
+    """
+
+    name: str
+    source: str
+    holds: str
+    paper: str
+    config: type[BuildConfig]
+    tables: tuple[Table, ...]
+    story: Story
+    plan: str
+    flow: str

@@ -1,0 +1,43 @@
+"""`mos-preferences`: what a build would be made from, decided before any flow starts. No Prefect."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from schemas.mos_preferences import CORPUS, MosPreferences, Source
+from tasks.fingerprint import file_digests
+from tasks.importers.registry import input_files
+from tasks.media import audio_digest, media_index
+from tasks.plan import Plan, make_plan
+from tasks.progress import working
+from tasks.store.versions import Store
+
+
+def plan_build(config: MosPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a version would be made from; says whether there is anything to build."""
+    return make_plan(CORPUS, config, store, inputs or digest_inputs(config, store))
+
+
+def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
+    """SHA-256 of every list, and of the names and contents of a source's audio files if they are looked at."""
+    digests: dict[str, str] = {}
+    for source in config.sources:
+        digests |= file_digests(input_files(source, config.path))
+        if config.audio != "none":
+            with working(f"hash audio of {source.name}") as work:
+                digests[f"{source.name}/audio"] = audio_digest(
+                    audio_folder(config, source), media_index(store), work.advance
+                )
+    return digests
+
+
+def audio_folder(config: MosPreferences, source: Source) -> Path:
+    """Where a source's audio files lie: `audio_root`, else `root`, else the config's folder."""
+    return config.path(source.audio_root or source.root or ".")
+
+
+def find_audio(config: MosPreferences, source: Source, file: str, audio: str | None) -> Path:
+    """The clip's file: at the name that the list gives, or where the published layout keeps it."""
+    folder = audio_folder(config, source)
+    names = [name for name in (audio, file, f"{file}.wav", f"wav/{file}", f"wav/{file}.wav") if name]
+    return next((folder / name for name in names if (folder / name).is_file()), folder / names[0])
