@@ -6,10 +6,11 @@ from pathlib import Path
 
 from schemas.mos_preferences import CORPUS, MosPreferences, Source
 from tasks.fingerprint import file_digests
-from tasks.importers.registry import input_files
+from tasks.importers.registry import input_files, listing
 from tasks.media import audio_digest, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
+from tasks.store.manifest import digest_of
 from tasks.store.versions import Store
 
 
@@ -23,6 +24,8 @@ def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
     digests: dict[str, str] = {}
     for source in config.sources:
         digests |= file_digests(input_files(source, config.path))
+        if names := listing(source, config.path):
+            digests[f"{source.name}/folders"] = digest_of(names)
         if config.audio != "none":
             with working(f"hash audio of {source.name}") as work:
                 digests[f"{source.name}/audio"] = audio_digest(

@@ -49,3 +49,10 @@ def input_files(source: Source, resolve: Resolve) -> list[tuple[str, Path]]:
         find: Callable[[Source, Path], Found] = LAYOUTS[source.format].find
         found = find(source, resolve(source.root or ""))
     return sorted((file.name, file.path) for file in found.lists)
+
+
+def listing(source: Source, resolve: Resolve) -> dict[str, str] | None:
+    """What an importer learns from the names in folders rather than from lists, or None where it looks at none."""
+    if source.format != "tmhint-qi":
+        return None
+    return tmhint_qi.listing(source, resolve(source.root or ""))

@@ -40,6 +40,11 @@ def read(source: Source, root: Path) -> Imported:
         yield from to_ratings(file, rows, _rating(source, file, root, found.folder, splits))
 
 
+def listing(source: Source, root: Path) -> dict[str, str] | None:
+    """What the folders say beyond the list: each clip's split. Part of what a build is made from."""
+    return _splits(root / find(source, root).folder)
+
+
 def split_name(name: str) -> tuple[str, str | None, str, str]:
     """System, condition, speaker and content from a clip's name."""
     made, _, said = name.partition("_TMHINT_")

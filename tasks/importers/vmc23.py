@@ -1,6 +1,7 @@
 """VoiceMOS Challenge 2023 (Cooper et al. 2023): three tracks, means without a header, names without an ending.
 
-Track 1, French speech synthesis: `VoiceMOS2023Track1-A-AD_test_0026` (system A, content AD_test_0026).
+Track 1, French speech synthesis: `VoiceMOS2023Track1-A-AD_test_0026` (system A, content AD_test_0026). Its two voices,
+NEB and AD, are the hub and the spoke task of the Blizzard Challenge 2023, each a listening test of its own.
 Track 2, singing voice conversion: `VoiceMOS2023Track2-B01-SF1-CDF1-30001` (system, source, target, utterance).
 Track 3, noisy and enhanced Mandarin: `VoiceMOS2023Track3-CMGAN_snr-2_babble_TMHINT_b2_21_02`, names as in TMHINT-QI;
 `Track3-TMHINT_…` are clean references, which the benchmark leaves out (1,960 of 2,215 rows remain).
@@ -32,7 +33,7 @@ def find(source: Source, root: Path) -> Found:
 
 
 def read(source: Source, root: Path) -> Imported:
-    """Yield the means of all tracks; each track is a listening test of its own."""
+    """Yield the means of all tracks; each track, and each voice of track 1, is a listening test of its own."""
     found = find(source, root)
     yield from found.notes
     for file in found.lists:
@@ -51,7 +52,8 @@ def _mean(source: Source, file: ListFile, root: Path) -> Parse:
             raise BadRow("bad_id", f"expected a name that starts with {prefix}, found '{shown(wav)}'")
         system, condition, speaker, content = take_apart(wav[len(prefix) :].removesuffix(".wav"))
         value = score(cells[1], low, high)
-        return Rating(wav, value, name, line, "test", track, system, speaker, content, condition)
+        subset = f"{track}-{speaker}" if track == "track1" else track
+        return Rating(wav, value, name, line, "test", subset, system, speaker, content, condition)
 
     return parse
 
@@ -60,7 +62,7 @@ def _track1(rest: str) -> Origin:
     system, _, content = rest.partition("-")
     if not (system and content):
         raise BadRow("bad_id", f"expected <system>-<content> after the track, found '{shown(rest)}'")
-    return system, None, None, content
+    return system, None, content.partition("_")[0], content
 
 
 def _track2(rest: str) -> Origin:

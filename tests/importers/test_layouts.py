@@ -30,7 +30,7 @@ WRITERS: list[tuple[str, str, Callable[[Path], int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("format_", "layout", "write"), WRITERS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("format_", "layout", "write"), WRITERS, ids=[f"{name}-{layout}" for name, layout, _ in WRITERS])
 def test_layout_gives_every_row(tmp_path: Path, format_: str, layout: str, write: Callable[[Path], int]) -> None:
     expected = write(tmp_path / "corpus")
     got = read(tmp_path, format=format_, root="corpus")
@@ -153,7 +153,7 @@ def test_vmc23_takes_names_apart(tmp_path: Path) -> None:
     rows = read(tmp_path, format="vmc23", root="corpus").ratings
     made = [(r.subset, r.system_id, r.condition_id, r.speaker_id, r.content_id, r.split) for r in rows]
     assert made == [
-        ("track1", "A", None, None, "AD_test_0026", "test"),
+        ("track1-AD", "A", None, "AD", "AD_test_0026", "test"),
         ("track2", "B01", None, "SF1-CDF1", "30001", "test"),
         ("track3", "CMGAN", "snr-2_babble", "b2", "21_02", "test"),
     ]
