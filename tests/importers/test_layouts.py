@@ -30,7 +30,9 @@ WRITERS: list[tuple[str, str, Callable[[Path], int]]] = [
 ]
 
 
-@pytest.mark.parametrize(("format_", "layout", "write"), WRITERS, ids=[f"{name}-{layout}" for name, layout, _ in WRITERS])
+@pytest.mark.parametrize(
+    ("format_", "layout", "write"), WRITERS, ids=[f"{name}-{layout}" for name, layout, _ in WRITERS]
+)
 def test_layout_gives_every_row(tmp_path: Path, format_: str, layout: str, write: Callable[[Path], int]) -> None:
     expected = write(tmp_path / "corpus")
     got = read(tmp_path, format=format_, root="corpus")
