@@ -215,6 +215,12 @@ RATINGS = Table(
     ),
     key=("sample_id",),
     exclusive=("sample_id", "clip_sha256"),
+    says=(
+        "read from {source_file}, line {source_line}",
+        "MOS {mos} on a scale from {scale_min} to {scale_max}; ratings: {votes}, standard error: {mos_se}",
+        "system {system_id}, speaker {speaker_id}, content {content_id}, condition {condition_id}",
+        "placed in split {split}, listening test {subset}",
+    ),
 )
 
 PAIRS = Table(
@@ -254,6 +260,13 @@ PAIRS = Table(
     ),
     key=("pair_id",),
     exclusive=("chosen_id", "rejected_id"),
+    links=(("chosen_id", "ratings"), ("rejected_id", "ratings")),
+    says=(
+        "both clips stand in group {group_id}; they make a {category} pair",
+        "MOS {chosen_mos} is above {rejected_mos}: a gap of {mos_gap}, decile {gap_decile} of the dataset's gaps, "
+        "{mos_gap_normalized} of their 90th percentile (at most 1)",
+        "probability that the chosen clip is truly better: {chosen_better_probability}",
+    ),
 )
 
 TRIPLETS = Table(
@@ -275,6 +288,8 @@ TRIPLETS = Table(
         ]
     ),
     key=("triplet_id",),
+    links=(("a_id", "ratings"), ("b_id", "ratings"), ("c_id", "ratings")),
+    says=("all three clips stand in group {group_id}, each two a {category} pair", "MOS {a_mos} > {b_mos} > {c_mos}"),
 )
 
 TABLES = (RATINGS, PAIRS, TRIPLETS, REJECTS)

@@ -53,6 +53,8 @@ class Table:
         key: columns that together name a row; unique within a version.
         splits: whether rows are divided by a `split` column. A table without splits has the single file set `all`.
         exclusive: columns whose values may not occur in two splits.
+        links: columns that name a row of another table: (column, table); that table's key has one column.
+        says: sentences with `{column}` in them, by which `earmark explain` tells what was decided for a row.
         rows_per_group: rows in one Parquet row group (aim at 100 to 300 MB in memory).
         rows_per_file: rows in one Parquet file (aim at no more than 500 MB on disk).
     """
@@ -63,6 +65,8 @@ class Table:
     key: tuple[str, ...]
     splits: bool = True
     exclusive: tuple[str, ...] = ()
+    links: tuple[tuple[str, str], ...] = ()
+    says: tuple[str, ...] = ()
     rows_per_group: int = 500_000
     rows_per_file: int = 5_000_000
 
@@ -88,4 +92,5 @@ REJECTS = Table(
     ),
     key=(),
     splits=False,
+    says=("dropped from {table} at step {stage}: {reason}", "{detail}"),
 )

@@ -1,0 +1,284 @@
+"""The `earmark` command. Heavy imports wait inside the commands, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from schemas.errors import EarmarkError, StoreError
+
+app = typer.Typer(
+    name="earmark",
+    help="Build versioned Parquet corpora for audio and music reward models.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option("--store", metavar="DIR|URL", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+SpecArgument = Annotated[
+    str, typer.Argument(metavar="CORPUS[@vN]", help="A corpus's newest version, or the one named.")
+]
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The build config, a TOML file.")]
+LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first rows of each source.")]
+
+_BUILD, _LOOK, _TEND = "Build", "Look at versions", "Look after things"
+
+
+@app.command("list", rich_help_panel=_BUILD)
+def list_corpora(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """List the corpora that can be built, and their newest versions.
+
+    **Example:** `earmark list`
+    """
+    from flows import console
+    from flows.registry import CORPORA, find_corpus
+
+    place = _store(store)
+    corpora = [find_corpus(name) for name in CORPORA]
+    newest = {corpus.name: place.latest(corpus.name) for corpus in corpora}
+    if as_json:
+        _print_json([console.corpus_facts(corpus, newest[corpus.name]) for corpus in corpora])
+    else:
+        console.show_corpora(corpora, newest)
+
+
+@app.command(rich_help_panel=_BUILD)
+def build(
+    corpus: Annotated[str, typer.Argument(help="What to build; see `earmark list`.")],
+    config: ConfigOption,
+    store: StoreOption = None,
+    limit: LimitOption = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be built and asked; do nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Build again even if a version is up to date.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Build a version of a corpus, or say that it is up to date.
+
+    **Examples:**
+
+    `earmark build mos-preferences --config data/demo/mos-preferences.toml`
+
+    `earmark build mos-preferences -c my.toml --limit 100 --store /data/earmark`
+    """
+    from flows import console
+    from flows.running import plan_build, run_build
+
+    place = _store(store)
+    if dry_run:
+        plan, _ = plan_build(corpus, config, place, limit)
+        facts = console.plan_facts(plan)
+        _print_json(facts) if as_json else console.show_plan(facts)
+        return
+    built = run_build(corpus, config, place, force=force, limit=limit)
+    if as_json:
+        _print_json({**console.version_facts(built.version), "new": built.new})
+    else:
+        console.show_built(built)
+
+
+@app.command(rich_help_panel=_BUILD)
+def demo(store: StoreOption = None) -> None:
+    """Build every corpus from the small inputs in data/demo.
+
+    **Example:** `earmark demo`
+    """
+    from flows import console
+    from flows.registry import CORPORA
+    from flows.running import demo_config, run_build
+
+    place = _store(store)
+    console.show_demo([run_build(name, demo_config(name), place) for name in CORPORA])
+
+
+@app.command(rich_help_panel=_BUILD)
+def status(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """List the runs: what was built, what failed and why, how to go on.
+
+    **Example:** `earmark status`
+    """
+    from flows import console
+    from tasks.store.runs import list_runs
+
+    runs = list_runs(_store(store))
+    if as_json:
+        _print_json([{**run.model_dump(mode="json"), "state": run.current_state()} for run in runs])
+    else:
+        console.show_runs(runs)
+
+
+@app.command(rich_help_panel=_BUILD)
+def resume(
+    run: Annotated[
+        str | None, typer.Argument(help="A run from `earmark status`. Default: the newest unfinished.")
+    ] = None,
+    store: StoreOption = None,
+) -> None:
+    """Go on with a run that failed or was interrupted. Finished steps and paid answers are kept.
+
+    **Examples:** `earmark resume` · `earmark resume 20260102-030405-ab12`
+    """
+    from flows import console
+    from flows.running import run_build
+    from tasks.store.runs import find_run
+
+    place = _store(store)
+    found = find_run(place, run)
+    if found.current_state() == "running":
+        raise StoreError(f"run {found.run} is still running (process {found.pid} on {found.host})")
+    console.show_built(run_build(found.corpus, Path(found.config), place, limit=found.limit))
+
+
+@app.command(rich_help_panel=_LOOK)
+def versions(
+    corpus: Annotated[str, typer.Argument(help="The corpus.")], store: StoreOption = None, as_json: JsonOption = False
+) -> None:
+    """List a corpus's versions with their rows.
+
+    **Example:** `earmark versions mos-preferences`
+    """
+    from flows import console
+    from flows.registry import find_corpus
+
+    place = _store(store)
+    find_corpus(corpus)
+    found = place.versions(corpus)
+    if as_json:
+        _print_json([console.version_facts(version) for version in found])
+    else:
+        console.show_versions(corpus, found)
+
+
+@app.command(rich_help_panel=_LOOK)
+def diff(
+    corpus: Annotated[str, typer.Argument(help="The corpus.")],
+    old: Annotated[str, typer.Argument(help="The earlier version, such as v1.")],
+    new: Annotated[str, typer.Argument(help="The later version, such as v2.")],
+    rows: Annotated[bool, typer.Option("--rows", help="List every row that was added, removed or changed.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Count the rows added, removed and changed from one version to another, by table and split.
+
+    **Examples:** `earmark diff mos-preferences v1 v2` · `earmark diff mos-preferences v1 v2 --rows`
+    """
+    import duckdb
+
+    from flows import console
+    from flows.registry import find_corpus
+    from tasks.store.diff import changed_rows, diff_table
+
+    place = _store(store)
+    before, after = place.find(f"{corpus}@{old}"), place.find(f"{corpus}@{new}")
+    changes, listed = [], []
+    for table in find_corpus(corpus).tables:
+        with duckdb.connect() as connection:
+            changes += diff_table(connection, table, before, after)
+            if rows:
+                listed += [{"table": table.name, **row} for row in changed_rows(connection, table)]
+    if as_json:
+        counts = [vars(change) for change in changes]
+        _print_json({"counts": counts, "rows": listed} if rows else {"counts": counts})
+    else:
+        console.show_diff(before, after, changes, listed)
+
+
+@app.command(rich_help_panel=_LOOK)
+def explain(
+    corpus: SpecArgument,
+    row: Annotated[str, typer.Argument(help="A row's key, a reject's item, or a file name as its list gives it.")],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell a row's way from its input file and line through each step; a reject's too.
+
+    **Example:** `earmark explain mos-preferences 4e7f0a1b2c3d4e5f`
+    """
+    from dataclasses import asdict
+
+    from flows import console
+    from flows.registry import find_corpus
+    from tasks.store.explain import explain as find_accounts
+
+    version = _store(store).find(corpus)
+    accounts = find_accounts(version, find_corpus(version.corpus).tables, row)
+    if as_json:
+        _print_json([{**asdict(account), "through": [s.model_dump() for s in account.through]} for account in accounts])
+    else:
+        console.show_accounts(version, accounts)
+
+
+@app.command(rich_help_panel=_LOOK)
+def verify(corpus: SpecArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Compare every file of a version with its hash in the manifest.
+
+    **Examples:** `earmark verify mos-preferences` · `earmark verify mos-preferences@v2`
+    """
+    from tasks.store.versions import verify as find_faults
+
+    version = _store(store).find(corpus)
+    faults = find_faults(version)
+    count = len(version.manifest.files)
+    if as_json:
+        _print_json({"corpus": version.corpus, "version": version.name, "files": count, "faults": faults})
+    elif not faults:
+        print(f"{version.corpus} {version.name}: all {count} files are as committed")
+    if faults:
+        for fault in faults if not as_json else ():
+            print(f"{version.corpus} {version.name}: {fault}", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+@app.command(rich_help_panel=_TEND)
+def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Show what is installed, reachable and configured, and what to do about what is not.
+
+    **Example:** `earmark doctor`
+    """
+    from flows import console
+    from flows.doctor import examine
+
+    findings = examine(_store(store))
+    if as_json:
+        _print_json([vars(finding) for finding in findings])
+    else:
+        console.show_findings(findings)
+    if any(finding.state == "bad" for finding in findings):
+        raise typer.Exit(1)
+
+
+def _store(where: str | None) -> Any:
+    from tasks.store.versions import open_store
+
+    return open_store(where)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, ensure_ascii=False, default=str))
+
+
+def main() -> None:
+    """Run the command; every expected fault is one line on standard error and exit code 1."""
+    try:
+        app()
+    except EarmarkError as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        print("interrupted; go on with: earmark resume", file=sys.stderr)
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        raise SystemExit(1) from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,214 @@
+"""What the command line shows: tables for people, plain facts for scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table as Grid
+
+if TYPE_CHECKING:
+    from flows.doctor import Finding
+    from flows.running import Built
+    from schemas.corpus import Corpus
+    from tasks.plan import Plan
+    from tasks.store.diff import Change
+    from tasks.store.explain import Account
+    from tasks.store.runs import Run
+    from tasks.store.versions import Version
+
+console = Console(highlight=False)
+_STATE_COLOURS = {"ok": "green", "off": "dim", "bad": "red", "completed": "green", "running": "cyan"}
+
+
+def corpus_facts(corpus: Corpus, newest: Version | None) -> dict[str, Any]:
+    """A corpus as JSON."""
+    return {
+        "corpus": corpus.name,
+        "from": corpus.source,
+        "holds": corpus.holds,
+        "paper": corpus.paper,
+        "newest": newest.name if newest else None,
+    }
+
+
+def show_corpora(corpora: Sequence[Corpus], newest: Mapping[str, Version | None]) -> None:
+    """Print the corpora."""
+    grid = _grid("corpus", "made from", "holds", "method of", "newest")
+    for corpus in corpora:
+        version = newest[corpus.name]
+        grid.add_row(corpus.name, corpus.source, corpus.holds, corpus.paper, version.name if version else "–")
+    console.print(grid)
+
+
+def plan_facts(plan: Plan) -> dict[str, Any]:
+    """What a build would do, as JSON."""
+    done = plan.up_to_date()
+    latest = plan.store.latest(plan.made.corpus.name)
+    return {
+        "corpus": plan.made.corpus.name,
+        "store": str(plan.store.root),
+        "build_key": plan.build_key,
+        "up_to_date": done.name if done else None,
+        "would_commit": None if done else f"v{latest.number + 1 if latest else 1}",
+        "inputs": plan.made.inputs,
+        "requests": 0,
+    }
+
+
+def show_plan(facts: Mapping[str, Any]) -> None:
+    """Print what a build would do."""
+    if facts["up_to_date"]:
+        console.print(f"{facts['corpus']}: already up to date: {facts['up_to_date']}; nothing would be built")
+        return
+    console.print(f"{facts['corpus']}: would commit {facts['would_commit']} to {escape(facts['store'])}")
+    console.print(f"questions to models: {facts['requests']}")
+    grid = _grid("input", "SHA-256")
+    for name, digest in facts["inputs"].items():
+        grid.add_row(escape(name), digest[:16] + "…")
+    console.print(grid)
+
+
+def version_facts(version: Version) -> dict[str, Any]:
+    """A version as JSON."""
+    manifest = version.manifest
+    return {
+        "corpus": version.corpus,
+        "version": version.name,
+        "folder": str(version.folder),
+        "rows": manifest.rows,
+        "rejects": manifest.rejects,
+        "build_key": manifest.build_key,
+        "digest": manifest.digest(),
+        "notes": manifest.notes(),
+    }
+
+
+def show_built(built: Built) -> None:
+    """Print what a build made, what it could not use, and how to load it."""
+    version = built.version
+    if not built.new:
+        console.print(f"{version.corpus}: already up to date: {version.name}")
+        return
+    manifest = version.manifest
+    console.print(f"[bold]{version.corpus} {version.name}[/bold] in {escape(str(version.folder))}")
+    _show_rows([version])
+    if manifest.rejects:
+        shown = ", ".join(f"{reason} {count:,}" for reason, count in sorted(manifest.rejects.items()))
+        console.print(f"rejects: {escape(shown)}")
+    for note in manifest.notes():
+        console.print(f"note: {escape(note)}")
+    console.print(_load_line(version))
+
+
+def show_demo(built: Sequence[Built]) -> None:
+    """Print all that the demo built, and how to load it."""
+    _show_rows([one.version for one in built])
+    console.print("\nLoad one, for example:")
+    for one in built:
+        console.print("  " + _load_line(one.version))
+
+
+def show_versions(corpus: str, versions: Sequence[Version]) -> None:
+    """Print a corpus's versions."""
+    if not versions:
+        console.print(f"{corpus}: no versions yet; build one with: earmark build {corpus} --config FILE")
+        return
+    _show_rows(versions)
+
+
+def show_runs(runs: Sequence[Run]) -> None:
+    """Print the runs, newest last, and how to go on with those that did not end well."""
+    if not runs:
+        console.print("no runs yet; start one with: earmark build CORPUS --config FILE")
+        return
+    grid = _grid("run", "corpus", "started (UTC)", "state", "outcome")
+    for run in runs:
+        state = run.current_state()
+        outcome = run.version or run.error or ("process is gone" if state == "interrupted" else "")
+        colour = _STATE_COLOURS.get(state, "red")
+        grid.add_row(run.run, run.corpus, f"{run.started:%Y-%m-%d %H:%M:%S}", f"[{colour}]{state}[/]", escape(outcome))
+    console.print(grid)
+    last = {(run.corpus, run.config): run for run in runs}
+    for run in last.values():
+        if run.current_state() in ("failed", "interrupted"):
+            console.print(f"go on with: earmark resume {run.run}")
+
+
+def show_diff(old: Version, new: Version, changes: Sequence[Change], rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the counts of changes, then the rows if they were asked for."""
+    console.print(f"{old.corpus}: {old.name} → {new.name}")
+    grid = _grid("table", "split", "added", "removed", "changed", "same", right=4)
+    for change in changes:
+        counts = (change.added, change.removed, change.changed, change.same)
+        grid.add_row(change.table, change.split, *(f"{count:,}" for count in counts))
+    console.print(grid)
+    signs = {"added": "+", "removed": "-", "changed": "~"}
+    for row in rows:
+        key = " ".join(str(value) for name, value in row.items() if name not in ("table", "what", "split"))
+        print(f"{signs[row['what']]} {row['table']}/{row['split']} {key}")
+
+
+def show_accounts(version: Version, accounts: Sequence[Account]) -> None:
+    """Print how rows came to be."""
+    for account in accounts:
+        console.print(f"[bold]{escape(account.name)}[/bold] · {version.corpus} {version.name}, table {account.table}")
+        if account.table == "rejects":
+            line = f", line {account.row['line']}" if account.row["line"] is not None else ""
+            console.print(f"  read from {escape(account.row['file'])}{line}")
+        for sentence in account.says:
+            console.print(f"  {escape(sentence)}")
+        for column, linked in account.links.items():
+            console.print(f"  [bold]{column}[/bold] {escape(linked.name)}")
+            for sentence in linked.says:
+                console.print(f"    {escape(sentence)}")
+        for table, count in account.used_in.items():
+            console.print(f"  stands in {count:,} rows of {table}")
+        for step in account.through:
+            gone = {**step.rejected, **step.dropped}
+            lost = "; ".join(f"{reason}: {count:,}" for reason, count in gone.items() if count)
+            kept = f"kept {step.kept:,} of {step.entered:,} {step.unit}"
+            console.print(f"  [dim]step {step.name}: {kept}{f' ({escape(lost)})' if lost else ''}[/dim]")
+
+
+def show_findings(findings: Sequence[Finding]) -> None:
+    """Print what `earmark doctor` found."""
+    grid = _grid("what", "state", "found")
+    for finding in findings:
+        grid.add_row(finding.what, f"[{_STATE_COLOURS[finding.state]}]{finding.state}[/]", escape(finding.found))
+    console.print(grid)
+
+
+def _show_rows(versions: Sequence[Version]) -> None:
+    grid = _grid("corpus", "version", "table", "split", "rows", right=1)
+    for version in versions:
+        name = (version.corpus, version.name)
+        for table, splits in version.manifest.rows.items():
+            for split, count in splits.items():
+                grid.add_row(*name, table, split, f"{count:,}")
+                name = ("", "")
+    console.print(grid)
+
+
+def _load_line(version: Version) -> str:
+    from flows.registry import find_corpus
+
+    folder = version.folder
+    try:
+        folder = folder.absolute().relative_to(Path.cwd())
+    except ValueError:
+        folder = folder.absolute()
+    table = find_corpus(version.corpus).story.main_table
+    return escape(f'load_dataset("{folder}", "{table}")')
+
+
+def _grid(*headings: str, right: int = 0) -> Grid:
+    """A table whose last `right` columns hold numbers."""
+    grid = Grid(box=None, header_style="bold", pad_edge=False)
+    for index, heading in enumerate(headings):
+        justify = "right" if index >= len(headings) - right else "left"
+        grid.add_column(heading, justify=justify, overflow="fold")  # type: ignore[arg-type]
+    return grid

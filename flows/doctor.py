@@ -1,0 +1,111 @@
+"""What `earmark doctor` looks at: the installation, the store, the services and keys that a build may need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Literal
+
+from tasks.store.versions import Store
+
+CORE = ("prefect", "pyarrow", "duckdb", "pandas", "datasets", "huggingface_hub", "openai", "google-genai", "soundfile")
+EXTRAS = {
+    "audio": ("torch", "audio-separator", "transformers", "torchcodec"),
+    "cuda": ("torchaudio", "vllm"),
+    "scale": ("prefect-ray", "psycopg", "s3fs"),
+}
+KEYS = {
+    "OPENAI_API_KEY": "OpenAI's API",
+    "GEMINI_API_KEY": "Gemini's API",
+    "HF_TOKEN": "publishing to the Hugging Face Hub",
+}
+LITTLE_SPACE_GB = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: fine, missing but optional, or bad; and what was found or is to be done."""
+
+    what: str
+    state: Literal["ok", "off", "bad"]
+    found: str
+
+
+def examine(store: Store) -> list[Finding]:
+    """Look at everything; nothing is changed."""
+    return [*_installation(), *_store(store), *_services(), *_keys()]
+
+
+def _installation() -> list[Finding]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    findings = [Finding("Python", "ok" if sys.version_info >= (3, 11) else "bad", python)]
+    missing = [name for name in CORE if _release(name) is None]
+    found = ", ".join(f"{name} {_release(name)}" for name in CORE if name not in missing)
+    if missing:
+        findings.append(Finding("core", "bad", f"missing {', '.join(missing)}; run: make setup"))
+    else:
+        findings.append(Finding("core", "ok", found))
+    for extra, names in EXTRAS.items():
+        absent = [name for name in names if _release(name) is None]
+        if absent:
+            findings.append(
+                Finding(f"extra {extra}", "off", f"without {', '.join(absent)}; pip install 'earmark[{extra}]'")
+            )
+        else:
+            findings.append(Finding(f"extra {extra}", "ok", ", ".join(f"{name} {_release(name)}" for name in names)))
+    ffmpeg = shutil.which("ffmpeg")
+    findings.append(
+        Finding("ffmpeg", "ok" if ffmpeg else "off", ffmpeg or "not found; M4A audio and separation need it")
+    )
+    gpu = shutil.which("nvidia-smi")
+    findings.append(
+        Finding("GPU", "ok" if gpu else "off", "NVIDIA driver found" if gpu else "none; everything runs without")
+    )
+    return findings
+
+
+def _store(store: Store) -> list[Finding]:
+    existing = next(folder for folder in (store.root.absolute(), *store.root.absolute().parents) if folder.exists())
+    writable = os.access(existing, os.W_OK)
+    free = shutil.disk_usage(existing).free / 1e9
+    counts = [f"{name}: {len(store.versions(name))}" for name in store.corpora()]
+    held = "versions: " + ", ".join(counts) if counts else "no versions yet"
+    return [
+        Finding(
+            "store",
+            "ok" if writable else "bad",
+            f"{store.root} ({held})" if writable else f"{existing} is not writable",
+        ),
+        Finding("disk", "ok" if free > LITTLE_SPACE_GB else "bad", f"{free:,.0f} GB free at {existing}"),
+    ]
+
+
+def _services() -> list[Finding]:
+    url = os.environ.get("PREFECT_API_URL")
+    if not url:
+        return [Finding("Prefect", "off", "no server set (PREFECT_API_URL); builds start a temporary one")]
+    try:
+        with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=3) as answer:
+            return [Finding("Prefect", "ok" if answer.status == 200 else "bad", f"server at {url}")]
+    except (OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        return [Finding("Prefect", "bad", f"no answer from {url}: {reason}")]
+
+
+def _keys() -> list[Finding]:
+    return [
+        Finding(name, "ok" if os.environ.get(name) else "off", "set" if os.environ.get(name) else f"not set; for {use}")
+        for name, use in KEYS.items()
+    ]
+
+
+def _release(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

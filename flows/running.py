@@ -1,0 +1,112 @@
+"""How the command line runs a build: plan first, record the run, keep Prefect quiet, say how to go on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flows.registry import find_corpus, load
+from schemas.config import BuildConfig, parse_config, read_toml
+from schemas.errors import ConfigError
+
+if TYPE_CHECKING:
+    from schemas.corpus import Corpus
+    from tasks.plan import Plan
+    from tasks.store.versions import Store, Version
+
+# A build on one machine needs no server of Prefect's that outlives it, nor anything that phones home.
+QUIET_PREFECT = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+}
+
+
+@dataclass(frozen=True)
+class Built:
+    """The outcome of `run_build`.
+
+    Attributes:
+        version: the version that now answers for the config.
+        new: whether this build committed it.
+    """
+
+    version: Version
+    new: bool
+
+
+def read_config(corpus: Corpus, path: Path, limit: int | None = None) -> BuildConfig:
+    """Read a corpus's config file.
+
+    Raises:
+        ConfigError: it is not a config of that corpus.
+    """
+    values = read_toml(path)
+    stated = values.setdefault("corpus", corpus.name)
+    if stated != corpus.name:
+        raise ConfigError(f"{path}: expected corpus = '{corpus.name}', found '{stated}'")
+    return parse_config(corpus.config, values if limit is None else {**values, "limit": limit}, path)
+
+
+def plan_build(name: str, path: Path, store: Store, limit: int | None = None) -> tuple[Plan, BuildConfig]:
+    """Read the config and fingerprint the inputs, without starting anything."""
+    corpus = find_corpus(name)
+    config = read_config(corpus, path, limit)
+    return load(corpus.plan)(config, store), config
+
+
+def run_build(name: str, path: Path, store: Store, *, force: bool = False, limit: int | None = None) -> Built:
+    """Build a version unless one is up to date, and keep a record of the run.
+
+    Raises:
+        EarmarkError: the build failed; the record says why, and `earmark resume` goes on.
+    """
+    from tasks.progress import say, shown
+    from tasks.store.runs import save_run, start_run
+    from tasks.store.versions import Version
+
+    with shown():
+        plan, config = plan_build(name, path, store, limit)
+        if (done := plan.up_to_date()) and not force:
+            return Built(done, new=False)
+        before = store.latest(name)
+        run = start_run(store, name, path, limit)
+        say(f"run {run.run}: building {name} from {path}")
+        try:
+            version = _start_flow(name, config, store, force=force, inputs=plan.made.inputs)
+        except BaseException as error:
+            interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
+            ended = {"state": "interrupted" if interrupted else "failed", "error": _first_line(error)}
+            save_run(store, run.model_copy(update={**ended, "ended": datetime.now(UTC)}))
+            raise
+        save_run(store, run.model_copy(update={"state": "completed", "version": version, "ended": datetime.now(UTC)}))
+    return Built(Version(name, store.folder(name) / version), new=before is None or before.name != version)
+
+
+def demo_config(name: str) -> Path:
+    """The corpus's demo config, in `data/demo` of a clone of the repository.
+
+    Raises:
+        ConfigError: it is not there.
+    """
+    path = Path(__file__).resolve().parent.parent / "data" / "demo" / f"{name}.toml"
+    if not path.is_file():
+        raise ConfigError(f"demo of {name}: expected {path}, found nothing; run from a clone of the repository")
+    return path
+
+
+def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, inputs: Mapping[str, str]) -> str:
+    for key, value in QUIET_PREFECT.items():
+        os.environ.setdefault(key, value)
+    flow = load(find_corpus(name).flow)
+    version: str = flow(config=config, store=str(store.root.absolute()), force=force, inputs=dict(inputs))
+    return version
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -1,0 +1,96 @@
+"""What changed from one version to another, row by row, by each table's key."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import pyarrow.parquet as pq
+
+from schemas.tables import Table
+from tasks.store.versions import Version
+
+
+@dataclass(frozen=True)
+class Change:
+    """How many rows of one table and split were added, removed or changed.
+
+    A row that moved to another split counts as changed in the split where it is now.
+    """
+
+    table: str
+    split: str
+    added: int
+    removed: int
+    changed: int
+    same: int
+
+
+def diff_table(connection: duckdb.DuckDBPyConnection, table: Table, old: Version, new: Version) -> list[Change]:
+    """Count the changes of one table, by split; leaves them in the table `changes` of the connection."""
+    _compare(connection, table, old, new)
+    rows = connection.execute(
+        """SELECT split, count(*) FILTER (what = 'added'), count(*) FILTER (what = 'removed'),
+                  count(*) FILTER (what = 'changed'), count(*) FILTER (what = 'same')
+           FROM changes GROUP BY split ORDER BY split"""
+    ).fetchall()
+    return [Change(table.name, *row) for row in rows]
+
+
+def changed_rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterator[dict[str, Any]]:
+    """The added, removed and changed rows that `diff_table` found: what happened, and the row's key."""
+    names = ["what", "split", *_key(table)]
+    columns = ", ".join(_quoted(name) for name in names)
+    cursor = connection.execute(f"SELECT {columns} FROM changes WHERE what <> 'same' ORDER BY ALL")
+    while rows := cursor.fetchmany(1000):
+        for row in rows:
+            yield dict(zip(names, row, strict=True))
+
+
+def _compare(connection: duckdb.DuckDBPyConnection, table: Table, old: Version, new: Version) -> None:
+    """Join both versions' rows by key; where a table has none, by the whole row and which occurrence of it."""
+    columns = _common_columns(table, [version for version in (old, new) if table.name in version.manifest.rows])
+    for name, version in (("old_rows", old), ("new_rows", new)):
+        _read_rows(connection, name, table, version, columns)
+    same = " AND ".join(f"o.{c} IS NOT DISTINCT FROM n.{c}" for c in [*map(_quoted, _key(table)), "occurrence"])
+    values = ", ".join(f"coalesce(n.{c}, o.{c}) AS {c}" for c in map(_quoted, _key(table)))
+    connection.execute(
+        f"""CREATE OR REPLACE TABLE changes AS
+            SELECT {values}, coalesce(n.split_of, o.split_of) AS split,
+                   CASE WHEN o.occurrence IS NULL THEN 'added' WHEN n.occurrence IS NULL THEN 'removed'
+                        WHEN o.content <> n.content OR o.split_of <> n.split_of THEN 'changed' ELSE 'same' END AS what
+            FROM old_rows o FULL JOIN new_rows n ON {same}"""
+    )
+
+
+def _common_columns(table: Table, versions: list[Version]) -> list[str]:
+    """The columns that every version has: one that came or went changes no row."""
+    held = [set(pq.read_schema(version.files(table.name)[0]).names) for version in versions]
+    return [name for name in table.schema.names if all(name in names for names in held)]
+
+
+def _read_rows(
+    connection: duckdb.DuckDBPyConnection, name: str, table: Table, version: Version, columns: list[str]
+) -> None:
+    """Create a table of keys, splits and content hashes; empty where the version has no such table."""
+    connection.execute(f"DROP TABLE IF EXISTS {name}")
+    key = ", ".join(map(_quoted, _key(table)))
+    split = _quoted("split") if table.splits else "'all'"
+    select = f"""SELECT {key}, {split} AS split_of, hash({", ".join(map(_quoted, columns))}) AS content,
+                        row_number() OVER (PARTITION BY {key}) AS occurrence"""
+    if table.name in version.manifest.rows:
+        files = [str(path) for path in version.files(table.name)]
+        connection.execute(f"CREATE TABLE {name} AS {select} FROM read_parquet($files)", {"files": files})
+    else:
+        connection.register("no_rows", table.schema.empty_table())
+        connection.execute(f"CREATE TABLE {name} AS {select} FROM no_rows")
+
+
+def _key(table: Table) -> tuple[str, ...]:
+    return table.key or tuple(table.schema.names)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
