@@ -384,17 +384,15 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
     connection.execute("CREATE TABLE triplet_takes (dataset VARCHAR, category TINYINT, take BIGINT)")
     cells = [cell for cell in read_cells(connection, config) if cell.split in config.triplets.splits]
     counts = {c.dataset: config.triplets.datasets.get(c.dataset, config.triplets.count) for c in cells}
-    asked, level = [cell for cell in cells if counts[cell.dataset]], 1
-    while asked and level <= config.pairs.most_draws:
-        _draw_triplets(connection, asked, level, max(counts.values()), config)
+    for level in range(1, config.pairs.most_draws + 1):
         available = _triplets_available(connection)
         short = {
-            name for name, count in counts.items()
-            if any(n > available[name][c] for c, n in share_out(
-                count, dict.fromkeys(CATEGORIES, count), config.pairs.balance).items())  # type: ignore[arg-type]
-        }  # fmt: skip
-        level += 1
-        asked = [c for c in asked if c.dataset in short and 2 * level < max(c.largest.values())]
+            (dataset, category)
+            for dataset, count in counts.items()
+            for category in _short_of(count, available[dataset], config)
+        }
+        if not list(_draw_triplets(connection, cells, short, level, counts, config)):
+            break
     notes, takes = [], []
     available = _triplets_available(connection)
     for dataset, count in counts.items():
@@ -411,20 +409,32 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
     return met, sum(n for _, _, n in takes), notes
 
 
+def _short_of(count: int, available: Mapping[str, int], config: MosPreferences) -> list[str]:
+    """The categories that hold fewer triplets than their share."""
+    share = share_out(count, dict.fromkeys(CATEGORIES, count), config.pairs.balance)  # type: ignore[arg-type]
+    return [category for category in CATEGORIES if share[category] > available[category]]
+
+
 def _draw_triplets(
-    connection: duckdb.DuckDBPyConnection, cells: list[Cell], level: int, count: int, config: MosPreferences
-) -> None:
-    connection.execute("DELETE FROM asked")
-    connection.executemany("INSERT INTO asked VALUES (?)", [(cell.number,) for cell in cells])
-    for rings in RINGS_OF.values():
+    connection: duckdb.DuckDBPyConnection,
+    cells: list[Cell],
+    short: set[tuple[str, str]],
+    level: int,
+    counts: Mapping[str, int],
+    config: MosPreferences,
+) -> Iterator[str]:
+    """Draw one level of the categories that are short, in cells whose groups are large enough; yields what it drew."""
+    for category, rings in RINGS_OF.items():
+        asked = [c for c in cells if (c.dataset, category) in short and 2 * level < c.largest[category]]
+        if not asked:
+            continue
+        connection.execute("DELETE FROM asked")
+        connection.executemany("INSERT INTO asked VALUES (?)", [(cell.number,) for cell in asked])
+        most = max(counts[cell.dataset] for cell in asked)
         for ring in rings:
-            given = {
-                "ring": ring,
-                "level": level,
-                "count": count,
-                "min_gap": max(config.pairs.min_gap - NO_GAP, NO_GAP),
-            }
+            given = {"ring": ring, "level": level, "count": most, "min_gap": max(config.pairs.min_gap - NO_GAP, NO_GAP)}
             connection.execute(query("mos_preferences/draw_triplets"), given)
+        yield category
 
 
 def _triplets_available(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:

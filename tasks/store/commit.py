@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from schemas.corpus import Corpus
 from schemas.errors import StoreError
 from schemas.tables import REJECTS, Table
-from tasks.store.card import render_card
+from tasks.store.card import render_card, split_order
 from tasks.store.checks import check_accounts, check_rejects, check_table
 from tasks.store.files import link_over, sha256_file, sync, write_text
 from tasks.store.manifest import FileEntry, Manifest, Parent, Step, digest_of
@@ -147,6 +147,7 @@ def _manifest(
             of_table = rows.setdefault(entry.table, {})
             of_table[entry.split] = of_table.get(entry.split, 0) + (entry.rows or 0)
     rejects: dict[str, int] = {}
+    rows = {table: {split: splits[split] for split in split_order(list(splits))} for table, splits in rows.items()}
     for step in steps:
         for reason, count in step.rejected.items():
             rejects[reason] = rejects.get(reason, 0) + count

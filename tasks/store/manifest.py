@@ -97,7 +97,7 @@ class Manifest(Record):
 
     def to_json(self) -> str:
         """The manifest's text; equal manifests have equal bytes."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False, sort_keys=True) + "\n"
+        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
 
     def digest(self) -> str:
         """SHA-256 of the manifest's text: names the version's whole content."""
