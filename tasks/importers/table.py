@@ -32,8 +32,20 @@ def find(source: Source, resolve: Callable[[str], Path]) -> Found:
     lists = []
     for split, written in source.files.items():
         path = resolve(str(PurePosixPath(source.root) / written) if source.root else written)
-        lists.append(ListFile(path, f"{source.name}/{written}", split, _kind(source, written)))
+        lists.append(ListFile(path, f"{source.name}/{_told(source, split)}", split, _kind(source, written)))
     return Found(tuple(lists))
+
+
+def _told(source: Source, split: str) -> str:
+    """How rows name their file: as the config writes it, but never where on this machine it lies."""
+    names = {other: _without_place(written) for other, written in source.files.items()}
+    name = names[split]  # type: ignore[index]
+    return f"{split}/{name}" if list(names.values()).count(name) > 1 else name
+
+
+def _without_place(written: str) -> str:
+    pure = PurePosixPath(written)
+    return pure.name if pure.is_absolute() or ".." in pure.parts else written
 
 
 def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
