@@ -62,10 +62,10 @@ def plan_facts(plan: Plan) -> dict[str, Any]:
 def show_plan(facts: Mapping[str, Any]) -> None:
     """Print what a build would do."""
     if facts["up_to_date"]:
-        console.print(f"{facts['corpus']}: already up to date: {facts['up_to_date']}; nothing would be built")
+        _say(f"{facts['corpus']}: already up to date: {facts['up_to_date']}; nothing would be built")
         return
-    console.print(f"{facts['corpus']}: would commit {facts['would_commit']} to {escape(facts['store'])}")
-    console.print(f"questions to models: {facts['requests']}")
+    _say(f"{facts['corpus']}: would commit {facts['would_commit']} to {escape(facts['store'])}")
+    _say(f"questions to models: {facts['requests']}")
     grid = _grid("input", "SHA-256")
     for name, digest in facts["inputs"].items():
         grid.add_row(escape(name), digest[:16] + "…")
@@ -91,31 +91,31 @@ def show_built(built: Built) -> None:
     """Print what a build made, what it could not use, and how to load it."""
     version = built.version
     if not built.new:
-        console.print(f"{version.corpus}: already up to date: {version.name}")
+        _say(f"{version.corpus}: already up to date: {version.name}")
         return
     manifest = version.manifest
-    console.print(f"[bold]{version.corpus} {version.name}[/bold] in {escape(str(version.folder))}")
+    _say(f"[bold]{version.corpus} {version.name}[/bold] in {escape(str(version.folder))}")
     _show_rows([version])
     if manifest.rejects:
         shown = ", ".join(f"{reason} {count:,}" for reason, count in sorted(manifest.rejects.items()))
-        console.print(f"rejects: {escape(shown)}")
+        _say(f"rejects: {escape(shown)}")
     for note in manifest.notes():
-        console.print(f"note: {escape(note)}")
-    console.print(_load_line(version))
+        _say(f"note: {escape(note)}")
+    _say(_load_line(version))
 
 
 def show_demo(built: Sequence[Built]) -> None:
     """Print all that the demo built, and how to load it."""
     _show_rows([one.version for one in built])
-    console.print("\nLoad one, for example:")
+    _say("\nLoad one, for example:")
     for one in built:
-        console.print("  " + _load_line(one.version))
+        _say("  " + _load_line(one.version))
 
 
 def show_versions(corpus: str, versions: Sequence[Version]) -> None:
     """Print a corpus's versions."""
     if not versions:
-        console.print(f"{corpus}: no versions yet; build one with: earmark build {corpus} --config FILE")
+        _say(f"{corpus}: no versions yet; build one with: earmark build {corpus} --config FILE")
         return
     _show_rows(versions)
 
@@ -123,7 +123,7 @@ def show_versions(corpus: str, versions: Sequence[Version]) -> None:
 def show_runs(runs: Sequence[Run]) -> None:
     """Print the runs, newest last, and how to go on with those that did not end well."""
     if not runs:
-        console.print("no runs yet; start one with: earmark build CORPUS --config FILE")
+        _say("no runs yet; start one with: earmark build CORPUS --config FILE")
         return
     grid = _grid("run", "corpus", "started (UTC)", "state", "outcome")
     for run in runs:
@@ -135,12 +135,12 @@ def show_runs(runs: Sequence[Run]) -> None:
     last = {(run.corpus, run.config): run for run in runs}
     for run in last.values():
         if run.current_state() in ("failed", "interrupted"):
-            console.print(f"go on with: earmark resume {run.run}")
+            _say(f"go on with: earmark resume {run.run}")
 
 
 def show_diff(old: Version, new: Version, changes: Sequence[Change], rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the counts of changes, then the rows if they were asked for."""
-    console.print(f"{old.corpus}: {old.name} → {new.name}")
+    _say(f"{old.corpus}: {old.name} → {new.name}")
     grid = _grid("table", "split", "added", "removed", "changed", "same", right=4)
     for change in changes:
         counts = (change.added, change.removed, change.changed, change.same)
@@ -155,23 +155,23 @@ def show_diff(old: Version, new: Version, changes: Sequence[Change], rows: Seque
 def show_accounts(version: Version, accounts: Sequence[Account]) -> None:
     """Print how rows came to be."""
     for account in accounts:
-        console.print(f"[bold]{escape(account.name)}[/bold] · {version.corpus} {version.name}, table {account.table}")
+        _say(f"[bold]{escape(account.name)}[/bold] · {version.corpus} {version.name}, table {account.table}")
         if account.table == "rejects":
             line = f", line {account.row['line']}" if account.row["line"] is not None else ""
-            console.print(f"  read from {escape(account.row['file'])}{line}")
+            _say(f"  read from {escape(account.row['file'])}{line}")
         for sentence in account.says:
-            console.print(f"  {escape(sentence)}")
+            _say(f"  {escape(sentence)}")
         for column, linked in account.links.items():
-            console.print(f"  [bold]{column}[/bold] {escape(linked.name)}")
+            _say(f"  [bold]{column}[/bold] {escape(linked.name)}")
             for sentence in linked.says:
-                console.print(f"    {escape(sentence)}")
+                _say(f"    {escape(sentence)}")
         for table, count in account.used_in.items():
-            console.print(f"  stands in {count:,} rows of {table}")
+            _say(f"  stands in {count:,} rows of {table}")
         for step in account.through:
             gone = {**step.rejected, **step.dropped}
             lost = "; ".join(f"{reason}: {count:,}" for reason, count in gone.items() if count)
             kept = f"kept {step.kept:,} of {step.entered:,} {step.unit}"
-            console.print(f"  [dim]step {step.name}: {kept}{f' ({escape(lost)})' if lost else ''}[/dim]")
+            _say(f"  [dim]step {step.name}: {kept}{f' ({escape(lost)})' if lost else ''}[/dim]")
 
 
 def show_findings(findings: Sequence[Finding]) -> None:
@@ -193,6 +193,11 @@ def _show_rows(versions: Sequence[Version]) -> None:
     console.print(grid)
 
 
+def _say(text: str) -> None:
+    """Print a sentence without breaking it into lines: what reads it may be a script."""
+    console.print(text, soft_wrap=True)
+
+
 def _load_line(version: Version) -> str:
     from flows.registry import find_corpus
 
@@ -202,7 +207,7 @@ def _load_line(version: Version) -> str:
     except ValueError:
         folder = folder.absolute()
     table = find_corpus(version.corpus).story.main_table
-    return escape(f'load_dataset("{folder}", "{table}")')
+    return escape(f'from datasets import load_dataset; rows = load_dataset("{folder}", "{table}")')
 
 
 def _grid(*headings: str, right: int = 0) -> Grid:

@@ -8,6 +8,7 @@ from typing import Literal
 import pyarrow as pa
 
 SPLITS: tuple[str, ...] = ("train", "validation", "test", "ood")
+UNSPLIT = "full"  # the one split of a table without splits; `datasets` keeps the word "all" for itself
 SPLIT_ALIASES = {"dev": "validation", "val": "validation", "valid": "validation", "eval": "test"}
 Split = Literal["train", "validation", "test", "ood"]
 
@@ -51,7 +52,7 @@ class Table:
         description: one or two sentences for the card.
         schema: Arrow schema made with `column`.
         key: columns that together name a row; unique within a version.
-        splits: whether rows are divided by a `split` column. A table without splits has the single file set `all`.
+        splits: whether rows are divided by a `split` column. A table without splits has the one named `UNSPLIT`.
         exclusive: columns whose values may not occur in two splits.
         links: columns that name a row of another table: (column, table); that table's key has one column.
         says: sentences with `{column}` in them, by which `earmark explain` tells what was decided for a row.

@@ -38,7 +38,7 @@ def render_card(manifest: Manifest, tables: Sequence[Table], story: Story, befor
         tables=[table for table in tables if table.name in manifest.rows],
         story=story,
         before=before,
-        splits=split_order,
+        all_splits=split_order(list({split for splits in manifest.rows.values() for split in splits})),
         fields=_fields,
     )
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from schemas.corpus import Corpus
 from schemas.errors import StoreError
-from schemas.tables import REJECTS, Table
+from schemas.tables import REJECTS, UNSPLIT, Table
 from tasks.store.card import render_card, split_order
 from tasks.store.checks import check_accounts, check_rejects, check_table
 from tasks.store.files import link_over, sha256_file, sync, write_text
@@ -82,7 +82,7 @@ def commit(stage: Stage, made: Made) -> Version:
 
 def _write_rejects_table(stage: Stage) -> None:
     parts = [pq.read_table(path) for path in sorted((stage.work / "rejects").glob("*.parquet"))]
-    stage.write(REJECTS, "all", [pa.concat_tables(parts)] if parts else [])
+    stage.write(REJECTS, UNSPLIT, [pa.concat_tables(parts)] if parts else [])
 
 
 def _check(
@@ -99,7 +99,7 @@ def _check(
     with duckdb.connect(config={"temp_directory": str(stage.work / "duckdb"), "memory_limit": "2GB"}) as connection:
         for table in tables:
             check_table(connection, table, written[table.name])
-        check_rejects(connection, written[REJECTS.name]["all"], steps)
+        check_rejects(connection, written[REJECTS.name][UNSPLIT], steps)
 
 
 def _list_files(stage: Stage, tables: Sequence[Table]) -> list[FileEntry]:

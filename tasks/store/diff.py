@@ -9,7 +9,7 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 
-from schemas.tables import Table
+from schemas.tables import UNSPLIT, Table
 from tasks.store.versions import Version
 
 
@@ -77,7 +77,7 @@ def _read_rows(
     """Create a table of keys, splits and content hashes; empty where the version has no such table."""
     connection.execute(f"DROP TABLE IF EXISTS {name}")
     key = ", ".join(map(_quoted, _key(table)))
-    split = _quoted("split") if table.splits else "'all'"
+    split = _quoted("split") if table.splits else f"'{UNSPLIT}'"
     select = f"""SELECT {key}, {split} AS split_of, hash({", ".join(map(_quoted, columns))}) AS content,
                         row_number() OVER (PARTITION BY {key}) AS occurrence"""
     if table.name in version.manifest.rows:

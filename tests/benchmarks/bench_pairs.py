@@ -149,8 +149,8 @@ def main() -> None:
                 continue
             rate = found["pairs"] / found["picked_s"]
             print(
-                f"{name:6} {way:7} {clips:>11,} {found['pairs']:>11,} {found['picked_s']:>8.2f} {found['total_s']:>8.2f} "
-                f"{rate:>10,.0f} {found['peak_gb']:>8.2f}"
+                f"{name:6} {way:7} {clips:>11,} {found['pairs']:>11,} {found['picked_s']:>8.2f} "
+                f"{found['total_s']:>8.2f} {rate:>10,.0f} {found['peak_gb']:>8.2f}"
             )
         if "pandas" in results and "failed" not in results["pandas"]:
             ratio = results["pandas"]["picked_s"] / results["ours"]["picked_s"]
