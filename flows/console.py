@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tasks.store.runs import Run
     from tasks.store.versions import Version
 
-console = Console(highlight=False)
+console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)  # files have room for wide tables
 _STATE_COLOURS = {"ok": "green", "off": "dim", "bad": "red", "completed": "green", "running": "cyan"}
 
 

@@ -119,6 +119,7 @@ def _folder(store: Store) -> Path:
 
 def _alive(pid: int, started: float) -> bool:
     try:
-        return bool(abs(psutil.Process(pid).create_time() - started) < 1)
+        process = psutil.Process(pid)
+        return bool(abs(process.create_time() - started) < 1 and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:
         return False
