@@ -1,0 +1,111 @@
+"""A whole build of `mos-preferences` without Prefect's engine: the flow's steps, called one after the other.
+
+`python -m tests.builds CONFIG STORE` runs it as a process of its own, to be killed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.config import parse_config, read_toml
+from schemas.mos_preferences import CORPUS, MosPreferences
+from tasks.importers.rows import Rating
+from tasks.mos_pairs import pair_clips
+from tasks.mos_ratings import (
+    IMPORTED,
+    ROWS_PER_SOURCE,
+    import_source,
+    in_shards,
+    index_clips,
+    merge_votes,
+    write_ratings,
+)
+from tasks.mos_sources import plan_build
+from tasks.plan import Plan
+from tasks.store.commit import Made
+from tasks.store.manifest import Step, digest_of
+from tasks.store.versions import Version, open_store
+
+
+def build_version(config: MosPreferences, store_root: Path, *, force: bool = False) -> Version:
+    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
+    plan = plan_build(config, open_store(str(store_root)))
+    if (done := plan.up_to_date()) and not force:
+        return done
+    with plan.stage(fresh=force) as stage:
+        for source in config.sources:
+            import_source.fn(stage, config, source)
+        merge_votes.fn(stage, config)
+        for start in in_shards(stage, config):
+            index_clips.fn(stage, config, start)
+        write_ratings.fn(stage, config)
+        pair_clips.fn(stage, config)
+        return plan.commit(stage)
+
+
+def read_config(path: Path) -> MosPreferences:
+    """The build config in a TOML file."""
+    return parse_config(MosPreferences, read_toml(path), path)
+
+
+def config_of(base: Path, *sources: Mapping[str, Any], **values: Any) -> MosPreferences:
+    """A build config whose paths start from `base`; values are those of the TOML file."""
+    return parse_config(MosPreferences, {"sources": list(sources), **values}, base / "build.toml")
+
+
+def build_from_file(config: str, store: str) -> None:
+    """What a process that may be killed runs."""
+    build_version(read_config(Path(config)), Path(store))
+
+
+def contents_of(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder by its path, for comparing versions byte by byte."""
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
+
+
+def build_rows(config: MosPreferences, rows: Sequence[Rating], dataset_of: Sequence[str], store_root: Path) -> Version:
+    """Build from rows as importers yield them, so that any combination of unknown facts can be tried."""
+    inputs = {"rows": digest_of([list(row) for row in rows])}
+    made = Made(CORPUS, config.recorded(), inputs, code="", libraries={})
+    plan = Plan(open_store(str(store_root)), made, digest_of([config.identity(), inputs]))
+    with plan.stage() as stage:
+        for number, source in enumerate(config.sources):
+            held = [row for row, name in zip(rows, dataset_of, strict=True) if name == source.name]
+            first = number * ROWS_PER_SOURCE
+            table = [{**row._asdict(), "dataset": source.name, "row": first + i} for i, row in enumerate(held)]
+            path = stage.work / "imported" / f"{number:03d}.parquet"
+            path.parent.mkdir(exist_ok=True)
+            pq.write_table(pa.Table.from_pylist(table, IMPORTED), path)
+            stage.record(
+                Step(
+                    name=f"import-{source.name}",
+                    place=1,
+                    unit="list rows",
+                    stage="import",
+                    entered=len(held),
+                    kept=len(held),
+                )
+            )
+        merge_votes.fn(stage, config)
+        write_ratings.fn(stage, config)
+        pair_clips.fn(stage, config)
+        return plan.commit(stage)
+
+
+def rows_of(version: Version, table: str) -> list[dict[str, Any]]:
+    """A table's rows as plain values, without DuckDB and without the splits' order."""
+    return [row for path in version.files(table) for row in pq.read_table(path).to_pylist()]
+
+
+if __name__ == "__main__":
+    build_from_file(*sys.argv[1:])
