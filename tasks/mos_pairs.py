@@ -211,7 +211,8 @@ def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences)
         }
     takes = [(c.number, CATEGORIES.index(name), n) for c in cells for name, n in _takes(c, config).items()]
     connection.execute("CREATE TABLE takes (cell SMALLINT, category TINYINT, take BIGINT)")
-    connection.executemany("INSERT INTO takes VALUES (?, ?, ?)", takes)
+    if takes:
+        connection.executemany("INSERT INTO takes VALUES (?, ?, ?)", takes)
     connection.execute(query("mos_preferences/pick_pairs"))
     fit = connection.execute("SELECT count(*) FROM candidates").fetchall()[0][0]
     connection.execute("DROP VIEW allowed")
@@ -221,7 +222,7 @@ def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences)
         fit=fit,
         allowed=sum(sum(cell.available.values()) for cell in cells),
         picked=sum(n for _, _, n in takes),
-        notes=tuple(note for cell in cells for note in shortfall(cell, config)),
+        notes=(*(note for cell in cells for note in shortfall(cell, config)), *without_clips(cells, config)),
     )
 
 
@@ -266,6 +267,17 @@ def shortfall(cell: Cell, config: MosPreferences) -> list[str]:
     else:
         why = f"{config.pairs.most_draws} neighbours a clip were tried (pairs.most_draws)"
     return [f"{cell.dataset} {cell.split}: {kept} of {cell.quota} pairs; {why}"]
+
+
+def without_clips(cells: list[Cell], config: MosPreferences) -> list[str]:
+    """A sentence for each quota of a dataset and split in which no clip could be used."""
+    held = {(cell.dataset, cell.split) for cell in cells}
+    return [
+        f"{dataset} {split}: 0 of {quota} pairs; it holds no usable clip"
+        for dataset, quotas in config.quotas.items()
+        for split, quota in quotas.items()
+        if quota and (dataset, split) not in held
+    ]
 
 
 def _takes(cell: Cell, config: MosPreferences) -> dict[str, int]:
@@ -383,12 +395,14 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
     connection.execute(query("mos_preferences/triplet_candidates"))
     connection.execute("CREATE TABLE triplet_takes (dataset VARCHAR, category TINYINT, take BIGINT)")
     cells = [cell for cell in read_cells(connection, config) if cell.split in config.triplets.splits]
-    counts = {c.dataset: config.triplets.datasets.get(c.dataset, config.triplets.count) for c in cells}
+    names = [source.name for source in config.sources] if config.triplets.splits else []
+    counts = {name: config.triplets.datasets.get(name, config.triplets.count) for name in names}
     for level in range(1, config.pairs.most_draws + 1):
         available = _triplets_available(connection)
         short = {
             (dataset, category)
             for dataset, count in counts.items()
+            if dataset in available
             for category in _short_of(count, available[dataset], config)
         }
         if not list(_draw_triplets(connection, cells, short, level, counts, config)):
@@ -396,12 +410,14 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
     notes, takes = [], []
     available = _triplets_available(connection)
     for dataset, count in counts.items():
-        share = share_out(count, available[dataset], config.pairs.balance)  # type: ignore[arg-type]
+        share = share_out(count, available.get(dataset, {}), config.pairs.balance)  # type: ignore[arg-type]
         takes += [(dataset, CATEGORIES.index(name), n) for name, n in share.items()]
         if sum(share.values()) < count:
-            notes.append(
-                f"{dataset}: {sum(share.values())} of {count} triplets; no group holds more that differ in MOS"
+            clips = sum(cell.clips for cell in cells if cell.dataset == dataset)
+            why = (
+                "of those that were tried no more differ in MOS" if clips else "it holds no usable clip in their splits"
             )
+            notes.append(f"{dataset}: {sum(share.values())} of {count} triplets; {why}")
     if takes:
         connection.executemany("INSERT INTO triplet_takes VALUES (?, ?, ?)", takes)
     connection.execute(query("mos_preferences/pick_triplets"))
