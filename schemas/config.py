@@ -14,19 +14,23 @@ from schemas.errors import ConfigError
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Lower-case letters, digits, . _ -")]
 
+LARGEST = 2**63 - 1  # what a column of integers holds
+
 
 class Model(BaseModel):
     """A part of a config: immutable, and strict about keys."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
 class BuildConfig(Model):
     """What every corpus's config holds."""
 
     corpus: str = Field(description="The corpus to build; see `earmark list`.")
-    seed: int = Field(default=17, ge=0, description="Seed of every choice that is drawn.")
-    limit: int | None = Field(default=None, ge=1, description="Only the first rows of each source: to try a config.")
+    seed: int = Field(default=17, ge=0, le=LARGEST, description="Seed of every choice that is drawn.")
+    limit: int | None = Field(
+        default=None, ge=1, le=LARGEST, description="Only the first rows of each source: to try a config."
+    )
     base: Path = Field(default=Path(), description="Folder that relative paths start from; set to the config's own.")
 
     def path(self, written: str | Path) -> Path:
@@ -63,6 +67,8 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # a path that no file can have
+        raise ConfigError(f"{str(path)!r}: cannot be read: {error}") from None
 
 
 def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Config:
@@ -76,6 +82,8 @@ def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Co
     Raises:
         ConfigError: one line that names the first faulty key, what was expected and what was found.
     """
+    if "base" in values:
+        raise ConfigError(f"{where}: unknown key 'base'{nearest('base', _fields_at(model, ()))}")
     try:
         return model.model_validate({**values, "base": where.parent.absolute()})
     except ValidationError as error:
@@ -105,7 +113,8 @@ def _one_line(model: type[BaseModel], error: ValidationError) -> str:
 
 
 def _dotted(loc: tuple[int | str, ...]) -> str:
-    return "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in loc).lstrip(".")
+    return text if text.isprintable() else ascii(text)[1:-1]
 
 
 def _fields_at(model: type[BaseModel], loc: tuple[int | str, ...]) -> list[str]:

@@ -8,18 +8,25 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from schemas.config import BuildConfig, Model, Name, nearest
+from schemas.config import LARGEST, BuildConfig, Model, Name, nearest
 from schemas.corpus import Corpus, Story
 from schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, column
 
 CATEGORIES = ("same_content", "same_source", "unmatched")
 FORMATS = ("bvcc", "nisqa", "singmos", "somos", "tmhint-qi", "vmc23", "table")
-Count = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=0, le=LARGEST)]
+FewTriplets = Annotated[int, Field(ge=0, lt=1_000_000)]  # DuckDB's min_by ranks no more
 
 
 def _canonical_splits(value: Any) -> Any:
     """Accept the publishers' names for splits (dev, val, …)."""
     if isinstance(value, dict):
+        names: dict[Any, list[str]] = {}
+        for key in map(str, value):
+            names.setdefault(SPLIT_ALIASES.get(key, key), []).append(key)
+        for split, written in names.items():
+            if len(written) > 1:
+                raise ValueError(f"expected one entry a split, found {', '.join(written)} for {split}")
         return {SPLIT_ALIASES.get(str(key), key): held for key, held in value.items()}
     return value
 
@@ -96,7 +103,9 @@ class Pairs(Model):
     most_draws: int = Field(
         default=64, ge=1, le=4096, description="Neighbours a clip meets at most when a quota is short."
     )
-    per_clip: int | None = Field(default=16, ge=1, description="Pairs that one clip may be part of at most.")
+    per_clip: int | None = Field(
+        default=16, ge=1, le=LARGEST, description="Pairs that one clip may be part of at most."
+    )
     balance: dict[Literal["same_content", "same_source", "unmatched"], Annotated[float, Field(ge=0)]] = Field(
         default={"same_content": 1.0, "same_source": 1.0, "unmatched": 1.0},
         description="Shares of the categories in a quota; 0 leaves a category out.",
@@ -113,8 +122,8 @@ class Pairs(Model):
 class Triplets(Model):
     """How many triplets A > B > C are kept, for measuring preference cycles."""
 
-    count: Count = Field(default=100, description="Triplets a dataset.")
-    datasets: dict[str, Count] = Field(default={}, description="Other counts for single datasets.")
+    count: FewTriplets = Field(default=100, description="Triplets a dataset.")
+    datasets: dict[str, FewTriplets] = Field(default={}, description="Other counts for single datasets.")
     splits: tuple[Split, ...] = Field(default=("test", "ood"), description="Splits that they are drawn from.")
 
 

@@ -1,0 +1,131 @@
+"""A config that cannot be used is one line that says what, where and what was expected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.config import parse_config, read_toml
+from schemas.errors import ConfigError
+from schemas.mos_preferences import MosPreferences
+
+TABLE = """
+[[sources]]
+name = "a"
+format = "table"
+files = { train = "t.csv" }
+columns = { file = "f", mos = "m" }
+"""
+
+
+def parse(path: Path, text: str) -> MosPreferences:
+    """The config that a file of this text holds."""
+    path.write_text(text, encoding="utf-8")
+    return parse_config(MosPreferences, read_toml(path), path)
+
+
+# text, what the line says
+FAULTS: list[tuple[str, str, str]] = [
+    ("unknown key", "sed = 1\n" + TABLE, "unknown key 'sed'; did you mean 'seed'?"),
+    ("unknown key of a source", TABLE + "splt = 'ood'\n", "unknown key 'sources[0].splt'; did you mean 'split'?"),
+    ("unknown key of columns", TABLE.replace("mos =", "moss ="), "'sources[0].columns.moss'; did you mean 'mos'?"),
+    ("unknown key of pairs", TABLE + "[pairs]\nper_clips = 3\n", "'pairs.per_clips'; did you mean 'per_clip'?"),
+    ("a key like no other", "zzzzzz = 1\n" + TABLE, "unknown key 'zzzzzz'; known: audio, corpus, limit,"),
+    ("a key over lines", '"a\\nb" = 1\n' + TABLE, "unknown key 'a"),
+    ("a key that is ours alone", "base = '/etc'\n" + TABLE, "unknown key 'base'"),
+    ("no sources", "seed = 1\n", "missing key 'sources'"),
+    ("empty sources", "sources = []\n", "sources: "),
+    ("sources that are no tables", "sources = 3\n", "sources: "),
+    ("no name", TABLE.replace('name = "a"', ""), "missing key 'sources[0].name'"),
+    ("no format", TABLE.replace('format = "table"', ""), "missing key 'sources[0].format'"),
+    ("a name of other signs", TABLE.replace('"a"', '"A b"'), "sources[0].name: "),
+    ("a name that climbs", TABLE.replace('"a"', '"../a"'), "sources[0].name: "),
+    ("a name twice", TABLE + TABLE, "expected one source a name, found 'a' twice"),
+    ("an unknown format", TABLE.replace('"table"', '"tabel"'), "sources[0].format: "),
+    ("text for a number", "seed = 'x'\n" + TABLE, "seed: "),
+    ("a seed below 0", "seed = -1\n" + TABLE, "seed: "),
+    ("a seed past 64 bits", "seed = 36893488147419103232\n" + TABLE, "seed: "),
+    ("a limit of 0", "limit = 0\n" + TABLE, "limit: "),
+    ("a limit past 64 bits", "limit = 36893488147419103232\n" + TABLE, "limit: "),
+    ("another corpus", "corpus = 'captions'\n" + TABLE, "corpus: "),
+    ("an unknown split", TABLE.replace("train =", "training ="), "sources[0].files.training"),
+    ("two names of one split", TABLE.replace('{ train = "t.csv" }', '{ dev = "a.csv", val = "b.csv" }'), "dev, val"),
+    ("two quotas of one split", TABLE + "[quotas.a]\ndev = 1\nvalidation = 2\n", "dev, validation"),
+    ("an unknown rule of splits", TABLE + "split = 'random'\n", "sources[0].split: expected one of native"),
+    ("a table without columns", TABLE.replace("columns", "#"), "format 'table' needs 'files' and 'columns'"),
+    ("a layout without root", TABLE.replace('"table"', '"bvcc"'), "format 'bvcc' needs 'root'"),
+    ("a layout with columns", TABLE.replace('"table"', '"bvcc"') + "root = 'x'\n", "belong to format 'table' only"),
+    ("a file outside the root", TABLE.replace("t.csv", "../t.csv") + "root = 'x'\n", "inside 'root'"),
+    ("a scale upside down", TABLE + "scale = [5, 1]\n", "expected scale = [lowest, highest]"),
+    ("a scale without end", TABLE + "scale = [1, inf]\n", "sources[0].scale"),
+    ("a scale that is no number", TABLE + "scale = [1, nan]\n", "sources[0].scale"),
+    ("a scale of three", TABLE + "scale = [1, 2, 3]\n", "sources[0].scale"),
+    ("shares past 1", TABLE + "shares = { train = 0.9, test = 0.9 }\n", "expected shares that add up to 1"),
+    ("shares below 0", TABLE + "shares = { train = 1.5, test = -0.5 }\n", "expected shares that add up to 1"),
+    ("shares that are no number", TABLE + "shares = { train = nan }\n", "sources[0].shares"),
+    ("a quota below 0", TABLE + "[quotas.a]\ntrain = -1\n", "quotas.a.train: "),
+    ("a quota for nobody", TABLE + "[quotas.b]\ntrain = 1\n", "quotas: no source is named 'b'"),
+    ("triplets for nobody", TABLE + "[triplets.datasets]\nb = 1\n", "triplets.datasets: no source is named 'b'"),
+    ("more triplets than can be ranked", TABLE + "[triplets]\ncount = 1000000000\n", "triplets.count: "),
+    ("draws of 0", TABLE + "[pairs]\ndraws = 0\n", "pairs.draws: "),
+    ("a gap below 0", TABLE + "[pairs]\nmin_gap = -1\n", "pairs.min_gap: "),
+    ("a gap without end", TABLE + "[pairs]\nmin_gap = inf\n", "pairs.min_gap: "),
+    ("no category", TABLE + "[pairs.balance]\nunmatched = 0\n", "expected a share above 0"),
+    ("a share without end", TABLE + "[pairs.balance]\nunmatched = inf\n", "pairs.balance.unmatched: "),
+    ("an unknown category", TABLE + "[pairs.balance]\nsame_text = 1\n", "pairs.balance.same_text"),
+    ("not TOML", "seed = = 1\n", "not valid TOML: "),
+    ("a table twice", TABLE + "[pairs]\n[pairs]\n", "not valid TOML: "),
+    ("empty", "", "missing key 'sources'"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), [row[1:] for row in FAULTS], ids=[row[0] for row in FAULTS])
+def test_fault_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(tmp_path / "build.toml", text)
+    line = str(caught.value)
+    assert line.startswith(f"{tmp_path / 'build.toml'}: ")
+    assert message in line
+    assert len(line.splitlines()) == 1
+
+
+def test_file_that_cannot_be_read(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config not found: .*none\.toml$"):
+        read_toml(tmp_path / "none.toml")
+    with pytest.raises(ConfigError, match="expected a TOML file, found a folder$"):
+        read_toml(tmp_path)
+    (tmp_path / "latin.toml").write_bytes("name = 'é'".encode("latin-1"))
+    with pytest.raises(ConfigError, match="expected UTF-8 text, found byte 0xe9$"):
+        read_toml(tmp_path / "latin.toml")
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_toml(tmp_path / "file" / "build.toml")
+    with pytest.raises(ConfigError, match=r"^[^\n]*$"):
+        read_toml(tmp_path / "a\0b.toml")
+
+
+def test_byte_order_mark_is_no_fault(tmp_path: Path) -> None:
+    assert parse(tmp_path / "build.toml", "\ufeff" + TABLE).sources[0].name == "a"
+
+
+def test_publishers_names_of_splits(tmp_path: Path) -> None:
+    text = TABLE.replace('{ train = "t.csv" }', '{ train = "t", dev = "d", eval = "e" }') + "split = 'val'\n"
+    config = parse(tmp_path / "build.toml", text + "[quotas.a]\nvalid = 3\neval = 4\n")
+    assert config.sources[0].files == {"train": "t", "validation": "d", "test": "e"}
+    assert config.sources[0].split == "validation"
+    assert config.quotas == {"a": {"validation": 3, "test": 4}}
+
+
+def identity(tmp_path: Path, text: str, folder: str = "one") -> dict[str, Any]:
+    """What of a config enters the build key."""
+    (tmp_path / folder).mkdir(exist_ok=True)
+    return parse(tmp_path / folder / "build.toml", text).identity()
+
+
+def test_identity_knows_no_place_and_no_order(tmp_path: Path) -> None:
+    here = identity(tmp_path, "seed = 4\naudio = 'none'\n" + TABLE + "root = 'x'\n")
+    there = identity(tmp_path, "audio = 'none'\nseed = 4\n" + TABLE + "root = '../elsewhere'\n", "two")
+    assert here == there
+    assert identity(tmp_path, "seed = 5\n" + TABLE) != here
