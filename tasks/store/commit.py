@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +19,7 @@ from tasks.store.card import render_card, split_order
 from tasks.store.checks import check_accounts, check_rejects, check_table
 from tasks.store.files import link_over, sha256_file, sync, write_text
 from tasks.store.manifest import FileEntry, Manifest, Parent, Step, digest_of
-from tasks.store.staging import Stage
+from tasks.store.staging import Stage, sweep
 from tasks.store.versions import MANIFEST, Version
 
 
@@ -66,7 +65,7 @@ def commit(stage: Stage, made: Made) -> Version:
     before = stage.store.latest(stage.corpus)
     entries = _link_unchanged(stage, _list_files(stage, made.corpus.tables), before)
     if before is not None and before.manifest.build_key == stage.build_key and entries == _data_files(before.manifest):
-        shutil.rmtree(stage.folder)
+        sweep(stage.store, stage.corpus, keep=None)
         return before
     manifest = _manifest(stage, made, steps, entries, before)
     card = render_card(manifest, made.corpus.tables, made.corpus.story, before.manifest if before else None)
@@ -76,7 +75,7 @@ def commit(stage: Stage, made: Made) -> Version:
     final = stage.store.folder(stage.corpus) / manifest.version
     stage.version.rename(final)
     sync(final.parent)
-    shutil.rmtree(stage.folder)
+    sweep(stage.store, stage.corpus, keep=None)
     return Version(stage.corpus, final)
 
 
@@ -154,7 +153,7 @@ def _manifest(
     lineage = (Parent(corpus=stage.corpus, version=before.name, digest=before.manifest.digest()),) if before else ()
     return Manifest(
         corpus=stage.corpus,
-        version=f"v{before.number + 1 if before else 1}",
+        version=stage.store.next_name(stage.corpus),
         build_key=stage.build_key,
         parents=(*lineage, *made.parents),
         inputs=made.inputs,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ def replacing(path: Path) -> Iterator[Path]:
     after a kill it stays under a name that starts with a dot and is swept away with its folder.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary = _temporary(path)
     try:
         yield temporary
         sync(temporary)
@@ -49,7 +50,16 @@ def sync(path: Path) -> None:
 
 
 def link_over(existing: Path, duplicate: Path) -> None:
-    """Make `duplicate` a hard link to `existing`, which holds the same bytes."""
-    temporary = duplicate.with_name(f".{duplicate.name}.{os.getpid()}.tmp")
-    os.link(existing, temporary)
+    """Make `duplicate` a hard link to `existing`, which holds the same bytes; a file system without links keeps both."""
+    temporary = _temporary(duplicate)
+    try:
+        os.link(existing, temporary)
+    except OSError:
+        return
     temporary.replace(duplicate)
+    temporary.unlink(missing_ok=True)  # a rename between two links of one file leaves both
+
+
+def _temporary(path: Path) -> Path:
+    """A name beside a file that no other process or thread takes."""
+    return path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")

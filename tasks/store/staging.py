@@ -24,6 +24,7 @@ from tasks.store.versions import Store
 
 STAGING = ".staging"
 LOCK = ".lock"
+DOOMED = ".swept"
 
 
 @dataclass(frozen=True)
@@ -146,15 +147,28 @@ def staging(
 
 
 def sweep(store: Store, corpus: str, keep: Path | None) -> None:
-    """Remove staging folders other than `keep`. The caller holds the corpus's lock."""
+    """Remove staging folders other than `keep`, and half-written files in it. The caller holds the corpus's lock."""
     staging_folder = store.folder(corpus) / STAGING
     if not staging_folder.is_dir():
         return
-    for entry in staging_folder.iterdir():
+    for entry in list(staging_folder.iterdir()):
         if entry != keep:
-            shutil.rmtree(entry)
+            discard(entry)
+    if keep is not None:
+        for leftover in keep.rglob(".*.tmp"):
+            leftover.unlink()
     if not any(staging_folder.iterdir()):
         staging_folder.rmdir()
+
+
+def discard(folder: Path) -> None:
+    """Remove a staging folder. It loses its name first, so a kill midway leaves nothing that could be resumed."""
+    doomed = folder if folder.suffix == DOOMED else folder.with_suffix(DOOMED)
+    if doomed != folder:
+        if doomed.exists():
+            shutil.rmtree(doomed)
+        folder.rename(doomed)
+    shutil.rmtree(doomed)
 
 
 def sweep_if_idle(store: Store, corpus: str) -> None:

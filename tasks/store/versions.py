@@ -87,6 +87,12 @@ class Store:
         versions = self.versions(corpus)
         return versions[-1] if versions else None
 
+    def next_name(self, corpus: str) -> str:
+        """The name of the next version: past every `vN` folder, even one that lost its manifest to a broken copy."""
+        folder = self.folder(corpus)
+        taken = [int(match[1]) for entry in folder.iterdir() if (match := _VERSION.match(entry.name))]
+        return f"v{max(taken, default=0) + 1}"
+
     def with_key(self, corpus: str, build_key: str) -> Version | None:
         """The newest version that was built from the same inputs, config, prompts, schemas and code."""
         found = [version for version in self.versions(corpus) if version.manifest.build_key == build_key]
