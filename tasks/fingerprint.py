@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from schemas.tables import Table
+from tasks.importers.lines import unreadable
 from tasks.store.commit import schema_digest
 from tasks.store.files import sha256_file
 from tasks.store.manifest import digest_of
@@ -88,5 +89,15 @@ def _is_module(package: str, name: str) -> bool:
 
 
 def file_digests(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
-    """SHA-256 of each named input file."""
-    return {name: sha256_file(path) for name, path in files}
+    """SHA-256 of each named input file.
+
+    Raises:
+        InputError: a file is missing, a folder, or cannot be read.
+    """
+    digests = {}
+    for name, path in files:
+        try:
+            digests[name] = sha256_file(path)
+        except (OSError, ValueError) as error:
+            raise unreadable(name, error) from None
+    return digests

@@ -52,7 +52,8 @@ def view_parquet(
         empty: its columns if there are no files.
     """
     if files:
-        connection.execute(f"CREATE VIEW {name} AS FROM read_parquet([{', '.join(map(literal, files))}])")
+        names = ", ".join(map(literal, files))
+        connection.execute(f"CREATE VIEW {name} AS FROM read_parquet([{names}], hive_partitioning = false)")
     else:
         assert empty is not None
         connection.register(name, empty.empty_table())

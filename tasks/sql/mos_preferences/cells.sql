@@ -6,7 +6,7 @@ SELECT
     split,
     subset,
     (dense_rank() OVER (ORDER BY dataset, split) - 1)::SMALLINT AS cell,
-    (row_number() OVER (ORDER BY dataset, split, subset) - 1)::SMALLINT AS stratum,
+    (row_number() OVER (ORDER BY dataset, split, subset) - 1)::INTEGER AS stratum,
     count(*) AS clips
-FROM read_parquet($files)
+FROM read_parquet($files, hive_partitioning = false)
 GROUP BY dataset, split, subset

@@ -15,7 +15,7 @@ WITH rated AS (
         speaker_id,
         condition_id,
         md5_number(concat($seed::BIGINT, ':', sample_id)) AS hash
-    FROM read_parquet($files, filename = true, file_row_number = true) AS ratings
+    FROM read_parquet($files, hive_partitioning = false, filename = true, file_row_number = true) AS ratings
     JOIN rating_files AS files USING (filename)
     JOIN cells
         ON ratings.dataset = cells.dataset
