@@ -107,5 +107,24 @@ def rows_of(version: Version, table: str) -> list[dict[str, Any]]:
     return [row for path in version.files(table) for row in pq.read_table(path).to_pylist()]
 
 
+def serve_builds() -> None:
+    """Fork a build for each line `CONFIG<tab>STORE` of standard input; print its process number, then its exit status.
+
+    All is imported once, so that a test can start and kill dozens of builds in a minute.
+    """
+    for line in sys.stdin:
+        config, _, store = line.rstrip("\n").partition("\t")
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                build_from_file(config, store)
+                status = 0
+            finally:
+                os._exit(status)
+        print(child, flush=True)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
 if __name__ == "__main__":
-    build_from_file(*sys.argv[1:])
+    serve_builds() if sys.argv[1:] == ["--serve"] else build_from_file(*sys.argv[1:])

@@ -1,0 +1,179 @@
+"""Builds killed at random moments: readers never see a torn version, and the next build ends as if none had died."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Self
+
+import pytest
+
+from tasks.store.staging import STAGING
+from tasks.store.versions import MANIFEST, Store, verify
+from tests.builds import build_version, contents_of, read_config
+
+CLIPS = 3_000
+ROOT = Path(__file__).resolve().parents[2]
+CORPUS = "mos-preferences"
+BEFORE_COMMIT = "steps/pairs.json"  # the last thing that a build does before it commits
+
+CONFIG = """
+seed = {seed}
+[[sources]]
+name = "one"
+format = "table"
+files = {{ train = "one-train.csv", test = "one-test.csv" }}
+columns = {{ file = "f", mos = "m", system = "s", speaker = "p", content = "c" }}
+[[sources]]
+name = "two"
+format = "table"
+files = {{ train = "two.csv" }}
+columns = {{ file = "f", mos = "m", listener = "s" }}
+split = "by-content"
+[quotas.one]
+train = 900
+"""
+
+
+@pytest.fixture(scope="module")
+def configs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two configs over one set of lists: the second's version shares files with the first's."""
+    folder = tmp_path_factory.mktemp("lists")
+    rng = random.Random(8)
+    for name in ("one-train", "one-test", "two"):
+        rows = [
+            f"{name}-{rng.randrange(CLIPS)}.wav,{1 + rng.randrange(33) / 8},s{rng.randrange(30)},p{rng.randrange(9)},"
+            f"c{rng.randrange(80)}"
+            for _ in range(CLIPS // 3)
+        ]
+        (folder / f"{name}.csv").write_text("\n".join(["f,m,s,p,c", *rows]) + "\n")
+    paths = [folder / f"build-{seed}.toml" for seed in (1, 2)]
+    for seed, path in enumerate(paths, 1):
+        path.write_text(CONFIG.format(seed=seed))
+    return paths
+
+
+@pytest.fixture(scope="module")
+def unharmed(configs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store whose builds were never interrupted."""
+    root = tmp_path_factory.mktemp("unharmed")
+    for path in configs:
+        build_version(read_config(path), root)
+    return Store(root)
+
+
+class Killer:
+    """Starts builds in processes of their own and kills them. They fork from one process that has imported all."""
+
+    def __init__(self, seed: int) -> None:
+        self.rng = random.Random(seed)
+        self.completed = 0
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "tests.builds", "--serve"]
+        pipe = subprocess.PIPE
+        self.server = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True, bufsize=1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.communicate()
+
+    def build(self, config: Path, store: Path) -> float:
+        """One build that nobody kills; the seconds that it took."""
+        started = time.monotonic()
+        self._start(config, store)
+        assert self._exit_code() == 0
+        return time.monotonic() - started
+
+    def kill(self, config: Path, store: Path, build_s: float) -> None:
+        """One build, killed at a random moment of it; every third time close to its commit."""
+        near_commit = self.rng.random() < 1 / 3
+        child = self._start(config, store)
+        if near_commit:
+            while not self._ended(0.001) and not list((store / CORPUS).glob(f"{STAGING}/*/{BEFORE_COMMIT}")):
+                pass
+            self._ended(self.rng.uniform(0, 0.2 * build_s))
+        else:
+            self._ended(self.rng.uniform(0, build_s))
+        if not self._ended(0):
+            os.kill(child, signal.SIGKILL)
+        code = self._exit_code()
+        assert code in (0, -signal.SIGKILL)
+        self.completed += code == 0
+
+    def _start(self, config: Path, store: Path) -> int:
+        assert self.server.stdin is not None
+        self.server.stdin.write(f"{config}\t{store}\n")
+        return self._exit_code()
+
+    def _exit_code(self) -> int:
+        assert self.server.stdout is not None
+        return int(self.server.stdout.readline())
+
+    def _ended(self, within_s: float) -> bool:
+        return bool(select.select([self.server.stdout], [], [], within_s)[0])
+
+
+def check(store: Store, unharmed: Store) -> int:
+    """Every folder that looks like a version is one, whole and as if no build had been killed; how many there are."""
+    folder = store.folder(CORPUS)
+    looks = {path.name for path in folder.glob("v*")} if folder.is_dir() else set()
+    assert looks == {version.name for version in store.versions(CORPUS)}
+    for version in store.versions(CORPUS):
+        assert (version.folder / MANIFEST).is_file()
+        assert verify(version) == []
+        assert contents_of(version.folder) == contents_of(unharmed.find(f"{CORPUS}@{version.name}").folder)
+    return len(looks)
+
+
+def harass(kills: int, seed: int, configs: list[Path], unharmed: Store, folder: Path) -> int:
+    """Kill builds, store after store, each until both its versions are there; the versions that came about."""
+    stores = [Store(folder / "0")]
+    versions = 0
+    with Killer(seed) as killer:
+        killer.build(configs[0], folder / "first")  # waits for the imports
+        build_s = killer.build(configs[0], folder / "timed")
+        for _ in range(kills):
+            if versions == len(configs):
+                stores.append(Store(folder / f"{len(stores)}"))
+                versions = 0
+            killer.kill(configs[versions], stores[-1].root, build_s)
+            versions = check(stores[-1], unharmed)
+        for store in stores:
+            for config in configs:
+                killer.build(config, store.root)
+            assert_clean(store, unharmed)
+    return kills - killer.completed
+
+
+def assert_clean(store: Store, unharmed: Store) -> None:
+    """After undisturbed runs a store holds what undisturbed builds leave, and nothing else."""
+    assert check(store, unharmed) == len(unharmed.versions(CORPUS))
+    here, there = (
+        {path.relative_to(root).as_posix() for path in root.rglob("*")} for root in (store.root, unharmed.root)
+    )
+    assert here == there
+    assert not [path for path in here if STAGING in path or path.endswith(".tmp")]
+
+
+def test_build_as_a_process_of_its_own(configs: list[Path], unharmed: Store, tmp_path: Path) -> None:
+    for path in configs:
+        command = [sys.executable, "-m", "tests.builds", str(path), str(tmp_path)]
+        subprocess.run(command, cwd=ROOT, check=True)
+    assert_clean(Store(tmp_path), unharmed)
+
+
+def test_eight_kills(configs: list[Path], unharmed: Store, tmp_path: Path) -> None:
+    assert harass(8, 1, configs, unharmed, tmp_path) >= 4
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_fifty_kills(configs: list[Path], unharmed: Store, tmp_path: Path) -> None:
+    assert harass(50, 2, configs, unharmed, tmp_path) >= 35
