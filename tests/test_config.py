@@ -94,10 +94,10 @@ def test_fault_is_one_line(tmp_path: Path, text: str, message: str) -> None:
 def test_file_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"config not found: .*none\.toml$"):
         read_toml(tmp_path / "none.toml")
-    with pytest.raises(ConfigError, match="expected a TOML file, found a folder$"):
+    with pytest.raises(ConfigError, match=r"expected a TOML file, found a folder$"):
         read_toml(tmp_path)
     (tmp_path / "latin.toml").write_bytes("name = 'é'".encode("latin-1"))
-    with pytest.raises(ConfigError, match="expected UTF-8 text, found byte 0xe9$"):
+    with pytest.raises(ConfigError, match=r"expected UTF-8 text, found byte 0xe9$"):
         read_toml(tmp_path / "latin.toml")
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="cannot be read"):

@@ -48,7 +48,7 @@ def check_rejects(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], 
     for step in steps:
         for reason, count in step.rejected.items():
             counted[step.stage, reason] += count
-    query = "SELECT stage, reason, count(*) FROM read_parquet($files, hive_partitioning = false) GROUP BY ALL"
+    query = f"SELECT stage, reason, count(*) FROM {_rows('files')} GROUP BY ALL"
     listed = {(stage, reason): n for stage, reason, n in connection.execute(query, {"files": _names(files)}).fetchall()}
     for stage, reason in sorted(counted.keys() | listed.keys()):
         expected, found = counted[stage, reason], listed.get((stage, reason), 0)
@@ -78,15 +78,18 @@ def check_table(connection: duckdb.DuckDBPyConnection, table: Table, files: dict
         _check_exclusive(connection, table, column, files)
 
 
+def _rows(parameter: str) -> str:
+    """The files of a parameter as an SQL relation; a store below `split=x/` must not gain a column from its path."""
+    return f"read_parquet(${parameter}, hive_partitioning = false)"
+
+
 def _names(files: Sequence[Path]) -> list[str]:
     return [str(path) for path in files]
 
 
 def _check_required(connection: duckdb.DuckDBPyConnection, table: Table, names: list[str]) -> None:
     counts = ", ".join(f"count(*) - count({_quoted(name)})" for name in table.required)
-    row = connection.execute(
-        f"SELECT {counts} FROM read_parquet($files, hive_partitioning = false)", {"files": names}
-    ).fetchall()[0]
+    row = connection.execute(f"SELECT {counts} FROM {_rows('files')}", {"files": names}).fetchall()[0]
     for name, nulls in zip(table.required, row, strict=True):
         if nulls:
             raise StoreError(f"table {table.name}: column {name} is required, {nulls} rows are null")
@@ -99,13 +102,13 @@ def _check_key(connection: duckdb.DuckDBPyConnection, table: Table, names: list[
     """
     key = ", ".join(_quoted(name) for name in table.key)
     rows, hashes = connection.execute(
-        f"SELECT count(*), count(DISTINCT hash({key})) FROM read_parquet($files, hive_partitioning = false)",
+        f"SELECT count(*), count(DISTINCT hash({key})) FROM {_rows('files')}",
         {"files": names},
     ).fetchall()[0]
     if rows == hashes:
         return
     twice = connection.execute(
-        f"SELECT {key}, count(*) FROM read_parquet($files, hive_partitioning = false) GROUP BY {key} HAVING count(*) > 1 ORDER BY ALL LIMIT 1",
+        f"SELECT {key}, count(*) FROM {_rows('files')} GROUP BY {key} HAVING count(*) > 1 ORDER BY ALL LIMIT 1",
         {"files": names},
     ).fetchall()
     if twice:
@@ -121,8 +124,8 @@ def _check_exclusive(
     for index, split in enumerate(splits):
         for other in splits[index + 1 :]:
             shared = connection.execute(
-                f"""SELECT {_quoted(column)} FROM read_parquet($here, hive_partitioning = false) WHERE {_quoted(column)} IS NOT NULL
-                    INTERSECT SELECT {_quoted(column)} FROM read_parquet($there, hive_partitioning = false) ORDER BY ALL LIMIT 1""",
+                f"""SELECT {_quoted(column)} FROM {_rows("here")} WHERE {_quoted(column)} IS NOT NULL
+                    INTERSECT SELECT {_quoted(column)} FROM {_rows("there")} ORDER BY ALL LIMIT 1""",
                 {"here": _names(files[split]), "there": _names(files[other])},
             ).fetchall()
             if shared:

@@ -50,7 +50,7 @@ def sync(path: Path) -> None:
 
 
 def link_over(existing: Path, duplicate: Path) -> None:
-    """Make `duplicate` a hard link to `existing`, which holds the same bytes; a file system without links keeps both."""
+    """Make `duplicate` a hard link to `existing`, which holds the same bytes. Without links it stays a copy."""
     temporary = _temporary(duplicate)
     try:
         os.link(existing, temporary)

@@ -217,7 +217,8 @@ def test_real_bvcc(real: Path) -> None:
 
 def test_real_vmc23(real: Path) -> None:
     got = read(real, format="vmc23", root="mos/vmc23")
-    assert Counter(row.subset for row in got.ratings) == {"track1": 1460, "track3": 1960}
+    assert Counter(row.subset for row in got.ratings) == {"track1-AD": 578, "track1-NEB": 882, "track3": 1960}
+    assert {row.speaker_id for row in got.ratings if row.subset == "track1-AD"} == {"AD"}
     assert [reject.reason for reject in got.rejects] == ["clean_reference"] * 255
     assert got.notes == ["vmc23: track2_answer.txt is not in mos/vmc23; its rows are left out"]
 
