@@ -1,0 +1,126 @@
+"""Config of an annotator: which model is asked, how fast, with what patience and for how much money."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
+
+from pydantic import Field, field_validator, model_validator
+
+from schemas.config import Model
+
+Seconds = Annotated[float, Field(gt=0)]
+Dollars = Annotated[float, Field(ge=0)]
+
+
+class Prices(Model):
+    """What a provider charges, in US dollars per million tokens."""
+
+    input_per_million: Dollars = Field(description="Text and image tokens in.")
+    output_per_million: Dollars = Field(description="Tokens out.")
+    audio_input_per_million: Dollars | None = Field(default=None, description="Audio tokens in, where they differ.")
+    batch_discount: float = Field(default=0.5, ge=0, le=1, description="Share taken off in the provider's batch API.")
+
+
+class Limits(Model):
+    """What a model can hear and hold. What is not given comes from the table in `tasks/annotation/limits.py`."""
+
+    clip_s: Seconds | None = Field(default=None, description="Longest clip that is heard, in seconds.")
+    audio_s: Seconds | None = Field(default=None, description="Most audio in one request, in seconds.")
+    clips: int | None = Field(default=None, ge=0, description="Most audio clips in one request.")
+    images: int | None = Field(default=None, ge=0, description="Most images in one request.")
+    context_tokens: int | None = Field(default=None, ge=1, description="Most tokens in and out together.")
+
+
+class AnnotatorConfig(Model):
+    """An annotator: one model behind one backend. Secrets are never here; they come from the environment."""
+
+    annotator: str = Field(description="`backend:model`, such as `openai:gpt-4.1-mini` or `builtin:music-pair-1`.")
+    base_url: str | None = Field(default=None, description="The server, up to and with `/v1`; not part of any key.")
+    api_key_env: str | None = Field(
+        default=None,
+        pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
+        description="Name of the environment variable that holds the key, if not the backend's usual one.",
+    )
+
+    temperature: float | None = Field(default=0.0, ge=0, le=2, description="None leaves it to the server.")
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    seed: int | None = Field(default=None, ge=0)
+    max_tokens: int = Field(default=1024, ge=1, description="Most tokens of one answer; enters the worst-case cost.")
+    extra_body: dict[str, Any] = Field(
+        default={}, description="Further fields of the request's body, such as vLLM's own; part of the key."
+    )
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = Field(
+        default="max_tokens", description="How the server names the cap; reasoning models of OpenAI want the longer."
+    )
+    structured: Literal["response_format", "vllm", "none"] = Field(
+        default="response_format",
+        description="How a schema reaches an OpenAI-compatible server; answers are checked against it in any case.",
+    )
+    yes_no_token_ids: tuple[int, int] | None = Field(
+        default=None, description="vLLM: ids of the tokens Yes and No, for exact log-probabilities."
+    )
+
+    max_concurrency: int = Field(default=32, ge=1, le=4096, description="Most requests in flight.")
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    retries: int = Field(default=6, ge=0, le=100, description="Times a failed exchange is tried again.")
+    repairs: int = Field(default=2, ge=0, le=20, description="Times an unusable answer is asked again.")
+    retry_base_s: Seconds = Field(default=1.0, description="First wait; doubles each time, with jitter.")
+    retry_longest_s: Seconds = Field(default=60.0, description="Longest wait between two tries.")
+    connect_timeout_s: Seconds = 10.0
+    read_timeout_s: Seconds = Field(default=300.0, description="Longest silence on an open connection.")
+    total_timeout_s: Seconds = Field(default=600.0, description="Longest exchange.")
+    stalled_after_s: Seconds = Field(
+        default=120.0, description="Without a completion for so long, say what is awaited."
+    )
+    most_response_bytes: int = Field(default=8 << 20, ge=1024, description="A longer response is cut off and refused.")
+
+    budget_usd: Dollars | None = Field(default=None, description="The run stops before it would cost more.")
+    prices: Prices | None = Field(default=None, description="Needed for a budget and for costs.")
+    on_limit: Literal["refuse", "cut"] = Field(
+        default="refuse", description="What happens to audio beyond the model's limits; the answer records a cut."
+    )
+    limits: Limits = Limits()
+
+    batch: bool = Field(default=False, description="Use the provider's batch API: cheaper, answered within a day.")
+    batch_requests: int = Field(default=20_000, ge=1, le=50_000, description="Most requests in one provider batch.")
+    batch_bytes: int = Field(default=150 << 20, ge=1 << 10, description="Most bytes in one provider batch.")
+    batch_poll_s: Seconds = Field(default=30.0, description="Wait between two looks at a provider batch.")
+    batch_settle_s: float = Field(
+        default=30.0, ge=0, description="How long a submission of unknown fate is looked for before it is sent again."
+    )
+    files_api_bytes: int = Field(
+        default=8 << 20, ge=0, description="Gemini: requests with more media than this go through the Files API."
+    )
+    inline_batch: int = Field(default=16, ge=1, description="vllm: and transformers: requests per model call.")
+
+    @field_validator("base_url")
+    @classmethod
+    def _plain_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        url = urlsplit(value)
+        if url.scheme not in ("http", "https") or not url.hostname:
+            raise ValueError("expected http://host/path or https://host/path")
+        if url.username or url.password or url.query:
+            raise ValueError("expected no user, password or query in the address; keys come from the environment")
+        return value.rstrip("/")
+
+    @field_validator("annotator")
+    @classmethod
+    def _spec(cls, value: str) -> str:
+        backend, colon, model = value.partition(":")
+        known = ("openai", "gemini", "vllm", "transformers", "builtin")
+        if not colon or not model.strip() or backend not in known:
+            raise ValueError(f"expected backend:model with a backend of {', '.join(known)}")
+        return value
+
+    @model_validator(mode="after")
+    def _money(self) -> Self:
+        paid = self.annotator.startswith(("openai:", "gemini:"))
+        if self.budget_usd is not None and self.prices is None and paid:
+            raise ValueError("budget_usd needs [prices]: input_per_million and output_per_million")
+        if self.batch and not paid:
+            raise ValueError("batch = true needs an openai: or gemini: annotator")
+        return self

@@ -1,0 +1,183 @@
+"""From what a model said to an answer that fits what was asked, or to a typed fault. Pure functions; nothing is asked.
+
+Raise `PARSER` with every change of what these functions return: finished requests are then read again from their raw
+responses, without asking.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import best_match
+
+from tasks.annotation.errors import BadAnswer, Empty, Refused, SchemaMismatch, Truncated
+from tasks.annotation.request import Ask, Choice, FreeText, Json, YesNo
+
+PARSER = 1
+LEAST_YES_NO_SHARE = 0.05
+"""Probability that yes and no must have together; below it the model was about to say something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """One response in the terms that all providers share.
+
+    Attributes:
+        text: what the model said; empty if nothing.
+        refusal: its refusal or the filter's reason.
+        cut: whether it ran into the token cap.
+        model: the name that the server reports.
+        input_tokens: all tokens in, audio among them.
+        audio_tokens: audio tokens in.
+        output_tokens: tokens out, thinking among them.
+        first_token: alternatives of the first token with their natural log-probabilities.
+    """
+
+    text: str
+    refusal: str | None = None
+    cut: bool = False
+    model: str | None = None
+    input_tokens: int = 0
+    audio_tokens: int = 0
+    output_tokens: int = 0
+    first_token: tuple[tuple[str, float], ...] = ()
+
+
+def answer_value(ask: Ask, reply: Reply) -> Any:
+    """The answer's value: text, one of the choices, JSON, or for yes/no a dict with `p_yes` (0 to 1).
+
+    Raises:
+        Refused: the model or a filter declined.
+        Empty: no text.
+        Truncated: the token cap cut the answer.
+        SchemaMismatch: no JSON that fits, or more than one.
+        BadAnswer: none of the choices, or no log-probabilities of yes and no.
+    """
+    if reply.refusal is not None:
+        raise Refused(_short(reply.refusal) or "no reason given")
+    if isinstance(ask, YesNo):
+        return yes_no(ask, reply)
+    text = reply.text.rpartition("</think>")[2].strip()
+    if not text:
+        raise Empty("the answer has no text")
+    if isinstance(ask, Json):
+        return _json_value(ask, text, cut=reply.cut)
+    if reply.cut:
+        raise Truncated(f"the answer ran into the token cap after {reply.output_tokens} tokens")
+    if isinstance(ask, FreeText):
+        return text
+    return _choice(ask, text)
+
+
+def yes_no(ask: YesNo, reply: Reply) -> dict[str, Any]:
+    """Two-way softmax over the first token.
+
+    Spellings that differ in case or surrounding space count together. Where only one of the two is among the listed
+    alternatives, the other is no likelier than the least listed one: that bound stands in and `bounded` is true.
+
+    Returns:
+        `p_yes` (0 to 1), `share` (0 to 1, what yes and no have together of all tokens), `bounded`.
+
+    Raises:
+        BadAnswer: no log-probabilities, or yes and no have next to no probability.
+    """
+    if not reply.first_token:
+        raise BadAnswer("expected log-probabilities of the first token, found none; does the server offer them?")
+    yes = _mass(reply.first_token, ask.yes)
+    no = _mass(reply.first_token, ask.no)
+    if yes + no < LEAST_YES_NO_SHARE:
+        likely = max(reply.first_token, key=lambda pair: pair[1])[0]
+        raise BadAnswer(f"expected {ask.yes} or {ask.no} as the first token, found {_short(likely)!r} likelier")
+    least = math.exp(min(logprob for _, logprob in reply.first_token))
+    bounded = yes == 0 or no == 0
+    yes, no = yes or min(least, no), no or min(least, yes)
+    return {"p_yes": yes / (yes + no), "share": min(1.0, yes + no), "bounded": bounded}
+
+
+def _mass(tokens: tuple[tuple[str, float], ...], word: str) -> float:
+    return sum(math.exp(logprob) for token, logprob in tokens if token.strip(" \t\n▁Ġ").lower() == word.lower())
+
+
+def _choice(ask: Choice, text: str) -> str:
+    said = re.sub(r"^[\s\"'`*(\[]+|[\s\"'`*)\].:]+$", "", text).casefold()
+    for choice in ask.choices:
+        if said == choice.casefold():
+            return choice
+    raise BadAnswer(f"expected one of {', '.join(ask.choices)}, found {_short(text)!r}")
+
+
+def _json_value(ask: Json, text: str, *, cut: bool) -> Any:
+    validator = _validator(ask.schema)
+    found = list(_json_in(text))
+    fitting = [value for value in found if validator.is_valid(value)]
+    if fitting and all(value == fitting[0] for value in fitting):
+        return fitting[0]
+    if cut:
+        raise Truncated("the JSON ran into the token cap")
+    if not found:
+        raise SchemaMismatch(f"expected JSON, found {_short(text)!r}")
+    if fitting:
+        raise SchemaMismatch(f"expected one JSON value, found {len(fitting)} different ones")
+    fault = best_match(validator.iter_errors(found[0]))
+    where = fault.json_path if fault else "$"
+    raise SchemaMismatch(f"{where}: {_short(fault.message) if fault else 'does not fit'}")
+
+
+def _json_in(text: str) -> Iterator[Any]:
+    """The whole text as JSON, or else each outermost object or array that stands in it."""
+    decoder = _decoder()
+    try:
+        yield decoder.decode(text)
+    except (ValueError, RecursionError):
+        yield from _embedded(decoder, text)
+
+
+def _embedded(decoder: json.JSONDecoder, text: str) -> Iterator[Any]:
+    at, tries = 0, 0
+    while (start := _opening(text, at)) >= 0 and tries < 50:  # a long text of braces is not worth more
+        tries += 1
+        try:
+            value, at = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            at = start + 1
+        else:
+            yield value
+
+
+def _opening(text: str, at: int) -> int:
+    found = [place for place in (text.find("{", at), text.find("[", at)) if place >= 0]
+    return min(found, default=-1)
+
+
+@lru_cache(maxsize=1)
+def _decoder() -> json.JSONDecoder:
+    return json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_doubles)
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A key that stands twice has two answers, and neither is the model's."""
+    held = dict(pairs)
+    if len(held) != len(pairs):
+        raise ValueError("a key stands twice")
+    return held
+
+
+@lru_cache(maxsize=256)
+def _validator(schema: str) -> Draft202012Validator:
+    return Draft202012Validator(json.loads(schema))
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= 160 else line[:157] + "..."

@@ -1,0 +1,73 @@
+"""What requests cost, and a cap that is never passed: the worst case of what is in flight counts as spent."""
+
+from __future__ import annotations
+
+import asyncio
+
+from schemas.annotation import AnnotatorConfig, Prices
+from tasks.annotation.answers import Reply
+from tasks.annotation.errors import BudgetExhausted
+from tasks.annotation.limits import ModelLimits, audio_tokens, text_tokens
+from tasks.annotation.request import Request
+
+SAFETY = 1.5
+"""Factor on the estimated tokens in, for scripts with more tokens to a byte than English."""
+
+
+class Budget:
+    """Counts the spend of one annotator, over all its calls."""
+
+    def __init__(self, config: AnnotatorConfig, limits: ModelLimits) -> None:
+        self.cap_usd = config.budget_usd
+        self.spent_usd = 0.0
+        self.reserved_usd = 0.0
+        self._prices = config.prices
+        self._discount = config.prices.batch_discount if config.prices and config.batch else 0.0
+        self._limits = limits
+        self._freed = asyncio.Event()
+
+    def worst_usd(self, request: Request) -> float:
+        """Most that the request may cost, in US dollars: a generous estimate in, `max_tokens` out."""
+        heard = SAFETY * audio_tokens(request, self._limits)
+        read = SAFETY * text_tokens(request, self._limits)
+        return self._price(read, heard, request.sampling.max_tokens)
+
+    def cost_usd(self, reply: Reply) -> float:
+        """What a response cost, in US dollars, by the tokens that it reports."""
+        return self._price(reply.input_tokens - reply.audio_tokens, reply.audio_tokens, reply.output_tokens)
+
+    async def reserve(self, worst_usd: float) -> None:
+        """Set the worst case aside; waits while what is in flight may still turn out cheaper.
+
+        Raises:
+            BudgetExhausted: nothing is in flight and the cap could be passed.
+        """
+        if self.cap_usd is not None:
+            while self.spent_usd + self.reserved_usd + worst_usd > self.cap_usd:
+                if self.reserved_usd <= 1e-12:
+                    raise BudgetExhausted(
+                        f"budget_usd = {self.cap_usd:g}: spent {self.spent_usd:.4f}, and the next request may cost "
+                        f"{worst_usd:.4f}; what is answered is in the ledger: raise budget_usd and run again"
+                    )
+                self._freed.clear()
+                await self._freed.wait()
+        self.reserved_usd += worst_usd
+
+    def settle(self, worst_usd: float, cost_usd: float) -> None:
+        """Replace a reservation by what was spent."""
+        self.reserved_usd = max(0.0, self.reserved_usd - worst_usd)
+        self.spent_usd += cost_usd
+        self._freed.set()
+
+    def _price(self, read: float, heard: float, said: float) -> float:
+        prices = self._prices
+        if prices is None:
+            return 0.0
+        return _usd(prices, read, heard, said) * (1.0 - self._discount)
+
+
+def _usd(prices: Prices, read: float, heard: float, said: float) -> float:
+    audio = prices.audio_input_per_million
+    if audio is None:
+        audio = prices.input_per_million
+    return (read * prices.input_per_million + heard * audio + said * prices.output_per_million) / 1e6

@@ -1,0 +1,191 @@
+"""What can go wrong with a request, each with a word that tables keep and with what is done about it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from schemas.errors import EarmarkError
+
+Remedy = Literal["retry", "repair", "reject", "stop"]
+
+
+class AskError(Exception):
+    """A fault of one exchange.
+
+    Attributes:
+        reason: the fixed word that rejects, attempts and counts carry.
+        remedy: `retry` what may succeed later, `repair` an unusable answer by asking again, `reject` at once,
+            `stop` the whole run.
+        final: whether the ledger keeps the reject. A fault of the network or the server is asked anew by the next run;
+            a refusal or an answer that never fits is an outcome that was paid for.
+    """
+
+    reason: ClassVar[str] = "error"
+    remedy: ClassVar[Remedy] = "reject"
+    final: ClassVar[bool] = False
+
+
+class Retriable(AskError):
+    """May succeed when tried again.
+
+    Args:
+        detail: one line.
+        retry_after_s: how long the server asks to wait, in seconds.
+        raw: what came back, if anything did.
+    """
+
+    remedy = "retry"
+
+    def __init__(self, detail: str, *, retry_after_s: float | None = None, raw: str | None = None) -> None:
+        super().__init__(detail)
+        self.retry_after_s = retry_after_s
+        self.raw = raw
+
+
+class RateLimited(Retriable):
+    """429: the server asks for patience."""
+
+    reason = "rate_limited"
+
+
+class ServerError(Retriable):
+    """5xx, or a success status that carries an error."""
+
+    reason = "server_error"
+
+
+class ConnectionFailed(Retriable):
+    """Refused, reset, or closed before the announced end of the body."""
+
+    reason = "connection_failed"
+
+
+class TimedOut(Retriable):
+    """No connection, a silent connection, or an exchange beyond its time.
+
+    Args:
+        kind: `connect`, `read` or `total`.
+        seconds: the limit that passed.
+    """
+
+    reason = "timed_out"
+
+    def __init__(self, kind: Literal["connect", "read", "total"], seconds: float) -> None:
+        super().__init__(f"{kind} took longer than {seconds:g} s")
+        self.kind = kind
+
+
+class WrongContentType(Retriable):
+    """A success status with something else than JSON, as proxies answer."""
+
+    reason = "wrong_content_type"
+
+
+class MalformedResponse(Retriable):
+    """JSON that is cut short, or a body of another protocol."""
+
+    reason = "malformed_response"
+
+
+class TooLarge(AskError):
+    """A response beyond `most_response_bytes`; reading it again would cost the same again."""
+
+    reason = "too_large"
+    remedy = "repair"
+    final = True
+
+
+class BadAnswer(AskError):
+    """A complete answer that is not what was asked for."""
+
+    reason = "bad_answer"
+    remedy = "repair"
+    final = True
+
+
+class SchemaMismatch(BadAnswer):
+    """JSON that does not fit the schema, or no JSON."""
+
+    reason = "schema_mismatch"
+
+
+class Empty(BadAnswer):
+    """No text at all."""
+
+    reason = "empty"
+
+
+class Truncated(BadAnswer):
+    """The answer ran into `max_tokens`."""
+
+    reason = "truncated"
+
+
+class Refused(AskError):
+    """The model or the provider's filter declines. Asking again would press the point; it is an outcome."""
+
+    reason = "refused"
+    remedy = "reject"
+    final = True
+
+
+class BadRequest(AskError):
+    """400, 413, 422: this request cannot succeed as it is."""
+
+    reason = "bad_request"
+
+
+class OverLimit(AskError):
+    """Beyond what the model can hear or hold, with `on_limit = "refuse"`; never sent."""
+
+    reason = "over_limit"
+
+
+class BadMedia(AskError):
+    """A clip or image that cannot be read, or is not the one that was indexed; never sent."""
+
+    reason = "bad_media"
+
+
+class BatchFailed(AskError):
+    """The provider dropped the request from a batch, or the batch expired."""
+
+    reason = "batch_failed"
+
+
+class StopRun(AskError, EarmarkError):
+    """A fault that every further request would meet. The run ends; what is answered is in the ledger."""
+
+    remedy = "stop"
+
+
+class AuthFailed(StopRun):
+    """401, 403: no key, or one that is not accepted."""
+
+    reason = "auth_failed"
+
+
+class ModelMissing(StopRun):
+    """404: no such model or path at this server."""
+
+    reason = "model_missing"
+
+
+class QuotaExhausted(StopRun):
+    """The account has no money or quota left; waiting does not help."""
+
+    reason = "quota_exhausted"
+
+
+class BudgetExhausted(StopRun):
+    """The next request could pass `budget_usd`. Raise it and run again: nothing is asked twice."""
+
+    reason = "budget_exhausted"
+
+
+class LedgerError(EarmarkError):
+    """A ledger that cannot be opened, read or written."""
+
+
+class PromptError(EarmarkError):
+    """A prompt file that is missing, malformed, or not the one its lock names."""

@@ -1,0 +1,139 @@
+"""What models can hear and hold, and what happens to requests beyond it.
+
+A model that gets more than it hears says nothing: Qwen2-Audio drops all after 30 s of a clip, in vLLM and transformers
+alike, so a judgment of a song would be one of its intro. The table says what is known from model cards; a config's
+`limits` override it, and a model that is not listed has no limits but those.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from schemas.annotation import AnnotatorConfig
+from tasks.annotation.errors import OverLimit
+from tasks.annotation.request import Audio, Image, Part, Request, Text
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLimits:
+    """Limits and measures of a model; None is no known limit.
+
+    Attributes:
+        clip_s: longest clip that is heard, in seconds.
+        audio_s: most audio in one request, in seconds.
+        clips: most clips in one request; 0 is a model without ears.
+        images: most images in one request; 0 is a model without eyes.
+        context_tokens: most tokens in and out together.
+        audio_tokens_per_s: tokens that a second of audio costs.
+        image_tokens: tokens that an image costs, roughly.
+    """
+
+    clip_s: float | None = None
+    audio_s: float | None = None
+    clips: int | None = None
+    images: int | None = None
+    context_tokens: int | None = None
+    audio_tokens_per_s: float = 32.0
+    image_tokens: int = 1_500
+
+
+KNOWN: tuple[tuple[str, ModelLimits], ...] = (
+    # The first part of a name that occurs in the model's, lower case, decides.
+    ("qwen2-audio", ModelLimits(clip_s=30, images=0, context_tokens=8_192, audio_tokens_per_s=25)),
+    ("qwen2.5-omni", ModelLimits(context_tokens=32_768, audio_tokens_per_s=25)),
+    ("qwen3-omni", ModelLimits(context_tokens=65_536, audio_tokens_per_s=12.5)),
+    ("audio-flamingo-3", ModelLimits(clip_s=600, images=0, audio_tokens_per_s=25)),
+    ("gemini-", ModelLimits(audio_s=34_200, images=3_600, context_tokens=1_048_576, audio_tokens_per_s=32)),
+    ("gpt-4o-audio", ModelLimits(images=0, context_tokens=128_000, audio_tokens_per_s=10)),
+    ("gpt-4o-mini-audio", ModelLimits(images=0, context_tokens=128_000, audio_tokens_per_s=10)),
+    ("gpt-4o", ModelLimits(clips=0, context_tokens=128_000)),
+    ("gpt-4.1", ModelLimits(clips=0, context_tokens=1_047_576)),
+)
+
+
+def limits_of(config: AnnotatorConfig) -> ModelLimits:
+    """The limits of the configured model: the table's, with what the config sets in their place."""
+    name = config.annotator.partition(":")[2].lower()
+    known = next((limits for part, limits in KNOWN if part in name), ModelLimits())
+    return replace(known, **config.limits.model_dump(exclude_none=True))
+
+
+def within(request: Request, limits: ModelLimits, *, cut: bool) -> tuple[Request, tuple[str, ...]]:
+    """The request as the model can take it, with a note on each cut.
+
+    A cut changes the audio form, so a cut request has another key than the whole one.
+
+    Raises:
+        OverLimit: beyond the limits, and cutting is not allowed or cannot help.
+    """
+    audios = [part for part in request.parts() if isinstance(part, Audio)]
+    _count("audio clips", len(audios), limits.clips)
+    _count("images", sum(isinstance(part, Image) for part in request.parts()), limits.images)
+    notes: list[str] = []
+    longest = limits.clip_s
+    total = _total(audios, longest if cut else None)
+    if limits.audio_s is not None and total > limits.audio_s:
+        if not cut:
+            raise OverLimit(f"expected at most {limits.audio_s:g} s of audio, found {total:g} s")
+        share = limits.audio_s / len(audios)
+        longest = share if longest is None else min(longest, share)
+    if longest is not None and any(_beyond(audio, longest) for audio in audios):
+        request = _cut(request, longest, notes, cut=cut)
+    worst = tokens(request, limits)
+    if limits.context_tokens is not None and worst + request.sampling.max_tokens > limits.context_tokens:
+        raise OverLimit(
+            f"expected at most {limits.context_tokens} tokens of context, found about {worst} in and up to "
+            f"{request.sampling.max_tokens} out"
+        )
+    return request, tuple(notes)
+
+
+def tokens(request: Request, limits: ModelLimits) -> int:
+    """Estimate of the tokens in: a token for 3 bytes of text (English has about 4), and what media cost."""
+    return text_tokens(request, limits) + audio_tokens(request, limits)
+
+
+def text_tokens(request: Request, limits: ModelLimits) -> int:
+    """Estimate of text and image tokens, each message's frame among them."""
+    count = 8 * len(request.messages)
+    for part in request.parts():
+        if isinstance(part, Text):
+            count += len(part.text.encode("utf-8", "replace")) // 3 + 1
+        elif isinstance(part, Image):
+            count += limits.image_tokens
+    return count
+
+
+def audio_tokens(request: Request, limits: ModelLimits) -> int:
+    """Estimate of audio tokens; a clip of unknown length counts as the longest that the model hears, or 30 s."""
+    unknown = limits.clip_s or 30.0
+    lengths = [unknown if a.length_s is None else a.length_s for a in request.parts() if isinstance(a, Audio)]
+    return sum(int(length * limits.audio_tokens_per_s) + 2 for length in lengths)
+
+
+def _count(what: str, found: int, most: int | None) -> None:
+    if most is not None and found > most:
+        raise OverLimit(f"expected at most {most} {what} in a request, found {found}")
+
+
+def _total(audios: list[Audio], longest: float | None) -> float:
+    lengths = [audio.length_s or 0.0 for audio in audios]
+    return sum(lengths if longest is None else [min(length, longest) for length in lengths])
+
+
+def _beyond(audio: Audio, longest: float) -> bool:
+    return audio.length_s is not None and audio.length_s > longest + 1e-6
+
+
+def _cut(request: Request, longest: float, notes: list[str], *, cut: bool) -> Request:
+    def shorter(part: Part) -> Part:
+        if not isinstance(part, Audio) or not _beyond(part, longest):
+            return part
+        said = f"clip {part.sha256[:12]}: the model hears {longest:g} s of {part.length_s:g} s"
+        if not cut:
+            raise OverLimit(f"{said}; shorten it or set on_limit = 'cut'")
+        notes.append(said)
+        return replace(part, form=replace(part.form, longest_s=longest))
+
+    messages = tuple(replace(m, parts=tuple(shorter(part) for part in m.parts)) for m in request.messages)
+    return replace(request, messages=messages)

@@ -1,0 +1,100 @@
+"""How fast to ask: additive increase, multiplicative decrease, Retry-After, and caps a minute."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections import deque
+
+from tasks.annotation.errors import AskError, ConnectionFailed, RateLimited, Retriable, ServerError, TimedOut
+
+CUT = 0.7
+"""Factor on the limit when the server pushes back."""
+LONGEST_WAIT_S = 3600.0
+"""A Retry-After beyond this is not believed."""
+
+
+class Pace:
+    """Admits requests: at most `limit` in flight, where the limit follows the server.
+
+    Args:
+        most: highest concurrency; also where it starts, since most servers take it.
+        requests_per_minute: cap, spread evenly; None is none.
+        tokens_per_minute: cap on estimated tokens, spread evenly; None is none.
+    """
+
+    def __init__(
+        self, most: int, requests_per_minute: float | None = None, tokens_per_minute: float | None = None
+    ) -> None:
+        self.most = most
+        self.limit = float(most)
+        self.in_flight = 0
+        self.paused_until = 0.0
+        self._request_s = 60.0 / requests_per_minute if requests_per_minute else 0.0
+        self._token_s = 60.0 / tokens_per_minute if tokens_per_minute else 0.0
+        self._next_request = 0.0
+        self._next_token = 0.0
+        self._last_cut = 0.0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def enter(self, tokens: int) -> None:
+        """Wait for admission.
+
+        Args:
+            tokens: estimated tokens of the request, in and out.
+        """
+        while True:
+            while self.in_flight >= int(self.limit):
+                turn = asyncio.get_running_loop().create_future()
+                self._waiting.append(turn)
+                await turn
+            wait = self._wait(time.monotonic())
+            if wait <= 0:
+                break
+            await asyncio.sleep(wait)
+        if self._request_s or self._token_s:
+            self._charge(time.monotonic(), tokens)
+        self.in_flight += 1
+
+    def leave(self) -> None:
+        """Give the place back."""
+        self.in_flight -= 1
+        room = int(self.limit) - self.in_flight
+        while room > 0 and self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                room -= 1
+
+    def succeeded(self) -> None:
+        """A response came: raise the limit by one a round."""
+        if self.limit < self.most:
+            self.limit = min(float(self.most), self.limit + 1.0 / self.limit)
+
+    def failed(self, error: AskError, started: float) -> None:
+        """A fault came: lower the limit if it is one of load, and pause for Retry-After.
+
+        Args:
+            error: the fault.
+            started: monotonic time of sending; one overload cuts once, however many requests it met.
+        """
+        now = time.monotonic()
+        if isinstance(error, Retriable) and error.retry_after_s:
+            self.paused_until = max(self.paused_until, now + min(error.retry_after_s, LONGEST_WAIT_S))
+        if isinstance(error, RateLimited | ServerError | TimedOut | ConnectionFailed) and started >= self._last_cut:
+            self.limit = max(1.0, self.limit * CUT)
+            self._last_cut = now
+
+    def _wait(self, now: float) -> float:
+        return max(self.paused_until, self._next_request, self._next_token) - now
+
+    def _charge(self, now: float, tokens: int) -> None:
+        self._next_request = max(now, self._next_request) + self._request_s
+        self._next_token = max(now, self._next_token) + self._token_s * tokens
+
+
+def backoff(tries: int, base_s: float, longest_s: float, *, least_s: float = 0.0) -> float:
+    """Seconds until the next try: exponential with full jitter, and never before `least_s` (Retry-After)."""
+    reach = min(longest_s, base_s * 2.0 ** min(tries, 30))
+    return least_s + random.uniform(0.1, 1.0) * reach

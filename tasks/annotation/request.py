@@ -1,0 +1,269 @@
+"""A request to a model, and its key: the digest of everything that can change the answer.
+
+Not in the key: the host, paths on this machine, the time, prices, pace, timeouts, the order of requests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from json.encoder import encode_basestring_ascii
+from typing import Any, Literal, TypeAlias
+
+KEY_VERSION = 1
+LONG_TEXT = 160
+"""Texts of more characters stand in the canonical form by their SHA-256 and are kept once in the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Words, as the model reads them."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class AudioForm:
+    """The form in which a model gets audio.
+
+    Attributes:
+        sample_rate_hz: rate after resampling; None keeps the file's.
+        channels: 1 mixes down; None keeps the file's.
+        codec: container of the bytes that are sent.
+        longest_s: what lies beyond is cut; None sends all.
+    """
+
+    sample_rate_hz: int | None = 16_000
+    channels: int | None = 1
+    codec: Literal["wav", "flac"] = "wav"
+    longest_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Audio:
+    """A clip, or a span of one.
+
+    Attributes:
+        sha256: the clip's identity: SHA-256 of its file, 64 hexadecimal digits.
+        path: where the file lies on this machine; not part of the key.
+        start_s: begin of the span in seconds; None is the clip's begin.
+        end_s: end of the span in seconds; None is the clip's end.
+        duration_s: length of the whole clip, for the model's limits; not part of the key, since sha256 fixes it.
+        form: what the model gets.
+    """
+
+    sha256: str
+    path: str
+    start_s: float | None = None
+    end_s: float | None = None
+    duration_s: float | None = None
+    form: AudioForm = AudioForm()
+
+    @property
+    def length_s(self) -> float | None:
+        """Seconds that the model gets; None where the clip's duration is not known."""
+        end = self.end_s if self.end_s is not None else self.duration_s
+        length = None if end is None else max(0.0, end - (self.start_s or 0.0))
+        longest = self.form.longest_s
+        if longest is None:
+            return length
+        return longest if length is None else min(length, longest)
+
+
+@dataclass(frozen=True, slots=True)
+class Image:
+    """A picture.
+
+    Attributes:
+        sha256: SHA-256 of the file, 64 hexadecimal digits.
+        path: where it lies on this machine; not part of the key.
+        media_type: such as `image/png`.
+    """
+
+    sha256: str
+    path: str
+    media_type: str = "image/png"
+
+
+Part: TypeAlias = Text | Audio | Image
+Role: TypeAlias = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One turn: parts in the order in which the model meets them."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, role: Role, *parts: Part | str) -> Message:
+        """A message from parts and plain strings."""
+        return cls(role, tuple(Text(part) if isinstance(part, str) else part for part in parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Sampling:
+    """Sampling parameters; None leaves a value to the server.
+
+    Attributes:
+        extra: further fields of the body, as canonical JSON (`canonical`), so that the whole stays hashable.
+    """
+
+    temperature: float | None = 0.0
+    top_p: float | None = None
+    max_tokens: int = 1024
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    extra: str = "{}"
+
+
+@dataclass(frozen=True, slots=True)
+class FreeText:
+    """Any text that is not empty."""
+
+
+@dataclass(frozen=True, slots=True)
+class Json:
+    """JSON that fits a schema.
+
+    Attributes:
+        schema: the JSON schema as canonical JSON; make it with `Json.of`.
+        name: how the provider is told to call it.
+    """
+
+    schema: str
+    name: str = "answer"
+
+    @classmethod
+    def of(cls, schema: Mapping[str, Any], name: str = "answer") -> Json:
+        """An ask for JSON of this schema. Bound lengths (`maxLength`, `maxItems`), or answers may never end."""
+        return cls(canonical(schema), name)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Exactly one of these words."""
+
+    choices: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class YesNo:
+    """The probability of yes against no, from the first token's log-probabilities."""
+
+    yes: str = "Yes"
+    no: str = "No"
+
+
+Ask: TypeAlias = FreeText | Json | Choice | YesNo
+
+
+@dataclass(frozen=True)
+class Request:
+    """One question to one model.
+
+    Attributes:
+        model: the spec, such as `openai:gpt-4.1-mini`.
+        messages: what the model is told, in order.
+        ask: the form of the answer.
+        sampling: sampling parameters.
+        sample: number of the draw, where one question is asked several times.
+        facts: what a `builtin:` function needs besides the media, as canonical JSON; other models never see it and
+            their keys do not hold it.
+    """
+
+    model: str
+    messages: tuple[Message, ...]
+    ask: Ask = FreeText()
+    sampling: Sampling = Sampling()
+    sample: int = 0
+    facts: str = field(default="null")
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 of the canonical form, 64 hexadecimal digits."""
+        return hashlib.sha256(self.canonical.encode()).hexdigest()
+
+    @property
+    def canonical(self) -> str:
+        """Canonical JSON of all that can change the answer; long texts stand by their SHA-256."""
+        facts = self.facts if self.model.startswith("builtin:") else "null"
+        messages = ",".join([f'["{m.role}",[{",".join(map(_part_json, m.parts))}]]' for m in self.messages])
+        head = _head_json(self.model, self.ask, self.sampling)
+        return f'{{{head},"sample":{self.sample},"facts":{facts},"messages":[{messages}]}}'
+
+    def long_texts(self) -> dict[str, str]:
+        """SHA-256 → text, for every text that the canonical form holds by digest."""
+        texts = [part.text for message in self.messages for part in message.parts if isinstance(part, Text)]
+        return {_text_digest(text): text for text in texts if len(text) > LONG_TEXT}
+
+    def parts(self) -> tuple[Part, ...]:
+        """All parts of all messages, in order."""
+        return tuple(part for message in self.messages for part in message.parts)
+
+
+def canonical(value: Any) -> str:
+    """JSON with sorted keys, no spaces and ASCII only: equal values give equal text.
+
+    Raises:
+        ValueError: NaN or infinity, which JSON does not have.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+@lru_cache(maxsize=65_536)
+def _text_digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@lru_cache(maxsize=1024)
+def _head_json(model: str, ask: Ask, sampling: Sampling) -> str:
+    """The part of the canonical form that most requests of a run share."""
+    asked: dict[str, Any]
+    match ask:
+        case Json():
+            asked = {"json": json.loads(ask.schema), "name": ask.name}
+        case Choice():
+            asked = {"choices": list(ask.choices)}
+        case YesNo():
+            asked = {"yes": ask.yes, "no": ask.no}
+        case FreeText():
+            asked = {"text": True}
+    sampled = {
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "max_tokens": sampling.max_tokens,
+        "seed": sampling.seed,
+        "stop": list(sampling.stop),
+        "extra": json.loads(sampling.extra),
+    }
+    head = canonical({"v": KEY_VERSION, "model": model, "ask": asked, "sampling": sampled})
+    return head[1:-1]
+
+
+def _part_json(part: Part) -> str:
+    if isinstance(part, Text):
+        if len(part.text) > LONG_TEXT:
+            return f'{{"text_sha256":"{_text_digest(part.text)}"}}'
+        return f'{{"text":{encode_basestring_ascii(part.text)}}}'
+    if isinstance(part, Image):
+        return canonical({"image": part.sha256, "media_type": part.media_type})
+    return _audio_json(part)
+
+
+def _audio_json(audio: Audio) -> str:
+    """Written by hand: a run holds hundreds of thousands, and a dictionary for each would be most of the key's cost."""
+    start = "null" if not audio.start_s else repr(float(audio.start_s))
+    end = "null" if audio.end_s is None else repr(float(audio.end_s))
+    return f'{{"audio":"{audio.sha256}","start_s":{start},"end_s":{end},{_form_json(audio.form)}}}'
+
+
+@lru_cache(maxsize=256)
+def _form_json(form: AudioForm) -> str:
+    longest = None if form.longest_s is None else float(form.longest_s)
+    held = {"rate": form.sample_rate_hz, "channels": form.channels, "codec": form.codec, "longest_s": longest}
+    return canonical(held)[1:-1]
