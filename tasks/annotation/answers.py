@@ -21,8 +21,6 @@ from tasks.annotation.errors import BadAnswer, Empty, Refused, SchemaMismatch, T
 from tasks.annotation.request import Ask, Choice, FreeText, Json, YesNo
 
 PARSER = 1
-LEAST_YES_NO_SHARE = 0.05
-"""Probability that yes and no must have together; below it the model was about to say something else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,16 +81,17 @@ def yes_no(ask: YesNo, reply: Reply) -> dict[str, Any]:
     alternatives, the other is no likelier than the least listed one: that bound stands in and `bounded` is true.
 
     Returns:
-        `p_yes` (0 to 1), `share` (0 to 1, what yes and no have together of all tokens), `bounded`.
+        `p_yes` (0 to 1); `share` (0 to 1), what yes and no have together of all tokens: where it is small, the model
+        was about to say something else; `bounded`.
 
     Raises:
-        BadAnswer: no log-probabilities, or yes and no have next to no probability.
+        BadAnswer: no log-probabilities, or neither word is listed.
     """
     if not reply.first_token:
         raise BadAnswer("expected log-probabilities of the first token, found none; does the server offer them?")
     yes = _mass(reply.first_token, ask.yes)
     no = _mass(reply.first_token, ask.no)
-    if yes + no < LEAST_YES_NO_SHARE:
+    if yes + no == 0:
         likely = max(reply.first_token, key=lambda pair: pair[1])[0]
         raise BadAnswer(f"expected {ask.yes} or {ask.no} as the first token, found {_short(likely)!r} likelier")
     least = math.exp(min(logprob for _, logprob in reply.first_token))

@@ -111,6 +111,8 @@ class Sampling:
 
     Attributes:
         extra: further fields of the body, as canonical JSON (`canonical`), so that the whole stays hashable.
+        structured: how a schema reaches the server; constrained decoding can change an answer.
+        yes_no_token_ids: the tokens whose log-probabilities are asked for, where the server takes ids.
     """
 
     temperature: float | None = 0.0
@@ -119,6 +121,8 @@ class Sampling:
     seed: int | None = None
     stop: tuple[str, ...] = ()
     extra: str = "{}"
+    structured: str = "response_format"
+    yes_no_token_ids: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +244,8 @@ def _head_json(model: str, ask: Ask, sampling: Sampling) -> str:
         "seed": sampling.seed,
         "stop": list(sampling.stop),
         "extra": json.loads(sampling.extra),
+        "structured": sampling.structured,
+        "yes_no_token_ids": sampling.yes_no_token_ids,
     }
     head = canonical({"v": KEY_VERSION, "model": model, "ask": asked, "sampling": sampled})
     return head[1:-1]

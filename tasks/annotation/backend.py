@@ -1,0 +1,179 @@
+"""What a backend is, and which one a spec string names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from schemas.annotation import AnnotatorConfig
+from schemas.errors import ConfigError
+from tasks.annotation.answers import Reply
+from tasks.annotation.errors import BadMedia
+from tasks.annotation.request import Ask, Audio, FreeText, Image, Message, Request, Sampling, canonical
+
+
+def read_image(image: Image) -> bytes:
+    """The bytes of a picture.
+
+    Raises:
+        BadMedia: it cannot be read, or is not the one that the key names.
+    """
+    try:
+        held = Path(image.path).read_bytes()
+    except OSError as error:
+        raise BadMedia(f"image {image.path}: {error.strerror}") from None
+    if hashlib.sha256(held).hexdigest() != image.sha256:
+        raise BadMedia(f"image {image.path}: changed since it was indexed as {image.sha256[:12]}; index it again")
+    return held
+
+
+def _no_audio(audio: Audio) -> bytes:
+    raise ConfigError(f"clip {audio.sha256[:12]}: this annotator was made without load_audio; pass Media(load_audio=…)")
+
+
+@dataclass(frozen=True, slots=True)
+class Media:
+    """How backends get at media. The functions are called in threads and raise `BadMedia` for what they cannot give.
+
+    Attributes:
+        load_audio: the bytes of a part in its form (span, rate, channels, codec), always the same for the same part.
+        load_image: the bytes of a picture.
+        measure: signal measurements of a part by name, for `builtin:` judges.
+    """
+
+    load_audio: Callable[[Audio], bytes] = _no_audio
+    load_image: Callable[[Image], bytes] = read_image
+    measure: Callable[[Audio], Mapping[str, float]] | None = None
+
+
+class Backend(Protocol):
+    """One model that can be asked."""
+
+    async def open(self) -> None:
+        """Connect or load.
+
+        Raises:
+            StopRun: the key is missing from the environment.
+            MissingExtraError: a library is missing.
+        """
+
+    async def send(self, request: Request) -> str:
+        """Ask once and return the raw response, unread.
+
+        Raises:
+            AskError: by what went wrong.
+        """
+
+    def read(self, request: Request, raw: str) -> Reply:
+        """What a raw response says; pure.
+
+        Raises:
+            MalformedResponse: it is not of this protocol.
+        """
+
+    async def close(self) -> None:
+        """Disconnect."""
+
+
+class BatchProvider(Protocol):
+    """A provider's batch API. Each call is one exchange and raises `AskError` by what went wrong."""
+
+    def line(self, request: Request) -> bytes:
+        """The request as one line of an input file, named by its key; runs in a thread."""
+
+    async def submit(self, intent: str, lines: Iterable[bytes]) -> str:
+        """Upload and start a batch that carries our intent; returns the provider's id."""
+
+    async def find(self, intent: str) -> str | None:
+        """The provider's id of the batch that carries this intent, or None where the provider knows of none."""
+
+    async def state(self, provider_id: str) -> BatchState:
+        """How far it is."""
+
+    async def results(self, state: BatchState) -> list[tuple[str, str | None, str | None]]:
+        """Key, raw response and error of each answered line; one of the last two is None."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchState:
+    """State of a provider batch: whether it has ended, the provider's word for it, and where its results lie."""
+
+    provider_id: str
+    ended: bool
+    word: str
+    outputs: tuple[str, ...] = ()
+    inline: tuple[Any, ...] = ()
+
+
+def make_backend(config: AnnotatorConfig, media: Media) -> Backend:
+    """The backend that `config.annotator` names, not opened yet.
+
+    Raises:
+        ConfigError: no such backend or builtin function.
+    """
+    name, _, _ = config.annotator.partition(":")
+    match name:
+        case "openai":
+            from tasks.annotation.openai_compatible import OpenAICompatible
+
+            return OpenAICompatible(config, media)
+        case "gemini":
+            from tasks.annotation.gemini import Gemini
+
+            return Gemini(config, media)
+        case "vllm":
+            from tasks.annotation.vllm_offline import VllmOffline
+
+            return VllmOffline(config, media)
+        case "transformers":
+            from tasks.annotation.transformers_local import TransformersLocal
+
+            return TransformersLocal(config, media)
+        case "builtin":
+            from tasks.annotation.builtin import Builtin
+
+            return Builtin(config, media)
+    raise ConfigError(f"annotator '{config.annotator}': expected openai, gemini, vllm, transformers or builtin first")
+
+
+def sampling_of(config: AnnotatorConfig) -> Sampling:
+    """The sampling parameters that a config sets."""
+    return Sampling(
+        temperature=config.temperature,
+        top_p=config.top_p,
+        max_tokens=config.max_tokens,
+        seed=config.seed,
+        extra=canonical(config.extra_body),
+        structured=config.structured,
+        yes_no_token_ids=config.yes_no_token_ids,
+    )
+
+
+def question(
+    config: AnnotatorConfig,
+    messages: Iterable[Message],
+    ask: Ask | None = None,
+    *,
+    sample: int = 0,
+    facts: Mapping[str, Any] | None = None,
+) -> Request:
+    """A request to the configured model.
+
+    Args:
+        config: names the model and its sampling parameters.
+        messages: what it is told.
+        ask: form of the answer; free text without one.
+        sample: number of the draw.
+        facts: structured input of a `builtin:` function; other models never see it.
+    """
+    return Request(
+        model=config.annotator,
+        messages=tuple(messages),
+        ask=ask or FreeText(),
+        sampling=sampling_of(config),
+        sample=sample,
+        facts=canonical(facts),
+    )

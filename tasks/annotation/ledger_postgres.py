@@ -1,0 +1,102 @@
+"""The ledger in PostgreSQL: for builds on several machines."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from schemas.errors import MissingExtraError
+from tasks.annotation.errors import LedgerError
+from tasks.annotation.ledger import Row, migrations, shown
+
+MIGRATION_LOCK = 0x6561726D61726B
+"""Advisory lock under which migrations run; the letters of `earmark`."""
+
+
+class PostgresDriver:
+    """PostgreSQL through psycopg. Statements of one transaction go out as a pipeline, without a round trip each."""
+
+    inline = False
+
+    def __init__(self, url: str) -> None:
+        try:
+            import psycopg
+        except ImportError:
+            raise MissingExtraError("a ledger in PostgreSQL", "scale") from None
+        try:
+            self._connection: Any = psycopg.connect(url, autocommit=True, application_name="earmark")
+            self._connection.execute("SET synchronous_commit = on")
+            self._migrate()
+        except psycopg.Error as error:
+            raise LedgerError(f"ledger {shown(url)}: cannot be opened: {_line(error)}") from None
+        self._open = ExitStack()
+
+    def begin(self) -> None:
+        """Start a transaction and a pipeline."""
+        self._open = ExitStack()
+        self._open.enter_context(self._connection.pipeline())
+        self._connection.execute("BEGIN")
+
+    def commit(self) -> None:
+        """End both; returns when the server has made it durable."""
+        self._connection.execute("COMMIT")
+        self._open.close()
+
+    def rollback(self) -> None:
+        """Undo it."""
+        self._open.close()
+        self._connection.rollback()
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> None:
+        """A statement whose result is not wanted."""
+        self._connection.execute(_dialect(sql), values)
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """A statement and its rows."""
+        return list(self._connection.execute(_dialect(sql), values).fetchall())
+
+    def rows_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
+        """A query with `IN {values}`, as one array."""
+        return self.rows(sql.replace("IN {values}", "= ANY(?)"), (list(values),)) if values else []
+
+    def committed_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
+        """The same: all statements of this driver run in one thread, whole transactions at a time."""
+        return self.rows_in(sql, values)
+
+    def now(self) -> float:
+        """Seconds since 1970 by the server's clock, which all machines share."""
+        return float(self.rows("SELECT extract(epoch FROM clock_timestamp())")[0][0])
+
+    def size_bytes(self) -> int:
+        """Bytes of the ledger's tables and indexes."""
+        tables = "('texts', 'runs', 'requests', 'attempts', 'batches', 'batch_requests')"
+        query = f"SELECT coalesce(sum(pg_total_relation_size(oid)), 0) FROM pg_class WHERE relname IN {tables}"
+        return int(self.rows(f"{query} AND relkind = 'r' AND pg_table_is_visible(oid)")[0][0])
+
+    def vacuum(self) -> None:
+        """Give free space back."""
+        for table in ("texts", "requests", "attempts", "batches", "batch_requests"):
+            self._connection.execute(f"VACUUM (ANALYZE) {table}".encode())
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+
+    def _migrate(self) -> None:
+        with self._connection.transaction():
+            self.run("SELECT pg_advisory_xact_lock(?)", (MIGRATION_LOCK,))
+            self.run("CREATE TABLE IF NOT EXISTS ledger_schema (number INTEGER PRIMARY KEY)")
+            applied = {number for (number,) in self.rows("SELECT number FROM ledger_schema")}
+            for number, sql in migrations("postgres"):
+                if number not in applied:
+                    self._connection.execute(sql.encode())
+                    self.run("INSERT INTO ledger_schema VALUES (?)", (number,))
+
+
+def _dialect(sql: str) -> bytes:
+    return sql.replace("?", "%s").encode()
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,124 @@
+"""The ledger in a SQLite file: the default, for any number of processes on one machine."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tasks.annotation.errors import LedgerError
+from tasks.annotation.ledger import Row, migrations
+
+BUSY_S = 60.0
+"""How long to wait for another process's commit."""
+AT_ONCE = 2_000
+"""Values in one IN list."""
+
+
+class SqliteDriver:
+    """SQLite with a write-ahead log; `synchronous=FULL` makes every commit survive a power cut."""
+
+    inline = True
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = _connect(path)
+            for setting in ("journal_mode=WAL", "synchronous=FULL", "cache_size=-65536"):
+                self._connection.execute(f"PRAGMA {setting}")
+            self._migrate()
+            self._reader = _connect(path)  # sees only what is durable
+        except (OSError, sqlite3.Error) as error:
+            raise LedgerError(f"ledger {path}: cannot be opened: {error}") from None
+
+    def begin(self) -> None:
+        """Start a transaction that may write, and take the lock at once."""
+        self._connection.execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """End it; returns when the log is on disk."""
+        self._connection.execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Undo it."""
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+    def run(self, sql: str, values: Sequence[Any] = ()) -> None:
+        """A statement whose result is not wanted."""
+        self._connection.execute(sql, values)
+
+    def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
+        """A statement and its rows."""
+        return self._connection.execute(sql, values).fetchall()
+
+    def rows_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
+        """A query with `IN {values}`, in slices."""
+        return _rows_in(self._connection, sql, values)
+
+    def committed_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
+        """The same on a connection of its own."""
+        return _rows_in(self._reader, sql, values)
+
+    def now(self) -> float:
+        """Seconds since 1970; one machine has one clock."""
+        return time.time()
+
+    def size_bytes(self) -> int:
+        """Bytes of the file and its log."""
+        files = (self._path, self._path.with_name(self._path.name + "-wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
+    def vacuum(self) -> None:
+        """Rewrite the file without free pages and empty the log."""
+        self._connection.execute("VACUUM")
+        self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._reader.close()
+        self._connection.close()
+
+    def _migrate(self) -> None:
+        (applied,) = self._connection.execute("PRAGMA user_version").fetchone()
+        newest = migrations("sqlite")[-1][0]
+        if applied > newest:
+            raise LedgerError(
+                f"ledger {self._path}: expected schema {newest} or older, found {applied}; a newer Earmark made it"
+            )
+        if applied == newest:
+            return
+        self.begin()  # two processes may start at once: the second finds the work done
+        (applied,) = self._connection.execute("PRAGMA user_version").fetchone()
+        for number, sql in migrations("sqlite"):
+            if number > applied:
+                for statement in _statements(sql):
+                    self._connection.execute(statement)
+                self._connection.execute(f"PRAGMA user_version={number}")
+        self.commit()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+
+
+def _rows_in(connection: sqlite3.Connection, sql: str, values: Sequence[Any]) -> list[Row]:
+    found: list[Row] = []
+    for start in range(0, len(values), AT_ONCE):
+        some = values[start : start + AT_ONCE]
+        found += connection.execute(sql.format(values=f"({','.join('?' * len(some))})"), some).fetchall()
+    return found
+
+
+def _statements(sql: str) -> list[str]:
+    """The statements of a script, one by one: `executescript` would commit in between."""
+    found, current = [], ""
+    for line in sql.splitlines(keepends=True):
+        current += line
+        if sqlite3.complete_statement(current):
+            found.append(current)
+            current = ""
+    return found

@@ -1,0 +1,174 @@
+"""Servers that speak OpenAI's chat completions: OpenAI itself, vLLM's server, and many others."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+from typing import Any
+
+from yarl import URL
+
+from schemas.annotation import AnnotatorConfig
+from tasks.annotation.answers import Reply
+from tasks.annotation.backend import Media
+from tasks.annotation.errors import AuthFailed, MalformedResponse
+from tasks.annotation.http import Http
+from tasks.annotation.request import Ask, Audio, Choice, Image, Json, Message, Part, Request, Sampling, Text, YesNo
+
+OPENAI_URL = "https://api.openai.com/v1"
+TOP_LOGPROBS = 20
+"""The most alternatives that OpenAI lists."""
+
+
+class OpenAICompatible:
+    """Chat completions over HTTP. The key comes from `OPENAI_API_KEY`, or from where `api_key_env` says."""
+
+    def __init__(self, config: AnnotatorConfig, media: Media) -> None:
+        self._config = config
+        self._media = media
+        self.base_url = config.base_url or OPENAI_URL
+        key_name = config.api_key_env or "OPENAI_API_KEY"
+        key = os.environ.get(key_name, "")
+        self._missing_key = key_name if not key and (config.base_url is None or config.api_key_env) else None
+        self.http = Http(config, {"Authorization": f"Bearer {key or 'none'}", "User-Agent": "earmark"}, (key,))
+        self._url = URL(f"{self.base_url}/chat/completions")
+
+    async def open(self) -> None:
+        """Make the connection pool; a server of one's own needs no key.
+
+        Raises:
+            AuthFailed: the environment holds no key.
+        """
+        if self._missing_key:
+            raise AuthFailed(f"expected a key in the environment variable {self._missing_key}, found none")
+        await self.http.open(self.base_url)
+
+    async def send(self, request: Request) -> str:
+        """Ask once; returns the response's body."""
+        if all(isinstance(part, Text) for part in request.parts()):
+            body = self.encoded(request)
+        else:
+            body = await asyncio.to_thread(self.encoded, request)
+        return await self.http.post_json(self._url, body)
+
+    def read(self, request: Request, raw: str) -> Reply:
+        """What a chat completion says."""
+        return read_chat_completion(raw)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.http.close()
+
+    def encoded(self, request: Request) -> bytes:
+        """The request's body, media included.
+
+        Raises:
+            BadMedia: a clip or image cannot be read.
+        """
+        return json.dumps(self.body(request)).encode()
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """The request's body before it is encoded."""
+        sampling = request.sampling
+        body: dict[str, Any] = {
+            "model": request.model.partition(":")[2],
+            "messages": [self._message(message) for message in request.messages],
+            self._config.max_tokens_field: sampling.max_tokens,
+        }
+        for name in ("temperature", "top_p", "seed"):
+            if (value := getattr(sampling, name)) is not None:
+                body[name] = value
+        if sampling.stop:
+            body["stop"] = list(sampling.stop)
+        if sampling.extra != "{}":
+            body.update(json.loads(sampling.extra))
+        _constrain(body, request.ask, sampling, self._config.max_tokens_field)
+        return body
+
+    def _message(self, message: Message) -> dict[str, Any]:
+        if len(message.parts) == 1 and isinstance(message.parts[0], Text):
+            return {"role": message.role, "content": message.parts[0].text}
+        return {"role": message.role, "content": [self._part(part) for part in message.parts]}
+
+    def _part(self, part: Part) -> dict[str, Any]:
+        match part:
+            case Text(text):
+                return {"type": "text", "text": text}
+            case Audio():
+                data = base64.b64encode(self._media.load_audio(part)).decode()
+                return {"type": "input_audio", "input_audio": {"data": data, "format": part.form.codec}}
+            case Image():
+                data = base64.b64encode(self._media.load_image(part)).decode()
+                return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{data}"}}
+
+
+def read_chat_completion(raw: str) -> Reply:
+    """What a chat completion says.
+
+    Raises:
+        MalformedResponse: not JSON, or not a chat completion.
+    """
+    try:
+        held = json.loads(raw)
+    except (ValueError, RecursionError):
+        raise MalformedResponse(f"expected JSON, found {len(raw)} characters that are not") from None
+    try:
+        choice = held["choices"][0]
+        message = choice["message"]
+        content = message.get("content") or ""
+        finish = choice.get("finish_reason")
+        usage = held.get("usage") or {}
+        details = usage.get("prompt_tokens_details") or {}
+        refusal = message.get("refusal") or ("content filter" if finish == "content_filter" else None)
+        if not isinstance(content, str):
+            raise TypeError("content")
+        return Reply(
+            text=content,
+            refusal=None if refusal is None else str(refusal),
+            cut=finish == "length",
+            model=held.get("model"),
+            input_tokens=int(usage.get("prompt_tokens") or 0),
+            audio_tokens=int(details.get("audio_tokens") or 0),
+            output_tokens=int(usage.get("completion_tokens") or 0),
+            first_token=_first_token(choice.get("logprobs")),
+        )
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
+        raise MalformedResponse(_misshapen(held)) from None
+
+
+def _misshapen(held: Any) -> str:
+    if isinstance(held, dict) and "error" in held:
+        return f"a success status with an error: {' '.join(str(held['error']).split())[:200]}"
+    found = f"keys {', '.join(sorted(map(str, held))[:8])}" if isinstance(held, dict) else type(held).__name__
+    return f"expected a chat completion with choices and a message, found {found}"
+
+
+def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...]:
+    content = (logprobs or {}).get("content") or []
+    if not content:
+        return ()
+    first = content[0]
+    listed = first.get("top_logprobs") or []
+    pairs = {str(item["token"]): float(item["logprob"]) for item in [first, *listed]}
+    return tuple(pairs.items())
+
+
+def _constrain(body: dict[str, Any], ask: Ask, sampling: Sampling, cap: str) -> None:
+    """Tell the server what form the answer must have, as far as it takes such things."""
+    structured = sampling.structured
+    match ask:
+        case YesNo():
+            body[cap] = 1
+            body["logprobs"] = True
+            body["top_logprobs"] = TOP_LOGPROBS
+            if sampling.yes_no_token_ids:  # vLLM: the full vocabulary's log-probabilities of exactly these
+                body["logprob_token_ids"] = list(sampling.yes_no_token_ids)
+        case Json(schema, name) if structured == "response_format":
+            held = {"name": name, "schema": json.loads(schema), "strict": True}
+            body["response_format"] = {"type": "json_schema", "json_schema": held}
+        case Json(schema, _) if structured == "vllm":
+            body["structured_outputs"] = {"json": json.loads(schema)}
+        case Choice(choices) if structured == "vllm":
+            body["structured_outputs"] = {"choice": list(choices)}

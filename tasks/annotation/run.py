@@ -1,0 +1,386 @@
+"""One call's machinery: a fixed pool of workers pulls jobs, asks, records, reads, and settles each exactly once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from schemas.errors import EarmarkError
+from tasks.annotation.answers import PARSER, answer_value
+from tasks.annotation.errors import AskError, BatchFailed, Retriable, StopRun
+from tasks.annotation.ledger import Attempt, Finished, Held, Verdict
+from tasks.annotation.limits import tokens
+from tasks.annotation.outcome import Answer, Outcome, Reject
+from tasks.annotation.pace import backoff
+from tasks.annotation.progress import Meter
+from tasks.annotation.request import Request
+
+if TYPE_CHECKING:
+    from tasks.annotation.engine import Annotator
+
+CLAIM_AT_ONCE = 256
+OTHERS_POLL_S = 0.5
+"""How often a key that another process holds is looked for."""
+
+
+@dataclass(slots=True)
+class Job:
+    """A request on its way.
+
+    Attributes:
+        attempts: number of its last attempt, over all runs.
+        failures: failed exchanges in this run.
+        unusable: answers that could not be used, over all runs: they were paid for.
+    """
+
+    request: Request
+    notes: tuple[str, ...] = ()
+    held: Held = field(default_factory=lambda: Held(0))
+    attempts: int = 0
+    failures: int = 0
+    unusable: int = 0
+    sent_at: float = 0.0
+
+    @property
+    def key(self) -> str:
+        """The request's key."""
+        return self.request.key
+
+    @property
+    def row(self) -> int:
+        """The request's row in the ledger."""
+        return self.held.request_id
+
+
+def from_ledger(key: str, finished: Finished, notes: tuple[str, ...]) -> Outcome:
+    """The outcome that the ledger keeps."""
+    if finished.reason is not None:
+        return Reject(key, finished.reason, finished.detail or "", final=True, notes=notes, from_ledger=True)
+    return Answer(key, json.loads(finished.answer or "null"), finished.reply_model, notes, from_ledger=True)
+
+
+class Run:
+    """Brings the jobs of one call to their outcomes."""
+
+    def __init__(self, annotator: Annotator, meter: Meter, outcomes: dict[str, Outcome]) -> None:
+        self.annotator = annotator
+        self.config = annotator.config
+        self.ledger = annotator.ledger
+        self.meter = meter
+        self.outcomes = outcomes
+        self._queue: asyncio.Queue[Job | None] = asyncio.Queue()
+        self._hungry = asyncio.Event()
+        self._unclaimed: deque[Job] = deque()
+        self._others: dict[str, Job] = {}
+        self._claimed: dict[str, Job] = {}
+        self._sent: dict[str, Job] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._sending: set[asyncio.Task[None] | None] = set()
+        self._later: dict[str, tuple[Job, asyncio.TimerHandle]] = {}
+        self._left = 0
+        self._stop: EarmarkError | None = None
+        self._workers = 0
+
+    # -- the whole call ---------------------------------------------------------------------------------------
+
+    async def finish(self, jobs: Sequence[Job]) -> None:
+        """Bring all jobs to an outcome.
+
+        Raises:
+            StopRun: as `Annotator.ask`.
+            LedgerError: the ledger cannot be written.
+        """
+        self._left = len(jobs)
+        watch = asyncio.create_task(self.annotator.watch(self.meter, self._waits_for))
+        try:
+            if self.config.batch:
+                from tasks.annotation.batches import ask_in_batches
+
+                jobs = await ask_in_batches(self, jobs)
+            if jobs:
+                await self._ask_live(jobs)
+        finally:
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+            self._release()
+        await self.ledger.flush()
+
+    async def reread(self, jobs: Sequence[Job]) -> None:
+        """Settle from recorded responses what can be; the rest is `not_asked`."""
+        self._left = len(jobs)
+        for job in jobs:
+            if not (await self.claim([job])) or not self.replay(job):
+                self.end(job, Reject(job.key, "not_asked", "the ledger holds no response to read", notes=job.notes))
+                self.ledger.release_soon([job.row])
+        await self.ledger.flush()
+
+    async def _ask_live(self, jobs: Sequence[Job]) -> None:
+        self._unclaimed.extend(jobs)
+        self._workers = min(self.config.max_concurrency, len(jobs))
+        self._tasks = [asyncio.create_task(self._work()) for _ in range(self._workers)]
+        tasks = [*self._tasks, asyncio.create_task(self._feed())]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        for task in done:
+            if not task.cancelled() and (fault := task.exception()) is not None:
+                raise fault
+        if self._stop:
+            await self.ledger.flush()
+            raise self._stop
+
+    # -- claiming ---------------------------------------------------------------------------------------------
+
+    async def claim(self, jobs: Sequence[Job]) -> list[Job]:
+        """Claim jobs in the ledger; returns those that are ours now, with their history."""
+        texts: dict[str, str] = {}
+        for job in jobs:
+            texts.update(job.request.long_texts())
+        wanted = [(job.key, job.request.model, job.request.canonical) for job in jobs]
+        held = await self.ledger.claim(wanted, texts, PARSER)
+        ours = [job for job in jobs if job.key in held]
+        for job in ours:
+            job.held = held[job.key]
+            job.attempts = job.held.attempts
+            self._claimed[job.key] = job
+        return ours
+
+    async def _feed(self) -> None:
+        """Keep the workers supplied, first with what nobody holds, then with what others leave undone."""
+        while self._left and not self._stop:
+            if self._unclaimed and self._queue.qsize() < self._workers:
+                count = min(len(self._unclaimed), max(16, min(CLAIM_AT_ONCE, self._workers)))
+                await self._take([self._unclaimed.popleft() for _ in range(count)])
+                continue
+            self._hungry.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._hungry.wait(), OTHERS_POLL_S if self._others else 60.0)
+            if self._others and not self._unclaimed:
+                await self._look_at_others()
+
+    async def _take(self, jobs: list[Job]) -> None:
+        ours = await self.claim(jobs)
+        for job in ours:
+            if not self.replay(job):
+                self._queue.put_nowait(job)
+        if len(ours) < len(jobs):
+            taken = {job.key for job in ours}
+            self._others.update({job.key: job for job in jobs if job.key not in taken})
+
+    async def _look_at_others(self) -> None:
+        """Keys that another process holds: take its outcome, or its place if it is gone."""
+        for key, finished in (await self.ledger.finished(list(self._others))).items():
+            if finished.parser == PARSER:
+                job = self._others.pop(key)
+                self.end(job, from_ledger(key, finished, job.notes), was_there=True)
+        if self._others:
+            await self.ledger.free_the_dead()
+            jobs, self._others = list(self._others.values()), {}
+            await self._take(jobs)
+
+    # -- asking -----------------------------------------------------------------------------------------------
+
+    async def _work(self) -> None:
+        while not self._stop and (job := await self._queue.get()) is not None:
+            if self._queue.qsize() < self._workers:
+                self._hungry.set()
+            try:
+                await self._exchange(job)
+            except EarmarkError as error:
+                self._end_run(error)
+
+    async def _exchange(self, job: Job) -> None:
+        annotator = self.annotator
+        worst = annotator.budget.worst_usd(job.request) if self.config.prices else 0.0
+        await annotator.budget.reserve(worst)
+        try:
+            await annotator.pace.enter(self._weight(job))
+            try:
+                raw = None if self._stop else await self._send(job)
+            finally:
+                annotator.pace.leave()
+            if raw is not None:
+                self.take_raw(job, job.attempts, raw)  # what it cost is counted there
+        finally:
+            annotator.budget.settle(worst, 0.0)
+
+    def _weight(self, job: Job) -> int:
+        """Tokens that count against the cap a minute; counted only where there is one."""
+        if self.config.tokens_per_minute is None:
+            return 0
+        return tokens(job.request, self.annotator.limits) + job.request.sampling.max_tokens
+
+    async def _send(self, job: Job) -> str | None:
+        """One exchange, recorded. The place in flight is kept until the record is durable: what a kill can make us
+        ask again is never more than what was in flight."""
+        job.attempts += 1
+        started_at, started = time.time(), time.monotonic()
+        job.sent_at = started
+        self._sent[job.key] = job
+        self._sending.add(asyncio.current_task())
+        self.meter.in_flight += 1
+        self.meter.exchanges += 1
+        try:
+            raw = await self.annotator.backend.send(job.request)
+            latency_s = time.monotonic() - started
+            await self.ledger.record(Attempt(job.row, job.attempts, "received", started_at, latency_s, raw=raw))
+        except AskError as error:
+            self.annotator.pace.failed(error, started)
+            self._record_failure(job, error, started_at, time.monotonic() - started)
+            self._after(job, error)
+            return None
+        finally:
+            self.meter.in_flight -= 1
+            self._sending.discard(asyncio.current_task())
+            del self._sent[job.key]
+        self.annotator.pace.succeeded()
+        return raw
+
+    def _record_failure(self, job: Job, error: AskError, started_at: float, latency_s: float) -> None:
+        raw = error.raw[:4000] if isinstance(error, Retriable) and error.raw else None
+        self.ledger.record_soon(
+            Attempt(job.row, job.attempts, "failed", started_at, latency_s, raw, error.reason, str(error))
+        )
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def take_raw(self, job: Job, number: int, raw: str, *, again: bool = False) -> bool:
+        """Read a recorded response; ends the job or sees to what comes next.
+
+        Args:
+            job: whose response it is.
+            number: which attempt.
+            raw: the response.
+            again: it was recorded by an earlier run: nothing is spent, and nothing is asked from here.
+
+        Returns:
+            Whether the job has its outcome.
+        """
+        backend, budget = self.annotator.backend, self.annotator.budget
+        tokens_in = tokens_out = 0
+        cost = 0.0
+        reply = None
+        try:
+            reply = backend.read(job.request, raw)
+            tokens_in, tokens_out, cost = reply.input_tokens, reply.output_tokens, budget.cost_usd(reply)
+            value = answer_value(job.request.ask, reply)
+        except AskError as error:
+            self.ledger.judge_soon(
+                Verdict(job.row, number, "unusable", error.reason, str(error), tokens_in, tokens_out, cost)
+            )
+            self._count(tokens_in, tokens_out, cost, again=again)
+            return self._after(job, error, again=again)
+        self.ledger.judge_soon(Verdict(job.row, number, "ok", None, None, tokens_in, tokens_out, cost))
+        self._count(tokens_in, tokens_out, cost, again=again)
+        answer = Answer(job.key, value, reply.model, job.notes, from_ledger=again)
+        self.ledger.settle_soon(job.row, Finished(json.dumps(value), None, None, PARSER, reply.model))
+        self.end(job, answer, was_there=again)
+        return True
+
+    def replay(self, job: Job) -> bool:
+        """Read what earlier runs received and did not settle; whether that gave an outcome."""
+        return any(self.take_raw(job, number, raw, again=True) for number, raw in job.held.received)
+
+    def _count(self, tokens_in: int, tokens_out: int, cost_usd: float, *, again: bool) -> None:
+        if not again:
+            self.meter.input_tokens += tokens_in
+            self.meter.output_tokens += tokens_out
+            self.annotator.budget.settle(0.0, cost_usd)
+
+    def _after(self, job: Job, error: AskError, *, again: bool = False) -> bool:
+        """What follows a fault: another try, another answer, a reject, or the run's end. Whether the job ended."""
+        match error.remedy:
+            case "stop" if isinstance(error, StopRun):
+                self._end_run(error)
+                return False
+            case "retry":
+                job.failures += not again
+                if again or job.failures <= self.config.retries:
+                    if not again:
+                        self._try_later(job, error)
+                    return False
+            case "repair":
+                job.unusable += 1
+                if job.unusable <= self.config.repairs:
+                    if not again:
+                        self._queue.put_nowait(job)
+                    return False
+        if error.final:
+            self.ledger.settle_soon(job.row, Finished(None, error.reason, str(error), PARSER, None))
+        else:
+            self.ledger.release_soon([job.row])
+        self.end(job, Reject(job.key, error.reason, str(error), error.final, job.notes, again), was_there=again)
+        return True
+
+    def _try_later(self, job: Job, error: AskError) -> None:
+        least = error.retry_after_s if isinstance(error, Retriable) else None
+        wait = backoff(job.failures - 1, self.config.retry_base_s, self.config.retry_longest_s, least_s=least or 0.0)
+
+        def now() -> None:
+            del self._later[job.key]
+            self._queue.put_nowait(job)
+
+        self._later[job.key] = (job, asyncio.get_running_loop().call_later(wait, now))
+
+    def drop(self, job: Job, detail: str) -> None:
+        """A provider batch gave no answer for this job."""
+        self._after(job, BatchFailed(detail))
+
+    def end(self, job: Job, outcome: Outcome, *, was_there: bool = False) -> None:
+        """A job has its outcome."""
+        self.outcomes[job.key] = outcome
+        self._claimed.pop(job.key, None)
+        self.meter.finished(failed=isinstance(outcome, Reject), from_ledger=was_there)
+        self._left -= 1
+        if self._left == 0:
+            self._dismiss()
+
+    # -- ending -----------------------------------------------------------------------------------------------
+
+    def _end_run(self, error: EarmarkError) -> None:
+        """End the call: what is at the model comes home and is kept, all else is let go."""
+        self._stop = self._stop or error
+        for task in self._tasks:
+            if task not in self._sending and task is not asyncio.current_task():
+                task.cancel()
+        self._hungry.set()
+
+    def _dismiss(self) -> None:
+        self._hungry.set()
+        for _ in range(self._workers):
+            self._queue.put_nowait(None)
+
+    def _release(self) -> None:
+        """Give back what was claimed and not finished, so that others need not wait for our end."""
+        for _, timer in self._later.values():
+            timer.cancel()
+        if self._claimed and not self.ledger.broken:
+            self.ledger.release_soon([job.row for job in self._claimed.values()])
+
+    def _waits_for(self) -> str:
+        pace, now = self.annotator.pace, time.monotonic()
+        waits = []
+        if self._sent:
+            oldest = min(self._sent.values(), key=lambda job: job.sent_at)
+            waits.append(
+                f"{len(self._sent)} in flight, the oldest ({oldest.key[:12]}) for {now - oldest.sent_at:.0f} s"
+            )
+        if self._later:
+            waits.append(f"{len(self._later)} wait to be tried again")
+        if pace.paused_until > now:
+            waits.append(f"the server asked to wait {pace.paused_until - now:.0f} s more")
+        if self._others:
+            waits.append(f"{len(self._others)} are held by another process or a provider batch")
+        if not self._queue.empty():
+            waits.append(f"{self._queue.qsize()} are queued at a concurrency of {int(pace.limit)}")
+        return "; ".join(waits) or "the ledger"

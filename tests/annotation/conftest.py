@@ -1,0 +1,78 @@
+"""What the tests of the engine share: configs without long waits, and requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.annotation import AnnotatorConfig
+from tasks.annotation.backend import Media, question
+from tasks.annotation.engine import Annotator
+from tasks.annotation.ledger import open_ledger
+from tasks.annotation.outcome import Report
+from tasks.annotation.request import Json, Message, Request
+from tests.servers.faults import Faults
+from tests.servers.openai_server import OpenAIServer
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "musicality": {"enum": ["A", "B", "tie"]},
+        "alignment": {"enum": ["A", "B", "tie"]},
+        "reason": {"type": "string", "maxLength": 300},
+    },
+    "required": ["musicality", "alignment", "reason"],
+    "additionalProperties": False,
+}
+QUICK: dict[str, Any] = {
+    "retry_base_s": 0.01,
+    "retry_longest_s": 0.05,
+    "read_timeout_s": 0.5,
+    "total_timeout_s": 5.0,
+    "most_response_bytes": 1 << 20,
+    "max_concurrency": 16,
+}
+
+
+def config_for(server: Any, **options: Any) -> AnnotatorConfig:
+    """A config that asks a local server and does not wait long."""
+    return AnnotatorConfig(**{"annotator": "openai:tiny", "base_url": server.base_url, **QUICK, **options})
+
+
+def requests_for(config: AnnotatorConfig, count: int, first: int = 0) -> list[Request]:
+    """Requests with a schema, all different."""
+    ask = Json.of(SCHEMA)
+    system = Message.of("system", "You compare two clips and answer in JSON. " * 8)
+    return [question(config, [system, Message.of("user", f"pair {n}")], ask) for n in range(first, first + count)]
+
+
+@pytest.fixture
+def run() -> Callable[[Callable[[], Awaitable[Any]]], Any]:
+    """Run a coroutine function to its end."""
+    return lambda story: asyncio.run(asyncio.wait_for(_as_coroutine(story), 60))
+
+
+async def _as_coroutine(story: Callable[[], Awaitable[Any]]) -> Any:
+    return await story()
+
+
+class Bench:
+    """A server, a ledger and annotators for one test."""
+
+    def __init__(self, ledger: Path | str, server: Any) -> None:
+        self.ledger = ledger
+        self.server = server
+
+    async def ask(self, config: AnnotatorConfig, requests: list[Request], media: Media | None = None) -> Report:
+        """One process's run: open the ledger, ask, close."""
+        async with open_ledger(self.ledger) as ledger, Annotator(config, ledger, media=media) as annotator:
+            return await annotator.ask(requests)
+
+
+async def serving(faults: Faults | None = None, **options: Any) -> OpenAIServer:
+    """A started OpenAI server."""
+    return await OpenAIServer(faults, **options).start()

@@ -1,0 +1,274 @@
+"""A local server that speaks OpenAI's protocol: chat completions, files, batches. Its answers follow from the request.
+
+    python -m tests.servers.openai_server --port 0 --latency-ms 20
+
+prints `port=N` once it listens. `GET /counts` tells what it was asked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import math
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from aiohttp import web
+
+from tests.servers.faults import ALL, ANSWERS, Faults, garbled, wrong
+
+AnswerText = Callable[[dict[str, Any], str], str]
+
+
+def default_answer(body: dict[str, Any], content: str) -> str:
+    """An answer of the asked form that is a function of the request's content."""
+    schema = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema")
+    if schema is None:
+        return f"answer {content[:12]}"
+    return json.dumps(_fitting(schema, int(content[:8], 16)))
+
+
+class OpenAIServer:
+    """The server's state and handlers.
+
+    Args:
+        faults: what goes wrong.
+        answer: text of an answer from body and content hash.
+        batch_s: how long a batch takes.
+    """
+
+    def __init__(self, faults: Faults | None = None, answer: AnswerText = default_answer, batch_s: float = 0.2) -> None:
+        self.faults = faults or Faults()
+        self.answer = answer
+        self.batch_s = batch_s
+        self.files: dict[str, bytes] = {}
+        self.batches: dict[str, dict[str, Any]] = {}
+        self.expected_key: str | None = None
+        self.bodies: list[dict[str, Any]] = []
+        self.keep_bodies = False
+        self.lose_batch_replies = 0
+        self.port = 0
+        self._runner: web.AppRunner | None = None
+
+    def app(self) -> web.Application:
+        """The application with all routes."""
+        app = web.Application(client_max_size=1 << 30)
+        app.router.add_post("/v1/chat/completions", self.chat)
+        app.router.add_post("/v1/files", self.upload)
+        app.router.add_get("/v1/files/{id}/content", self.download)
+        app.router.add_post("/v1/batches", self.create_batch)
+        app.router.add_get("/v1/batches", self.list_batches)
+        app.router.add_get("/v1/batches/{id}", self.get_batch)
+        app.router.add_get("/counts", self.counts)
+        return app
+
+    async def start(self, port: int = 0) -> OpenAIServer:
+        """Listen on 127.0.0.1; the port is in `port`."""
+        self._runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", port, backlog=2048)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def stop(self) -> None:
+        """Stop listening."""
+        if self._runner:
+            await self._runner.cleanup()
+
+    @property
+    def base_url(self) -> str:
+        """What a client is given."""
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    async def counts(self, request: web.Request) -> web.Response:
+        """What the server was asked."""
+        sizes = {"batches": len(self.batches), "batch_lines": sum(b["lines"] for b in self.batches.values())}
+        return web.json_response(self.faults.numbers() | sizes)
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        """A chat completion, or a fault."""
+        faults = self.faults
+        raw = await request.read()
+        if self.expected_key and request.headers.get("Authorization") != f"Bearer {self.expected_key}":
+            said = {"error": {"message": f"Incorrect API key: {request.headers.get('Authorization')}"}}
+            return web.json_response(said, status=401)
+        content = faults.count(raw)
+        faults.open_now += 1
+        faults.most_open = max(faults.most_open, faults.open_now)
+        try:
+            if faults.latency_s:
+                await asyncio.sleep(faults.latency_s)
+            body = json.loads(raw)
+            if self.keep_bodies:
+                self.bodies.append(body)
+            kind = faults.choose(content)
+            good = json.dumps(self.completion(body, content, kind)).encode()
+            if kind is None or kind in ANSWERS:
+                return web.Response(body=good, content_type="application/json")
+            return await wrong(request, kind, faults, good)
+        finally:
+            faults.open_now -= 1
+
+    def completion(self, body: dict[str, Any], content: str, kind: str | None = None) -> dict[str, Any]:
+        """A chat completion's JSON."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.answer(body, content), "refusal": None}
+        if kind == "refusal":
+            message = {"role": "assistant", "content": None, "refusal": "I cannot help with that."}
+        elif kind in ANSWERS:
+            message["content"] = garbled(kind, message["content"], self.faults)
+        choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        if body.get("logprobs"):
+            choice["logprobs"] = {"content": [_yes_no(content)]}
+        usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
+        return {
+            "id": f"chatcmpl-{content[:12]}",
+            "object": "chat.completion",
+            "created": 1_700_000_000,
+            "model": body["model"],
+            "choices": [choice],
+            "usage": usage,
+        }
+
+    async def upload(self, request: web.Request) -> web.Response:
+        """Keep a file."""
+        form = await request.post()
+        field = form["file"]
+        assert isinstance(field, web.FileField)
+        name = f"file-{uuid.uuid4().hex}"
+        self.files[name] = field.file.read()
+        held = {"id": name, "object": "file", "bytes": len(self.files[name]), "purpose": str(form["purpose"])}
+        return web.json_response(held | {"created_at": int(time.time()), "filename": field.filename})
+
+    async def download(self, request: web.Request) -> web.Response:
+        """A file's content."""
+        held = self.files.get(request.match_info["id"])
+        if held is None:
+            return web.json_response({"error": {"message": "no such file"}}, status=404)
+        return web.Response(body=held, content_type="application/octet-stream")
+
+    async def create_batch(self, request: web.Request) -> web.StreamResponse:
+        """Start a batch; `lose_batch_replies` cuts the connection after doing so."""
+        body = await request.json()
+        batch_id = f"batch_{uuid.uuid4().hex}"
+        lines = self.files[body["input_file_id"]].splitlines()
+        self.batches[batch_id] = {
+            "id": batch_id,
+            "object": "batch",
+            "endpoint": body["endpoint"],
+            "input_file_id": body["input_file_id"],
+            "completion_window": body["completion_window"],
+            "metadata": body.get("metadata") or {},
+            "created_at": time.time(),
+            "lines": len(lines),
+        }
+        for line in lines:
+            self.faults.count(json.dumps(json.loads(line)["body"]).encode())
+        if self.lose_batch_replies:
+            self.lose_batch_replies -= 1
+            if request.transport:
+                request.transport.abort()
+        return web.json_response(self._shown(self.batches[batch_id]))
+
+    async def list_batches(self, request: web.Request) -> web.Response:
+        """Batches, newest first, in pages."""
+        held = sorted(self.batches.values(), key=lambda batch: -batch["created_at"])
+        after, limit = request.query.get("after"), int(request.query.get("limit", "20"))
+        if after:
+            ids = [batch["id"] for batch in held]
+            held = held[ids.index(after) + 1 :]
+        page = [self._shown(batch) for batch in held[:limit]]
+        last = page[-1]["id"] if page else None
+        return web.json_response({"object": "list", "data": page, "has_more": len(held) > limit, "last_id": last})
+
+    async def get_batch(self, request: web.Request) -> web.Response:
+        """One batch."""
+        batch = self.batches.get(request.match_info["id"])
+        if batch is None:
+            return web.json_response({"error": {"message": "no such batch"}}, status=404)
+        return web.json_response(self._shown(batch))
+
+    def _shown(self, batch: dict[str, Any]) -> dict[str, Any]:
+        if time.time() - batch["created_at"] < self.batch_s:
+            return batch | {"status": "in_progress", "output_file_id": None, "error_file_id": None}
+        if "output_file_id" not in batch:
+            self._work_off(batch)
+        return batch | {"status": "completed"}
+
+    def _work_off(self, batch: dict[str, Any]) -> None:
+        good, bad = [], []
+        for raw in self.files[batch["input_file_id"]].splitlines():
+            line = json.loads(raw)
+            content = hashlib.sha256(json.dumps(line["body"]).encode()).hexdigest()
+            kind = self.faults.choose(content)
+            held: dict[str, Any] = {"id": f"r_{content[:8]}", "custom_id": line["custom_id"], "error": None}
+            if kind is None or kind in ANSWERS:
+                response = {"status_code": 200, "body": self.completion(line["body"], content, kind)}
+                good.append(held | {"response": response})
+            else:
+                response = {"status_code": 500, "body": {"error": {"message": "server error"}}}
+                bad.append(held | {"response": response})
+        batch["output_file_id"] = self._keep(good)
+        batch["error_file_id"] = self._keep(bad) if bad else None
+
+    def _keep(self, lines: list[dict[str, Any]]) -> str:
+        name = f"file-{uuid.uuid4().hex}"
+        self.files[name] = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+        return name
+
+
+def _fitting(schema: dict[str, Any], seed: int) -> Any:
+    """A value that fits a small schema."""
+    if "enum" in schema:
+        return schema["enum"][seed % len(schema["enum"])]
+    match schema.get("type"):
+        case "object":
+            return {
+                name: _fitting(part, seed // 7 + place)
+                for place, (name, part) in enumerate(schema["properties"].items())
+            }
+        case "array":
+            return [_fitting(schema["items"], seed)]
+        case "integer":
+            return int(schema.get("minimum", 0)) + seed % 3
+        case "number":
+            return float(schema.get("minimum", 0)) + seed % 3
+        case "boolean":
+            return bool(seed % 2)
+    return f"because {seed % 1000}"
+
+
+def _yes_no(content: str) -> dict[str, Any]:
+    share = 0.05 + 0.9 * int(content[:8], 16) / 2**32
+    yes, no, other = math.log(share * 0.98), math.log((1 - share) * 0.98), math.log(0.02)
+    listed = [{"token": token, "logprob": value} for token, value in (("Yes", yes), (" no", no), ("The", other))]
+    return {**max(listed, key=lambda item: float(str(item["logprob"]))), "top_logprobs": listed}
+
+
+def main() -> None:
+    """Run until killed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--latency-ms", type=float, default=0.0)
+    parser.add_argument("--fault-rate", type=float, default=0.0)
+    parser.add_argument("--faults", default=",".join(ALL))
+    parser.add_argument("--batch-s", type=float, default=0.2)
+    options = parser.parse_args()
+    faults = Faults(
+        rate=options.fault_rate, kinds=tuple(options.faults.split(",")), latency_s=options.latency_ms / 1000
+    )
+
+    async def serve() -> None:
+        server = await OpenAIServer(faults, batch_s=options.batch_s).start(options.port)
+        print(f"port={server.port}", flush=True)
+        await asyncio.Event().wait()
+
+    asyncio.run(serve())
+
+
+if __name__ == "__main__":
+    main()
