@@ -60,8 +60,12 @@ class PostgresDriver:
         """A query with `IN {values}`, as one array."""
         return self.rows(sql.replace("IN {values}", "= ANY(?)"), (list(values),)) if values else []
 
+    def committed(self, sql: str) -> list[Row]:
+        """A query; all statements of this driver run in one thread, whole transactions at a time."""
+        return self.rows(sql)
+
     def committed_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
-        """The same: all statements of this driver run in one thread, whole transactions at a time."""
+        """A query with `IN {values}`, as one array."""
         return self.rows_in(sql, values)
 
     def now(self) -> float:

@@ -59,6 +59,10 @@ class SqliteDriver:
         """A query with `IN {values}`, in slices."""
         return _rows_in(self._connection, sql, values)
 
+    def committed(self, sql: str) -> list[Row]:
+        """A query on a connection of its own, which sees only what is durable."""
+        return self._reader.execute(sql).fetchall()
+
     def committed_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
         """The same on a connection of its own."""
         return _rows_in(self._reader, sql, values)

@@ -36,6 +36,11 @@ class ModelLimits:
     audio_tokens_per_s: float = 32.0
     image_tokens: int = 1_500
 
+    @property
+    def boundless(self) -> bool:
+        """Whether nothing is known that a request could go beyond."""
+        return self.clip_s is self.audio_s is self.clips is self.images is self.context_tokens is None
+
 
 KNOWN: tuple[tuple[str, ModelLimits], ...] = (
     # The first part of a name that occurs in the model's, lower case, decides.
@@ -66,6 +71,8 @@ def within(request: Request, limits: ModelLimits, *, cut: bool) -> tuple[Request
     Raises:
         OverLimit: beyond the limits, and cutting is not allowed or cannot help.
     """
+    if limits.boundless:
+        return request, ()
     audios = [part for part in request.parts() if isinstance(part, Audio)]
     _count("audio clips", len(audios), limits.clips)
     _count("images", sum(isinstance(part, Image) for part in request.parts()), limits.images)

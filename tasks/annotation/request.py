@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any, Literal, TypeAlias
 
@@ -187,10 +187,13 @@ class Request:
     sample: int = 0
     facts: str = field(default="null")
 
-    @cached_property
+    @property
     def key(self) -> str:
         """SHA-256 of the canonical form, 64 hexadecimal digits."""
-        return hashlib.sha256(self.canonical.encode()).hexdigest()
+        held: str | None = self.__dict__.get("_key")  # by hand: `cached_property` takes a lock at each first use
+        if held is None:
+            held = self.__dict__["_key"] = hashlib.sha256(self.canonical.encode()).hexdigest()
+        return held
 
     @property
     def canonical(self) -> str:

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from schemas.errors import EarmarkError
@@ -29,6 +29,9 @@ OTHERS_POLL_S = 0.5
 """How often a key that another process holds is looked for."""
 
 
+NOT_HELD = Held(0)
+
+
 @dataclass(slots=True)
 class Job:
     """A request on its way.
@@ -41,7 +44,7 @@ class Job:
 
     request: Request
     notes: tuple[str, ...] = ()
-    held: Held = field(default_factory=lambda: Held(0))
+    held: Held = NOT_HELD
     attempts: int = 0
     failures: int = 0
     unusable: int = 0
