@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from schemas.annotation import AnnotatorConfig
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, InputError
 from tasks.annotation.answers import Reply
 from tasks.annotation.errors import BadMedia
 from tasks.annotation.request import Ask, Audio, FreeText, Image, Message, Request, Sampling, canonical
@@ -36,7 +36,8 @@ def _no_audio(audio: Audio) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Media:
-    """How backends get at media. The functions are called in threads and raise `BadMedia` for what they cannot give.
+    """How backends get at media. The functions are called in threads; for what cannot be read they raise `InputError`
+    or `BadMedia`, and the request is rejected.
 
     Attributes:
         load_audio: the bytes of a part in its form (span, rate, channels, codec), always the same for the same part.
@@ -47,6 +48,28 @@ class Media:
     load_audio: Callable[[Audio], bytes] = _no_audio
     load_image: Callable[[Image], bytes] = read_image
     measure: Callable[[Audio], Mapping[str, float]] | None = None
+
+    def audio(self, part: Audio) -> bytes:
+        """The part's bytes.
+
+        Raises:
+            BadMedia: it cannot be read.
+        """
+        try:
+            return self.load_audio(part)
+        except InputError as error:
+            raise BadMedia(str(error)) from None
+
+    def image(self, part: Image) -> bytes:
+        """The picture's bytes.
+
+        Raises:
+            BadMedia: it cannot be read.
+        """
+        try:
+            return self.load_image(part)
+        except InputError as error:
+            raise BadMedia(str(error)) from None
 
 
 class Backend(Protocol):

@@ -97,10 +97,10 @@ class OpenAICompatible:
             case Text(text):
                 return {"type": "text", "text": text}
             case Audio():
-                data = base64.b64encode(self._media.load_audio(part)).decode()
+                data = base64.b64encode(self._media.audio(part)).decode()
                 return {"type": "input_audio", "input_audio": {"data": data, "format": part.form.codec}}
             case Image():
-                data = base64.b64encode(self._media.load_image(part)).decode()
+                data = base64.b64encode(self._media.image(part)).decode()
                 return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{data}"}}
 
 

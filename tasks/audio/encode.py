@@ -1,0 +1,141 @@
+"""A clip, or a span of one, as the bytes that a model gets: always the same bytes for the same clip and form."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import threading
+from collections import OrderedDict
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import soundfile
+import soxr
+
+from schemas.errors import InputError
+
+Samples = npt.NDArray[np.float32]
+CACHED_BYTES = 256 << 20
+"""Decoded audio that is kept: a clip stands in several pairs, and in both orders of each."""
+
+
+class Form(Protocol):
+    """The form of the bytes; `tasks/annotation/request.py` has one."""
+
+    sample_rate_hz: int | None
+    channels: int | None
+    codec: str
+    longest_s: float | None
+
+
+class Part(Protocol):
+    """What to encode: a clip by path and SHA-256, a span of it, and the form."""
+
+    sha256: str
+    path: str
+    start_s: float | None
+    end_s: float | None
+    form: Any
+
+
+class Encoder:
+    """Encodes parts; decodes each clip once as long as it stays in the cache. Safe for threads.
+
+    Args:
+        cached_bytes: most bytes of decoded audio that are kept.
+    """
+
+    def __init__(self, cached_bytes: int = CACHED_BYTES) -> None:
+        self._most = cached_bytes
+        self._held: OrderedDict[str, tuple[Samples, int]] = OrderedDict()
+        self._size = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, part: Part) -> bytes:
+        """The part's bytes in its form.
+
+        Raises:
+            InputError: the file cannot be read, is not the indexed one, or the span holds nothing.
+        """
+        samples, rate = self.decoded(part.path, part.sha256)
+        return encode(span(samples, rate, part), rate, part.form)
+
+    def span(self, part: Part) -> tuple[Samples, int]:
+        """Samples (frames, channels) and rate of the part's span, as they are in the file.
+
+        Raises:
+            InputError: as for a call.
+        """
+        samples, rate = self.decoded(part.path, part.sha256)
+        return span(samples, rate, part), rate
+
+    def decoded(self, path: str, sha256: str) -> tuple[Samples, int]:
+        """Samples (frames, channels), full scale ±1, and rate of a whole clip."""
+        with self._lock:
+            if sha256 in self._held:
+                self._held.move_to_end(sha256)
+                return self._held[sha256]
+        samples, rate = decode(path, sha256)
+        with self._lock:
+            if sha256 not in self._held:
+                self._held[sha256] = (samples, rate)
+                self._size += samples.nbytes
+            while self._size > self._most and len(self._held) > 1:
+                _, (gone, _) = self._held.popitem(last=False)
+                self._size -= gone.nbytes
+        return samples, rate
+
+
+def decode(path: str, sha256: str) -> tuple[Samples, int]:
+    """Samples (frames, channels), full scale ±1, and rate of the file that has this hash.
+
+    Raises:
+        InputError: it cannot be read or decoded, or has another hash.
+    """
+    try:
+        held = Path(path).read_bytes()
+    except OSError as error:
+        raise InputError(f"clip {path}: {error.strerror}") from None
+    found = hashlib.sha256(held).hexdigest()
+    if found != sha256:
+        raise InputError(f"clip {path}: expected SHA-256 {sha256[:12]}…, found {found[:12]}…; index the audio again")
+    try:
+        samples, rate = soundfile.read(io.BytesIO(held), dtype="float32", always_2d=True)
+    except soundfile.LibsndfileError as error:
+        raise InputError(f"clip {path}: cannot be decoded: {error.error_string.strip()}") from None
+    return samples, rate
+
+
+def span(samples: Samples, rate: int, part: Part) -> Samples:
+    """The frames of the part's span, no longer than its form allows.
+
+    Raises:
+        InputError: the span holds no frame.
+    """
+    start = round((part.start_s or 0.0) * rate)
+    end = len(samples) if part.end_s is None else round(part.end_s * rate)
+    if part.form.longest_s is not None:
+        end = min(end, start + round(part.form.longest_s * rate))
+    held = samples[start:end]
+    if not len(held):
+        raise InputError(
+            f"clip {part.path}: expected sound from {start / rate:g} s to {end / rate:g} s, "
+            f"found {len(samples) / rate:g} s in all"
+        )
+    return held
+
+
+def encode(samples: Samples, rate: int, form: Form) -> bytes:
+    """Samples (frames, channels) as 16-bit WAV or FLAC bytes in the form's rate and channels."""
+    if form.channels == 1 and samples.shape[1] > 1:
+        samples = samples.mean(axis=1, keepdims=True)
+    elif form.channels is not None and samples.shape[1] != form.channels:
+        samples = np.repeat(samples.mean(axis=1, keepdims=True), form.channels, axis=1)
+    target = form.sample_rate_hz or rate
+    if target != rate:
+        samples = soxr.resample(samples, rate, target, quality="HQ")
+    out = io.BytesIO()
+    soundfile.write(out, np.clip(samples, -1.0, 1.0), target, format=form.codec.upper(), subtype="PCM_16")
+    return out.getvalue()

@@ -1,0 +1,262 @@
+"""Signal measurements of a clip: what can be said of it without any model. Pure functions on arrays.
+
+Shapes: `samples` is float, (frames,) or (frames, channels), full scale ±1. Levels are in dB relative to full scale.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Samples = npt.NDArray[np.floating]
+
+FLOOR_DB = -120.0
+"""Level of digital silence."""
+FRAME_S = 0.05
+CLIP_RUN = 3
+"""Equal samples at the peak that make a clipped one: a single peak is only a peak."""
+LONGEST_S = 180.0
+"""What lies beyond is not measured: spectra of long files cost memory and say the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurements:
+    """What was measured.
+
+    Attributes:
+        duration_s: length in seconds.
+        peak_db: highest absolute sample, dB full scale, -120 to 0 and above for float files.
+        level_db: root mean square, dB full scale.
+        loudness_lufs: gated loudness after ITU-R BS.1770, of the mix-down.
+        clipped_share: share of samples that lie in clipped runs, 0 to 1.
+        noise_floor_db: level of the quietest twentieth of frames that are not digital silence, dB full scale.
+        dynamics_db: 95th over 10th percentile of the frames' levels.
+        bandwidth_hz: frequency below which lies 99.5 % of the spectrum's energy.
+        dropouts_per_min: sudden gaps of 3 to 400 ms within sound, a minute.
+        silent_share: share of frames below -60 dB, 0 to 1.
+        centroid_hz: the spectrum's centre of gravity: brightness.
+        low_share: energy below 250 Hz, 0 to 1.
+        mid_share: energy from 250 Hz to 4 kHz, 0 to 1.
+        high_share: energy above 4 kHz, 0 to 1.
+        flatness: spectral flatness, 0 (tones) to 1 (white noise).
+        tempo_bpm: strongest periodicity of onsets, 40 to 220 beats a minute; 0 where there is none.
+        pulse: how clear that periodicity is, 0 to 1.
+    """
+
+    duration_s: float
+    peak_db: float
+    level_db: float
+    loudness_lufs: float
+    clipped_share: float
+    noise_floor_db: float
+    dynamics_db: float
+    bandwidth_hz: float
+    dropouts_per_min: float
+    silent_share: float
+    centroid_hz: float
+    low_share: float
+    mid_share: float
+    high_share: float
+    flatness: float
+    tempo_bpm: float
+    pulse: float
+
+    def as_dict(self) -> dict[str, float]:
+        """The measurements by name."""
+        return asdict(self)
+
+
+def measure(samples: Samples, sample_rate_hz: int) -> Measurements:
+    """All measurements of a clip.
+
+    Args:
+        samples: (frames,) or (frames, channels), full scale ±1.
+        sample_rate_hz: samples a second.
+
+    Raises:
+        ValueError: no samples, or samples that are not finite.
+    """
+    if samples.size == 0:
+        raise ValueError("expected samples, found none")
+    if not np.isfinite(samples).all():
+        raise ValueError("expected finite samples, found NaN or infinity")
+    duration_s = samples.shape[0] / sample_rate_hz
+    kept = samples[: int(LONGEST_S * sample_rate_hz)]
+    mono = (kept if kept.ndim == 1 else kept.mean(axis=1)).astype(np.float64)
+    levels = frame_levels_db(mono, sample_rate_hz)
+    frequencies, power = spectrum(mono, sample_rate_hz)
+    low, mid, high = band_shares(frequencies, power)
+    tempo, pulse = tempo_bpm(mono, sample_rate_hz)
+    sounding = levels[levels > FLOOR_DB + 20]
+    return Measurements(
+        duration_s=duration_s,
+        peak_db=decibels(float(np.abs(kept).max())),
+        level_db=decibels(float(np.sqrt(np.mean(mono**2)))),
+        loudness_lufs=loudness_lufs(mono, sample_rate_hz),
+        clipped_share=clipped_share(kept),
+        noise_floor_db=float(np.percentile(sounding, 5)) if sounding.size else FLOOR_DB,
+        dynamics_db=float(np.percentile(levels, 95) - np.percentile(levels, 10)),
+        bandwidth_hz=bandwidth_hz(frequencies, power),
+        dropouts_per_min=dropouts_per_min(mono, sample_rate_hz),
+        silent_share=float(np.mean(levels < -60)),
+        centroid_hz=centroid_hz(frequencies, power),
+        low_share=low,
+        mid_share=mid,
+        high_share=high,
+        flatness=flatness(power),
+        tempo_bpm=tempo,
+        pulse=pulse,
+    )
+
+
+def decibels(amplitude: float) -> float:
+    """An amplitude (1 is full scale) in dB, never below -120."""
+    return max(FLOOR_DB, 20.0 * float(np.log10(max(amplitude, 1e-12))))
+
+
+def frame_levels_db(mono: Samples, sample_rate_hz: int) -> Samples:
+    """Root-mean-square levels of frames of 50 ms, (frames / 50 ms,), dB full scale; at least one."""
+    frame = max(1, int(FRAME_S * sample_rate_hz))
+    whole = mono[: len(mono) // frame * frame].reshape(-1, frame) if len(mono) >= frame else mono.reshape(1, -1)
+    levels: Samples = np.maximum(20 * np.log10(np.sqrt(np.mean(whole**2, axis=1)) + 1e-12), FLOOR_DB)
+    return levels
+
+
+def clipped_share(samples: Samples) -> float:
+    """Share of samples, 0 to 1, in runs of at least three that stand at the clip's own peak, if that is above -12 dB.
+
+    A clip that was clipped and then turned down still shows the runs.
+    """
+    columns = samples.reshape(len(samples), -1)
+    peak = float(np.abs(columns).max())
+    if peak < 0.25:
+        return 0.0
+    at_peak = np.abs(columns) >= peak * 0.999
+    count = 0
+    for channel in at_peak.T:
+        edges = np.flatnonzero(np.diff(np.concatenate(([0], channel.astype(np.int8), [0]))))
+        lengths = edges[1::2] - edges[::2]
+        count += int(lengths[lengths >= CLIP_RUN].sum())
+    return count / columns.size
+
+
+def spectrum(mono: Samples, sample_rate_hz: int) -> tuple[Samples, Samples]:
+    """Mean power spectrum over frames of 2048 samples: frequencies in Hz and power, each (1025,)."""
+    size = 2048
+    padded = np.pad(mono, (0, max(0, size - len(mono))))
+    starts = range(0, len(padded) - size + 1, size)
+    window = np.hanning(size)
+    power = np.zeros(size // 2 + 1)
+    for start in starts:
+        power += np.abs(np.fft.rfft(padded[start : start + size] * window)) ** 2
+    return np.fft.rfftfreq(size, 1 / sample_rate_hz), power / len(starts)
+
+
+def bandwidth_hz(frequencies: Samples, power: Samples) -> float:
+    """Frequency below which lies 99.5 % of the energy, in Hz; 0 for silence."""
+    total = float(power.sum())
+    if total <= 1e-12:
+        return 0.0
+    return float(frequencies[np.searchsorted(np.cumsum(power), 0.995 * total)])
+
+
+def centroid_hz(frequencies: Samples, power: Samples) -> float:
+    """The spectrum's centre of gravity in Hz, by amplitude; 0 for silence."""
+    amplitude = np.sqrt(power)
+    total = float(amplitude.sum())
+    return float((frequencies * amplitude).sum() / total) if total > 1e-9 else 0.0
+
+
+def band_shares(frequencies: Samples, power: Samples) -> tuple[float, float, float]:
+    """Shares of the energy below 250 Hz, to 4 kHz, and above; zeros for silence."""
+    total = float(power.sum())
+    if total <= 1e-12:
+        return 0.0, 0.0, 0.0
+    low = float(power[frequencies < 250].sum()) / total
+    high = float(power[frequencies >= 4000].sum()) / total
+    return low, max(0.0, 1 - low - high), high
+
+
+def flatness(power: Samples) -> float:
+    """Geometric over arithmetic mean of the power, 0 to 1."""
+    held = power + 1e-12
+    return float(np.exp(np.mean(np.log(held))) / np.mean(held))
+
+
+def dropouts_per_min(mono: Samples, sample_rate_hz: int) -> float:
+    """Gaps of 3 to 400 ms, below -70 dB, whose both neighbours of 20 ms sound above -45 dB, a minute."""
+    step = max(1, int(0.001 * sample_rate_hz))
+    whole = np.abs(mono[: len(mono) // step * step]).reshape(-1, step)
+    if len(whole) < 50:
+        return 0.0
+    peaks = whole.max(axis=1)  # one value a millisecond
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], (peaks < 10 ** (-70 / 20)).astype(np.int8), [0]))))
+    gaps = 0
+    for start, end in zip(edges[::2], edges[1::2], strict=True):
+        before, after = peaks[max(0, start - 20) : start], peaks[end : end + 20]
+        loud = 10 ** (-45 / 20)
+        gaps += 3 <= end - start <= 400 and before.size > 0 < after.size and min(before.max(), after.max()) > loud
+    return gaps / (len(mono) / sample_rate_hz / 60)
+
+
+def tempo_bpm(mono: Samples, sample_rate_hz: int) -> tuple[float, float]:
+    """Strongest periodicity of onsets: beats a minute (40 to 220, 0 for none) and its clearness, 0 to 1.
+
+    Spectral flux, autocorrelated, weighted towards 120 beats a minute as listeners are.
+    """
+    hop, size = max(1, sample_rate_hz // 100), 1024
+    if len(mono) < sample_rate_hz * 2:
+        return 0.0, 0.0
+    starts = np.arange(0, len(mono) - size, hop)
+    window = np.hanning(size)
+    flux, before = np.zeros(len(starts)), np.zeros(size // 2 + 1)
+    for place, start in enumerate(starts):
+        now = np.log1p(100 * np.abs(np.fft.rfft(mono[start : start + size] * window)))
+        flux[place] = np.maximum(now - before, 0).sum()
+        before = now
+    flux = flux[1:] - flux[1:].mean()
+    energy = float((flux**2).sum())
+    if energy < 1e-6:
+        return 0.0, 0.0
+    rate = sample_rate_hz / hop
+    spread = np.fft.irfft(np.abs(np.fft.rfft(flux, 2 * len(flux))) ** 2)[: len(flux)] / energy
+    lags = np.arange(max(1, int(rate * 60 / 220)), min(len(spread), int(rate * 60 / 40) + 1))
+    if not lags.size:
+        return 0.0, 0.0
+    weight = np.exp(-0.5 * (np.log2(60 * rate / lags / 120) / 0.9) ** 2)
+    best = int(lags[np.argmax(spread[lags] * weight)])
+    pulse = float(np.clip(spread[best], 0, 1))
+    return (60 * rate / best, pulse) if pulse > 0.05 else (0.0, pulse)
+
+
+def loudness_lufs(mono: Samples, sample_rate_hz: int) -> float:
+    """Gated loudness after ITU-R BS.1770-4 of one channel, in LUFS; -120 for silence.
+
+    The K-weighting is applied as a gain over frequency, which leaves out the filters' phase: power is all that counts.
+    """
+    if len(mono) < int(0.4 * sample_rate_hz):
+        mono = np.pad(mono, (0, int(0.4 * sample_rate_hz) - len(mono)))
+    spectrum_ = np.fft.rfft(mono)
+    weighted = np.fft.irfft(spectrum_ * _k_gain(np.fft.rfftfreq(len(mono), 1 / sample_rate_hz)), len(mono))
+    block, hop = int(0.4 * sample_rate_hz), int(0.1 * sample_rate_hz)
+    sums = np.concatenate(([0.0], np.cumsum(weighted**2)))
+    starts = np.arange(0, len(mono) - block + 1, hop)
+    powers = (sums[starts + block] - sums[starts]) / block
+    loud = powers[powers > 10 ** ((-70 + 0.691) / 10)]
+    if not loud.size:
+        return FLOOR_DB
+    gated = loud[loud > loud.mean() / 10]
+    return float(-0.691 + 10 * np.log10(gated.mean()))
+
+
+def _k_gain(frequencies: Samples) -> Samples:
+    """Amplitude gain of BS.1770's two filters, from their coefficients at 48 kHz; (frequencies,)."""
+    z = np.exp(-2j * np.pi * np.minimum(frequencies, 23_999) / 48_000)
+    shelf = (1.53512485958697 - 2.69169618940638 * z + 1.19839281085285 * z**2) / (
+        1 - 1.69065929318241 * z + 0.73248077421585 * z**2
+    )
+    high_pass = (1 - 2 * z + z**2) / (1 - 1.99004745483398 * z + 0.99007225036621 * z**2)
+    gain: Samples = np.abs(shelf * high_pass)
+    return gain

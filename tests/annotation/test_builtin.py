@@ -1,0 +1,178 @@
+"""Measurements on signals whose truth is known, encoding, and the judge that is made of measurements."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+from schemas.annotation import AnnotatorConfig
+from schemas.errors import InputError
+from tasks.annotation.backend import Media, question
+from tasks.annotation.builtin import alignment, music_pair, quality
+from tasks.annotation.engine import Annotator, ask_all
+from tasks.annotation.ledger import open_ledger
+from tasks.annotation.outcome import Answer, Reject
+from tasks.annotation.request import Audio, AudioForm, Json, Message
+from tasks.audio.encode import Encoder
+from tasks.audio.measure import Samples, loudness_lufs, measure
+
+RATE = 22_050
+
+
+def music(seconds: float = 6.0, bpm: float = 120.0) -> Samples:
+    """Decaying chords on a steady pulse."""
+    rng, t = np.random.default_rng(3), np.arange(int(seconds * RATE)) / RATE
+    beat = t % (60 / bpm)
+    tone = sum(np.sin(2 * np.pi * f * t) / n for n, f in enumerate((220.0, 277.2, 329.6, 880.0, 3520.0), 1))
+    hit = rng.standard_normal(len(t)) * np.exp(-beat * 60) * 0.5
+    held: Samples = 0.2 * (tone * np.exp(-beat * 5) + hit)
+    return held
+
+
+def worse(kind: str, x: Samples) -> Samples:
+    """A known degradation."""
+    match kind:
+        case "clipping":
+            return np.clip(x * 12, -0.9, 0.9)
+        case "noise":
+            return x + 0.1 * np.random.default_rng(5).standard_normal(len(x))
+        case "lowpass":
+            bins = np.fft.rfft(x)
+            bins[np.fft.rfftfreq(len(x), 1 / RATE) > 1500] = 0
+            return np.fft.irfft(bins, len(x))
+        case "dropouts":
+            held = x.copy()
+            for start in range(1000, len(x), RATE // 3):
+                held[start : start + RATE // 25] = 0
+            return held
+        case "quiet":
+            return x * 0.01
+    raise ValueError(kind)
+
+
+def test_levels_and_loudness_of_a_full_scale_sine() -> None:
+    t = np.arange(48_000 * 3) / 48_000
+    sine = np.sin(2 * np.pi * 997 * t)
+    held = measure(sine, 48_000)
+    assert held.peak_db == pytest.approx(0, abs=0.01)
+    assert held.level_db == pytest.approx(-3.01, abs=0.01)
+    assert held.loudness_lufs == pytest.approx(-3.01, abs=0.1)  # BS.1770: 997 Hz at 0 dBFS on one channel
+    assert loudness_lufs(sine * 0.1, 48_000) == pytest.approx(-23.01, abs=0.1)
+    assert held.centroid_hz == pytest.approx(997, abs=40)
+    assert held.bandwidth_hz == pytest.approx(997, abs=50)
+
+
+def test_silence_and_short_clips_are_measured_and_nonsense_is_refused() -> None:
+    held = measure(np.zeros((RATE, 2)), RATE)
+    assert (held.level_db, held.loudness_lufs, held.tempo_bpm, held.bandwidth_hz) == (-120, -120, 0, 0)
+    assert held.silent_share == 1
+    assert measure(np.ones(3) * 0.1, RATE).duration_s == pytest.approx(3 / RATE)
+    with pytest.raises(ValueError, match="found none"):
+        measure(np.zeros(0), RATE)
+    with pytest.raises(ValueError, match="NaN"):
+        measure(np.array([0.0, np.nan]), RATE)
+
+
+def test_each_measurement_sees_its_degradation() -> None:
+    clean = measure(music(), RATE)
+    assert measure(worse("clipping", music()), RATE).clipped_share > 0.01 > clean.clipped_share
+    assert measure(worse("noise", music()), RATE).noise_floor_db > clean.noise_floor_db + 10
+    assert measure(worse("lowpass", music()), RATE).bandwidth_hz < 1600 < clean.bandwidth_hz
+    assert measure(worse("dropouts", music()), RATE).dropouts_per_min > 60
+    assert clean.dropouts_per_min == 0
+    assert measure(worse("quiet", music()), RATE).loudness_lufs < clean.loudness_lufs - 35
+
+
+@pytest.mark.parametrize("bpm", [75.0, 100.0, 128.0, 150.0])
+def test_tempo_up_to_its_octave(bpm: float) -> None:
+    found = measure(music(10, bpm), RATE).tempo_bpm
+    assert min(abs(found * factor / bpm - 1) for factor in (0.5, 1, 2)) < 0.03
+
+
+@pytest.mark.parametrize("kind", ["clipping", "noise", "lowpass", "dropouts", "quiet"])
+def test_the_judge_prefers_the_clean_clip_in_both_orders(kind: str) -> None:
+    clean, bad = measure(music(), RATE).as_dict(), measure(worse(kind, music()), RATE).as_dict()
+    assert music_pair({"text": "piano"}, [clean, bad])["musicality"] == "A"
+    assert music_pair({"text": "piano"}, [bad, clean])["musicality"] == "B"
+    assert music_pair({"text": "piano"}, [clean, clean])["musicality"] == "tie"
+    assert quality(clean)[0] > quality(bad)[0]
+
+
+def test_alignment_follows_tag_words() -> None:
+    fast, slow = measure(music(10, 140), RATE).as_dict(), measure(music(10, 70), RATE).as_dict()
+    answer = music_pair({"text": "a fast song, 140 bpm", "dimensions": ["alignment"]}, [slow, fast])
+    assert "musicality" not in answer
+    assert answer["alignment"] == "B"
+    assert "bpm" in answer["reason"]
+    assert alignment("no measurable word", fast).points == 0
+
+
+def clip(path: Path, samples: Samples) -> Audio:
+    """A written clip as a part."""
+    soundfile.write(path, samples, RATE)
+    return Audio(hashlib.sha256(path.read_bytes()).hexdigest(), str(path), duration_s=len(samples) / RATE)
+
+
+def test_the_builtin_judge_through_the_engine(tmp_path: Path) -> None:
+    good, bad = clip(tmp_path / "a.wav", music()), clip(tmp_path / "b.wav", worse("noise", music()))
+    encoder = Encoder()
+    config = AnnotatorConfig(annotator="builtin:music-pair-1")
+    schema = Json.of({"type": "object", "required": ["musicality", "alignment", "reason"]})
+    pairs = [(good, bad), (bad, good)]
+    requests = [
+        question(config, [Message.of("user", "A:", a, "B:", b)], schema, facts={"text": "calm"}) for a, b in pairs
+    ]
+    media = Media(measure=lambda part: measure(*encoder.span(part)).as_dict())
+    report = ask_all(config, requests, ledger=tmp_path / "l.sqlite", media=media)
+    forward, reverse = report.outcomes
+    assert isinstance(forward, Answer)
+    assert isinstance(reverse, Answer)
+    assert (forward.value["musicality"], reverse.value["musicality"]) == ("A", "B")
+    other = [question(config, requests[0].messages, schema, facts={"text": "loud"})]
+    assert other[0].key != requests[0].key
+    Path(bad.path).write_bytes(b"no longer audio")
+    again = ask_all(
+        config,
+        requests + other,
+        ledger=tmp_path / "l.sqlite",
+        media=Media(measure=lambda part: measure(*Encoder().span(part)).as_dict()),
+    )
+    assert again.from_ledger == 2
+    lost = again.outcomes[2]
+    assert isinstance(lost, Reject)
+    assert lost.reason == "bad_media"
+    assert "index the audio again" in lost.detail
+
+
+def test_encoding_gives_the_asked_form_and_the_same_bytes(tmp_path: Path) -> None:
+    stereo = np.stack([music(4), 0.5 * music(4)], axis=1)
+    part = clip(tmp_path / "a.wav", stereo)
+    form = AudioForm(sample_rate_hz=16_000, channels=1, codec="flac", longest_s=1.5)
+    cut = Audio(part.sha256, part.path, 0.5, 3.5, part.duration_s, form)
+    one, two = Encoder()(cut), Encoder(cached_bytes=1)(cut)
+    assert one == two
+    samples, rate = soundfile.read(io.BytesIO(one))
+    assert (rate, samples.shape) == (16_000, (24_000,))
+    with pytest.raises(InputError, match="found 4 s in all"):
+        Encoder()(Audio(part.sha256, part.path, 9.0, 10.0))
+    with pytest.raises(InputError, match="expected SHA-256"):
+        Encoder()(Audio("0" * 64, part.path))
+
+
+def test_a_measure_function_is_needed(tmp_path: Path) -> None:
+    config = AnnotatorConfig(annotator="builtin:music-pair-1")
+    part = Audio("a" * 64, "a.wav")
+
+    async def story() -> Any:
+        async with open_ledger(tmp_path / "l.sqlite") as ledger, Annotator(config, ledger) as annotator:
+            return await annotator.ask([question(config, [Message.of("user", part, part)])])
+
+    with pytest.raises(Exception, match="needs measurements"):
+        asyncio.run(story())
