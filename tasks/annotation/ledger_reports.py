@@ -1,0 +1,157 @@
+"""What a person asks of a ledger: `earmark ledger stats`, `show`, `vacuum`, `export`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tasks.annotation.errors import LedgerError
+from tasks.annotation.ledger import Driver, connect, shown
+
+BY_MODEL = """
+SELECT r.model, r.state, count(*) FROM requests r GROUP BY r.model, r.state ORDER BY r.model, r.state
+"""
+SPENT = """
+SELECT r.model, count(*), sum(CASE WHEN a.status = 'failed' THEN 1 ELSE 0 END), sum(a.input_tokens),
+sum(a.output_tokens), sum(a.cost_usd), avg(a.latency_s) FROM attempts a JOIN requests r ON r.id = a.request_id
+GROUP BY r.model ORDER BY r.model
+"""
+REASONS = """
+SELECT r.model, r.reason, count(*) FROM requests r WHERE r.state = 'rejected' GROUP BY r.model, r.reason
+ORDER BY r.model, r.reason
+"""
+FAULTS = """
+SELECT r.model, a.error_type, count(*) FROM attempts a JOIN requests r ON r.id = a.request_id
+WHERE a.error_type IS NOT NULL GROUP BY r.model, a.error_type ORDER BY r.model, a.error_type
+"""
+BATCHES = "SELECT state, count(*), sum(requests) FROM batches GROUP BY state ORDER BY state"
+REQUEST = """
+SELECT id, key, model, body, state, answer, reason, detail, parser, reply_model, created_at, settled_at FROM requests
+"""
+REQUEST_FIELDS = ("key", "model", "body", "state", "answer", "reason", "detail", "parser", "reply_model")
+ATTEMPTS = """
+SELECT number, status, error_type, detail, raw, input_tokens, output_tokens, cost_usd, latency_s, started_at, batch_id
+FROM attempts WHERE request_id = ? ORDER BY number
+"""
+ATTEMPT_FIELDS = (
+    "number",
+    "status",
+    "error_type",
+    "detail",
+    "raw",
+    "input_tokens",
+    "output_tokens",
+    "cost_usd",
+    "latency_s",
+    "started_at",
+    "batch_id",
+)
+PAGE = 1_000
+
+
+def stats(address: str | Path) -> dict[str, Any]:
+    """Requests by state, attempts, tokens and cost of each model, rejects and faults by type, batches, and size.
+
+    Raises:
+        LedgerError: there is no such ledger.
+    """
+    with closing(_existing(address)) as driver:
+        models: dict[str, dict[str, Any]] = {}
+        for model, state, count in driver.rows(BY_MODEL):
+            models.setdefault(model, {"open": 0, "answered": 0, "rejected": 0})[state] = count
+        for model, attempts, failed, tokens_in, tokens_out, cost_usd, latency_s in driver.rows(SPENT):
+            models[model] |= {
+                "attempts": attempts,
+                "failed_attempts": int(failed),
+                "input_tokens": int(tokens_in),
+                "output_tokens": int(tokens_out),
+                "cost_usd": float(cost_usd),
+                "mean_latency_s": float(latency_s),
+            }
+        for name, query in (("rejects", REASONS), ("faults", FAULTS)):
+            for model, reason, count in driver.rows(query):
+                models[model].setdefault(name, {})[reason] = count
+        batches = {state: {"batches": n, "requests": int(held)} for state, n, held in driver.rows(BATCHES)}
+        return {"ledger": shown(address), "bytes": driver.size_bytes(), "models": models, "batches": batches}
+
+
+def show(address: str | Path, key: str) -> dict[str, Any]:
+    """One request with its texts and all its attempts.
+
+    Args:
+        address: path or URL.
+        key: the request's key, or a beginning of it that is unique, in hexadecimal digits.
+
+    Raises:
+        LedgerError: no such ledger or key, or several keys begin so.
+    """
+    prefix = key.lower()
+    if not prefix or len(prefix) > 64 or set(prefix) - set("0123456789abcdef"):
+        raise LedgerError(f"ledger show: expected a key of up to 64 hexadecimal digits, found {key!r}")
+    low, high = bytes.fromhex(prefix.ljust(64, "0")), bytes.fromhex(prefix.ljust(64, "f"))
+    with closing(_existing(address)) as driver:
+        found = driver.rows(f"{REQUEST} WHERE key >= ? AND key <= ? ORDER BY key LIMIT 2", (low, high))
+        if not found:
+            raise LedgerError(f"ledger {shown(address)}: no request whose key begins with {prefix}")
+        if len(found) > 1:
+            raise LedgerError(f"ledger {shown(address)}: several keys begin with {prefix}; give more digits")
+        return _request(driver, found[0])
+
+
+def vacuum(address: str | Path) -> tuple[int, int]:
+    """Give free space back; bytes before and after.
+
+    Raises:
+        LedgerError: there is no such ledger.
+    """
+    with closing(_existing(address)) as driver:
+        before = driver.size_bytes()
+        driver.vacuum()
+        return before, driver.size_bytes()
+
+
+def export(address: str | Path, *, model: str | None = None) -> Iterator[dict[str, Any]]:
+    """Every request with its texts and attempts, in the order of their first asking, as dicts for JSON lines.
+
+    Args:
+        address: path or URL.
+        model: only this model's, if given.
+
+    Raises:
+        LedgerError: there is no such ledger.
+    """
+    with closing(_existing(address)) as driver:
+        last = -1
+        while page := driver.rows(f"{REQUEST} WHERE id > ? ORDER BY id LIMIT {PAGE}", (last,)):
+            last = page[-1][0]
+            for row in page:
+                if model is None or row[2] == model:
+                    yield _request(driver, row)
+
+
+def _existing(address: str | Path) -> Driver:
+    if "://" not in str(address) and not Path(address).is_file():
+        raise LedgerError(f"ledger {address}: not found; a build makes it, and EARMARK_LEDGER names another")
+    return connect(address)
+
+
+def _request(driver: Driver, row: tuple[Any, ...]) -> dict[str, Any]:
+    request_id, key, *rest = row
+    held = dict(zip(REQUEST_FIELDS, (bytes(key).hex(), *rest), strict=False))
+    held["body"] = _with_texts(driver, json.loads(held["body"]))
+    held["answer"] = None if held["answer"] is None else json.loads(held["answer"])
+    held["attempts"] = [dict(zip(ATTEMPT_FIELDS, found, strict=True)) for found in driver.rows(ATTEMPTS, (request_id,))]
+    return held
+
+
+def _with_texts(driver: Driver, body: dict[str, Any]) -> dict[str, Any]:
+    """The canonical form with its long texts written out beside their digests."""
+    for _, parts in body["messages"]:
+        for part in parts:
+            if "text_sha256" in part:
+                found = driver.rows("SELECT text FROM texts WHERE sha256 = ?", (part["text_sha256"],))
+                part["text"] = found[0][0] if found else None
+    return body

@@ -1,0 +1,189 @@
+"""The ledger in both databases: durable, shared, readable by people. PostgreSQL runs for real."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.annotation.engine import Annotator
+from tasks.annotation.errors import LedgerError
+from tasks.annotation.ledger import Attempt, Finished, connect, migrations, open_ledger, shown
+from tasks.annotation.ledger_reports import export, show, stats, vacuum
+from tests.annotation.conftest import Bench, config_for, requests_for, serving
+from tests.servers.faults import Faults
+
+
+def postgres_binaries() -> Path | None:
+    """Where Debian keeps PostgreSQL's programs, or None."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
+    return found[-1].parent if found else None
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """A PostgreSQL server of our own; its URL."""
+    binaries = postgres_binaries()
+    if binaries is None:
+        pytest.skip("PostgreSQL's programs are not installed")
+    if importlib.util.find_spec("psycopg") is None:
+        pytest.skip("psycopg is not installed (extra 'scale')")
+    folder = Path(tempfile.mkdtemp(prefix="ledger-pg-"))
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    if as_user:
+        shutil.chown(folder, "postgres")
+    data = str(folder / "data")
+
+    def call(*command: str) -> None:
+        subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=folder)
+
+    call(str(binaries / "initdb"), "-D", data, "-A", "trust", "-U", "earmark")
+    options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder}"
+    control = str(binaries / "pg_ctl")
+    call(control, "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
+    try:
+        yield f"postgresql://earmark@127.0.0.1:{port}/postgres"
+    finally:
+        call(control, "-D", data, "-m", "immediate", "stop")
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """An empty ledger's address."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "ledger.sqlite")
+        return
+    url = request.getfixturevalue("postgres")
+    import psycopg
+
+    name = f"ledger_{time.monotonic_ns()}"
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}".encode())
+    yield url.rsplit("/", 1)[0] + f"/{name}"
+
+
+def test_a_run_a_resume_and_reports(ledger: str, run: Any) -> None:
+    async def story() -> None:
+        server = await serving(Faults(rate=0.3, kinds=("429", "500", "refusal"), most=1))
+        config, bench = config_for(server), Bench(ledger, server)
+        requests = requests_for(config, 60)
+        first = await bench.ask(config, requests)
+        server.faults.rate = 0.0
+        again = await bench.ask(config, requests_for(config, 61))
+        assert again.outcomes[:60] == first.outcomes
+        assert (again.exchanges, again.from_ledger) == (1, 60)
+        held = stats(ledger)["models"]["openai:tiny"]
+        assert (held["answered"] + held["rejected"], held["open"]) == (61, 0)
+        assert held["rejects"] == {"refused": first.reasons()["refused"]}
+        assert held["attempts"] == first.exchanges + 1
+        assert held["input_tokens"] == 6100
+        one = show(ledger, requests[0].key[:20])
+        assert one["key"] == requests[0].key
+        assert "compare two clips" in one["body"]["messages"][0][1][0]["text"]
+        assert one["attempts"][-1]["raw"].startswith("{")
+        assert [row["key"] for row in export(ledger, model="openai:other")] == []
+        assert sorted(row["key"] for row in export(ledger)) == sorted(r.key for r in requests_for(config, 61))
+        before, after = vacuum(ledger)
+        assert before > 0 < after
+        with pytest.raises(LedgerError, match="no request"):
+            show(ledger, "0" * 64)
+        with pytest.raises(LedgerError, match="hexadecimal"):
+            show(ledger, "xyz")
+        await server.stop()
+
+    run(story)
+
+
+def test_three_processes_ask_each_key_once(ledger: str, run: Any) -> None:
+    async def story() -> None:
+        server = await serving(Faults(latency_s=0.01))
+        config, bench = config_for(server, max_concurrency=8), Bench(ledger, server)
+        requests = requests_for(config, 150)
+        reports = await asyncio.gather(*[bench.ask(config, requests[n:] + requests[:n]) for n in (0, 50, 100)])
+        assert {report.answered for report in reports} == {150}
+        assert server.faults.numbers()["asked"] == 150
+        await server.stop()
+
+    run(story)
+
+
+def test_what_is_acknowledged_is_there_for_another_connection(ledger: str, run: Any) -> None:
+    async def story() -> None:
+        async with open_ledger(ledger) as opened:
+            held = await opened.claim([("ab" * 32, "m", "{}")], {"d": "lone \ud800 and \0"}, 1)
+            other = connect(ledger)
+            await opened.record(Attempt(held["ab" * 32].request_id, 1, "received", 0.0, 0.1, raw="raw"))
+            assert other.rows("SELECT raw FROM attempts") == [("raw",)]
+            opened.settle_soon(held["ab" * 32].request_id, Finished("1", None, None, 1, None))
+            assert (await opened.finished(["ab" * 32, "cd" * 32])) == {"ab" * 32: Finished("1", None, None, 1, None)}
+            other.close()
+
+    run(story)
+
+
+def test_a_claim_holds_while_its_process_lives_and_not_longer(
+    ledger: str, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        wanted = [("ab" * 32, "m", "{}")]
+        async with open_ledger(ledger) as one:
+            assert len(await one.claim(wanted, {}, 1)) == 1
+            async with open_ledger(ledger) as two:
+                assert len(await two.claim(wanted, {}, 1)) == 0
+                assert await two.free_the_dead() == 0
+                await two.change(
+                    lambda driver: driver.run("UPDATE runs SET seen_at = seen_at - 61, host = 'elsewhere'")
+                )
+                monkeypatch.setattr("tasks.annotation.ledger._OPEN_HERE", {two.owner})
+                assert await two.free_the_dead() == 1
+                assert len(await two.claim(wanted, {}, 1)) == 1
+
+    run(story)
+
+
+def test_migrations_are_numbered_alike_and_a_newer_ledger_is_refused(tmp_path: Path) -> None:
+    assert [n for n, _ in migrations("sqlite")] == [n for n, _ in migrations("postgres")] == [1]
+    driver = connect(tmp_path / "l.sqlite")
+    driver.run("PRAGMA user_version = 999")
+    driver.close()
+    with pytest.raises(LedgerError, match="newer Earmark"):
+        connect(tmp_path / "l.sqlite")
+
+
+def test_addresses_are_checked_and_passwords_are_not_shown(tmp_path: Path) -> None:
+    assert shown("postgresql://me:secret@host/db") == "postgresql://…@host/db"
+    with pytest.raises(LedgerError, match="expected a file path"):
+        connect("mysql://me:secret@host/db")
+    (tmp_path / "no").write_bytes(b"this is not a database, and long enough to tell" * 10)
+    with pytest.raises(LedgerError, match="cannot be opened"):
+        connect(tmp_path / "no")
+    with pytest.raises(LedgerError, match="not found"):
+        stats(tmp_path / "missing.sqlite")
+
+
+def test_a_ledger_that_cannot_be_written_ends_the_run(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = await serving(Faults(latency_s=0.01))
+        config = config_for(server)
+        async with open_ledger(tmp_path / "l.sqlite") as ledger, Annotator(config, ledger) as annotator:
+            ledger.driver.run("DROP TABLE attempts")
+            with pytest.raises(LedgerError, match="cannot write"):
+                await annotator.ask(requests_for(config, 50))
+        assert server.faults.numbers()["asked"] <= config.max_concurrency
+        await server.stop()
+
+    run(story)
