@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from schemas.annotation import AnnotatorConfig
 from schemas.errors import ConfigError, InputError
@@ -101,13 +101,21 @@ class Backend(Protocol):
         """Disconnect."""
 
 
+@runtime_checkable
+class Batching(Protocol):
+    """A backend whose provider has a batch API."""
+
+    def batches(self) -> BatchProvider:
+        """That API."""
+
+
 class BatchProvider(Protocol):
     """A provider's batch API. Each call is one exchange and raises `AskError` by what went wrong."""
 
     def line(self, request: Request) -> bytes:
         """The request as one line of an input file, named by its key; runs in a thread."""
 
-    async def submit(self, intent: str, lines: Iterable[bytes]) -> str:
+    async def submit(self, intent: str, lines: Sequence[bytes]) -> str:
         """Upload and start a batch that carries our intent; returns the provider's id."""
 
     async def find(self, intent: str) -> str | None:
@@ -128,7 +136,6 @@ class BatchState:
     ended: bool
     word: str
     outputs: tuple[str, ...] = ()
-    inline: tuple[Any, ...] = ()
 
 
 def make_backend(config: AnnotatorConfig, media: Media) -> Backend:

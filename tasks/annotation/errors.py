@@ -171,6 +171,12 @@ class ModelMissing(StopRun):
     reason = "model_missing"
 
 
+class BatchUnreachable(StopRun):
+    """The provider's batch API does not answer; what was submitted waits there."""
+
+    reason = "batch_unreachable"
+
+
 class QuotaExhausted(StopRun):
     """The account has no money or quota left; waiting does not help."""
 

@@ -13,6 +13,7 @@ from yarl import URL
 from schemas.annotation import AnnotatorConfig
 from tasks.annotation.answers import Reply
 from tasks.annotation.backend import Media
+from tasks.annotation.batch_openai import OpenAIBatches
 from tasks.annotation.errors import AuthFailed, MalformedResponse
 from tasks.annotation.http import Http
 from tasks.annotation.request import Ask, Audio, Choice, Image, Json, Message, Part, Request, Sampling, Text, YesNo
@@ -60,6 +61,10 @@ class OpenAICompatible:
     async def close(self) -> None:
         """Close the connections."""
         await self.http.close()
+
+    def batches(self) -> OpenAIBatches:
+        """The batch API of the same account."""
+        return OpenAIBatches(self.http, self.base_url, self.body)
 
     def encoded(self, request: Request) -> bytes:
         """The request's body, media included.

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from schemas.errors import EarmarkError
 from tasks.annotation.answers import PARSER, answer_value
-from tasks.annotation.errors import AskError, BatchFailed, Retriable, StopRun
+from tasks.annotation.backend import Batching
+from tasks.annotation.errors import AskError, Retriable, StopRun
 from tasks.annotation.ledger import Attempt, Finished, Held, Verdict
 from tasks.annotation.limits import tokens
 from tasks.annotation.outcome import Answer, Outcome, Reject
@@ -102,7 +103,7 @@ class Run:
         self._left = len(jobs)
         watch = asyncio.create_task(self.annotator.watch(self.meter, self._waits_for))
         try:
-            if self.config.batch:
+            if self.config.batch:  # the same machinery in reverse order of imports
                 from tasks.annotation.batches import ask_in_batches
 
                 jobs = await ask_in_batches(self, jobs)
@@ -154,7 +155,7 @@ class Run:
         ours = [job for job in jobs if job.key in held]
         for job in ours:
             job.held = held[job.key]
-            job.attempts = job.held.attempts
+            job.attempts, job.unusable = job.held.attempts, 0  # what was unusable is counted again by `replay`
             self._claimed[job.key] = job
         return ours
 
@@ -188,8 +189,17 @@ class Run:
                 self.end(job, from_ledger(key, finished, job.notes), was_there=True)
         if self._others:
             await self.ledger.free_the_dead()
+            await self._take_over_batches()
             jobs, self._others = list(self._others.values()), {}
             await self._take(jobs)
+
+    async def _take_over_batches(self) -> None:
+        """Keys may be held by a provider batch whose process is gone."""
+        if isinstance(self.annotator.backend, Batching):
+            from tasks.annotation.batches import Batches
+
+            await Batches(self).take_over(self._others)
+            self._others = {key: job for key, job in self._others.items() if key not in self.outcomes}
 
     # -- asking -----------------------------------------------------------------------------------------------
 
@@ -257,7 +267,7 @@ class Run:
 
     # -- reading ----------------------------------------------------------------------------------------------
 
-    def take_raw(self, job: Job, number: int, raw: str, *, again: bool = False) -> bool:
+    def take_raw(self, job: Job, number: int, raw: str, *, again: bool = False, queue: bool = True) -> bool:
         """Read a recorded response; ends the job or sees to what comes next.
 
         Args:
@@ -265,6 +275,7 @@ class Run:
             number: which attempt.
             raw: the response.
             again: it was recorded by an earlier run: nothing is spent, and nothing is asked from here.
+            queue: whether an unusable answer is asked again by the workers.
 
         Returns:
             Whether the job has its outcome.
@@ -282,7 +293,7 @@ class Run:
                 Verdict(job.row, number, "unusable", error.reason, str(error), tokens_in, tokens_out, cost)
             )
             self._count(tokens_in, tokens_out, cost, again=again)
-            return self._after(job, error, again=again)
+            return self._after(job, error, again=again, queue=queue and not again)
         self.ledger.judge_soon(Verdict(job.row, number, "ok", None, None, tokens_in, tokens_out, cost))
         self._count(tokens_in, tokens_out, cost, again=again)
         answer = Answer(job.key, value, reply.model, job.notes, from_ledger=again)
@@ -300,7 +311,7 @@ class Run:
             self.meter.output_tokens += tokens_out
             self.annotator.budget.settle(0.0, cost_usd)
 
-    def _after(self, job: Job, error: AskError, *, again: bool = False) -> bool:
+    def _after(self, job: Job, error: AskError, *, again: bool = False, queue: bool = True) -> bool:
         """What follows a fault: another try, another answer, a reject, or the run's end. Whether the job ended."""
         match error.remedy:
             case "stop" if isinstance(error, StopRun):
@@ -309,13 +320,13 @@ class Run:
             case "retry":
                 job.failures += not again
                 if again or job.failures <= self.config.retries:
-                    if not again:
+                    if queue:
                         self._try_later(job, error)
                     return False
             case "repair":
                 job.unusable += 1
                 if job.unusable <= self.config.repairs:
-                    if not again:
+                    if queue:
                         self._queue.put_nowait(job)
                     return False
         if error.final:
@@ -335,9 +346,21 @@ class Run:
 
         self._later[job.key] = (job, asyncio.get_running_loop().call_later(wait, now))
 
-    def drop(self, job: Job, detail: str) -> None:
-        """A provider batch gave no answer for this job."""
-        self._after(job, BatchFailed(detail))
+    def fail(self, job: Job, error: AskError) -> None:
+        """A provider batch gave no answer for this job, or cannot hold it."""
+        self._after(job, error, queue=False)
+
+    def hand_over(self, jobs: Sequence[Job]) -> None:
+        """A provider batch holds these now, beyond the life of this process."""
+        for job in jobs:
+            self._claimed.pop(job.key, None)
+
+    async def let_go(self, jobs: Sequence[Job]) -> None:
+        """Give claims back, to be claimed anew with all that was recorded since."""
+        self.ledger.release_soon([job.row for job in jobs])
+        for job in jobs:
+            self._claimed.pop(job.key, None)
+        await self.ledger.flush()
 
     def end(self, job: Job, outcome: Outcome, *, was_there: bool = False) -> None:
         """A job has its outcome."""

@@ -1,0 +1,308 @@
+"""Provider batches: half the price, an answer within a day, and neither lost nor doubled by a crash.
+
+What a batch is to hold is written to the ledger before it is submitted, under an intent that travels in the provider's
+metadata. After a crash the intent is looked for at the provider: if it is there, its answers are collected; if not, its
+requests are free again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+from schemas.errors import ConfigError
+from tasks.annotation.backend import Batching, BatchProvider, BatchState
+from tasks.annotation.errors import AskError, BatchFailed, BatchUnreachable, Retriable, ServerError, StopRun
+from tasks.annotation.ledger import RECORD, Driver, Held
+from tasks.annotation.pace import backoff
+
+if TYPE_CHECKING:
+    from tasks.annotation.run import Job, Run
+
+INTEND = """
+INSERT INTO batches (id, provider, model, state, owner, requests, created_at, updated_at)
+VALUES (?, ?, ?, 'intended', ?, ?, ?, ?)
+"""
+MOVE = "UPDATE batches SET state = ?, provider_id = ?, detail = ?, updated_at = ? WHERE id = ?"
+ORPHANS = """
+SELECT id, provider_id FROM batches WHERE owner IS NULL AND model = ? AND state IN ('intended', 'submitted')
+ORDER BY created_at
+"""
+MEMBERS = "SELECT r.key, r.id FROM batch_requests b JOIN requests r ON r.id = b.request_id WHERE b.batch_id = ?"
+RECORD_AT_ONCE = 500
+MOST_LOOKS = 20
+"""Failed looks at the provider in a row before a run gives up; its batches stay there."""
+Got = TypeVar("Got")
+
+
+@dataclass(slots=True)
+class Open:
+    """A batch that is not collected yet.
+
+    Attributes:
+        intent: our id of it.
+        members: row of each request by key.
+        provider_id: the provider's id; None before it is known.
+        worst_usd: what is set aside for it.
+    """
+
+    intent: str
+    members: dict[str, int] = field(default_factory=dict)
+    provider_id: str | None = None
+    worst_usd: float = 0.0
+
+
+async def ask_in_batches(run: Run, jobs: Sequence[Job]) -> list[Job]:
+    """Ask jobs through the provider's batch API.
+
+    Returns:
+        Jobs that another process holds; they are waited for as in a live run.
+
+    Raises:
+        StopRun: as `Annotator.ask`; batches that were submitted are collected by the next run.
+    """
+    batches = Batches(run)
+    await run.ledger.free_the_dead()
+    await batches.take_over({job.key: job for job in jobs})
+    elsewhere: list[Job] = []
+    left = [job for job in jobs if job.key not in run.outcomes]
+    while left:
+        ours = await run.claim(left)
+        mine = {job.key for job in ours}
+        elsewhere += [job for job in left if job.key not in mine]
+        ours = [job for job in ours if not run.replay(job)]
+        await batches.ask(ours)
+        left = [job for job in ours if job.key not in run.outcomes]
+        await run.let_go(left)  # to be claimed anew, with what this round recorded
+    return elsewhere
+
+
+class Batches:
+    """The batches of one call."""
+
+    def __init__(self, run: Run) -> None:
+        backend = run.annotator.backend
+        if not isinstance(backend, Batching):
+            raise ConfigError(f"annotator '{run.config.annotator}' has no batch API; set batch = false")
+        self._run = run
+        self._provider: BatchProvider = backend.batches()
+
+    async def take_over(self, jobs: dict[str, Job]) -> None:
+        """Collect what processes that are gone left at the provider."""
+        run = self._run
+        for intent, provider_id in await run.ledger.change(partial(_adopt, owner=run.ledger.owner, model=self._model)):
+            members = await run.ledger.change(partial(_members, intent=intent))
+            batch = Open(intent, members, provider_id)
+            if provider_id is None:
+                batch.provider_id = await self._find(intent, self._run.config.batch_settle_s)
+            if batch.provider_id is None:
+                await self._close(batch, "failed", "the provider never heard of it")
+                continue
+            await self._move(batch, "submitted")
+            await self._collect(batch, jobs)
+
+    async def ask(self, jobs: Sequence[Job]) -> None:
+        """Submit jobs and wait for their answers; early batches are collected while later ones are submitted."""
+        by_key, waits = {job.key: job for job in jobs}, []
+        try:
+            async for part, lines in self._slices(jobs):
+                batch = await self._submit(part, lines)
+                if batch is not None:
+                    waits.append(asyncio.create_task(self._collect(batch, by_key)))
+            await asyncio.gather(*waits)
+        finally:
+            for wait in waits:
+                wait.cancel()
+            await asyncio.gather(*waits, return_exceptions=True)
+
+    @property
+    def _model(self) -> str:
+        return self._run.config.annotator
+
+    async def _slices(self, jobs: Sequence[Job]) -> AsyncIterator[tuple[list[Job], list[bytes]]]:
+        """Jobs and their lines, within the provider's limits of number and size."""
+        config = self._run.config
+        part: list[Job] = []
+        lines: list[bytes] = []
+        size = 0
+        for job in jobs:
+            try:
+                line = await asyncio.to_thread(self._provider.line, job.request)
+            except AskError as error:
+                self._run.fail(job, error)
+                continue
+            if lines and (len(lines) >= config.batch_requests or size + len(line) > config.batch_bytes):
+                yield part, lines
+                part, lines, size = [], [], 0
+            part.append(job)
+            lines.append(line)
+            size += len(line) + 1
+        if lines:
+            yield part, lines
+
+    async def _submit(self, jobs: list[Job], lines: list[bytes]) -> Open | None:
+        run = self._run
+        worst = sum(run.annotator.budget.worst_usd(job.request) for job in jobs)
+        await run.annotator.budget.reserve(worst)
+        batch = Open(uuid.uuid4().hex, {job.key: job.row for job in jobs}, worst_usd=worst)
+        await run.ledger.change(partial(_intend, batch=batch, model=self._model, owner=run.ledger.owner))
+        run.hand_over(jobs)
+        try:
+            batch.provider_id = await self._submitted(batch, lines)
+        except AskError as error:
+            await self._close(batch, "failed", str(error))
+            run.annotator.budget.settle(worst, 0.0)
+            if isinstance(error, StopRun):
+                raise
+            for job in jobs:
+                run.fail(job, BatchFailed(f"could not be submitted: {error}"))
+            return None
+        await self._move(batch, "submitted")
+        return batch
+
+    async def _submitted(self, batch: Open, lines: list[bytes]) -> str:
+        """The provider's id; where a reply was lost, the batch is looked for before it is sent again."""
+        config, tries = self._run.config, 0
+        while True:
+            try:
+                return await self._provider.submit(batch.intent, lines)
+            except Retriable as error:
+                found = await self._find(batch.intent, config.batch_settle_s)
+                if found is not None:
+                    return found
+                tries += 1
+                if tries > config.retries:
+                    raise
+                least = error.retry_after_s or 0.0
+                await asyncio.sleep(backoff(tries, config.retry_base_s, config.retry_longest_s, least_s=least))
+
+    async def _find(self, intent: str, patience_s: float) -> str | None:
+        """Look for an intent at the provider, for as long as a new batch may take to be listed."""
+        until = time.monotonic() + patience_s
+        while True:
+            try:
+                found = await self._provider.find(intent)
+            except Retriable:
+                found = None
+            if found is not None or time.monotonic() >= until:
+                return found
+            await asyncio.sleep(min(self._run.config.batch_poll_s, 2.0))
+
+    async def _collect(self, batch: Open, jobs: dict[str, Job]) -> None:
+        """Wait for a batch, record its answers, and bring the jobs among them to their outcomes."""
+        run = self._run
+        if batch.provider_id is None:
+            raise ValueError("a batch without the provider's id cannot be collected")
+        run.meter.in_flight += len(batch.members)
+        try:
+            state = await self._ended(batch.provider_id)
+            results = await self._retried(partial(self._provider.results, state))
+            answered = {key: raw for key, raw, _ in results if raw is not None and key in batch.members}
+            numbers = await self._record(batch, answered)
+        finally:
+            run.meter.in_flight -= len(batch.members)
+            run.annotator.budget.settle(batch.worst_usd, 0.0)
+        await self._close(batch, "done", state.word)
+        errors = {key: error or "no reason given" for key, raw, error in results if raw is None}
+        run.meter.exchanges += len(answered)
+        for key in batch.members:
+            job = jobs.get(key)
+            if job is None:
+                continue
+            job.held, job.attempts = Held(batch.members[key]), numbers.get(key, job.attempts)
+            if key in answered:
+                run.take_raw(job, numbers[key], answered[key], queue=False)
+            elif results:
+                run.fail(job, ServerError(f"in a batch: {errors.get(key, 'no line came back')}"))
+            else:
+                run.fail(job, BatchFailed(f"the batch ended as '{state.word}' without results"))
+
+    async def _ended(self, provider_id: str) -> BatchState:
+        while True:
+            state = await self._retried(partial(self._provider.state, provider_id))
+            if state.ended:
+                return state
+            await asyncio.sleep(self._run.config.batch_poll_s)
+
+    async def _retried(self, call: Callable[[], Awaitable[Got]]) -> Got:
+        """A call that only reads, until it succeeds: the answers are paid for and wait at the provider."""
+        config, tries = self._run.config, 0
+        while True:
+            try:
+                return await call()
+            except Retriable as error:
+                tries += 1
+                if tries > max(config.retries, MOST_LOOKS):
+                    raise BatchUnreachable(f"the batch API does not answer: {error}; run again to collect") from None
+                least = error.retry_after_s or 0.0
+                await asyncio.sleep(backoff(tries, config.retry_base_s, config.retry_longest_s, least_s=least))
+
+    async def _record(self, batch: Open, answered: dict[str, str]) -> dict[str, int]:
+        """Keep raw answers, each once however often they are collected; returns their attempt numbers."""
+        numbers: dict[str, int] = {}
+        rows = [(key, batch.members[key], raw) for key, raw in answered.items()]
+        for start in range(0, len(rows), RECORD_AT_ONCE):
+            some = rows[start : start + RECORD_AT_ONCE]
+            numbers |= await self._run.ledger.change(partial(_record_lines, intent=batch.intent, rows=some))
+        return numbers
+
+    async def _move(self, batch: Open, state: str, detail: str | None = None) -> None:
+        await self._run.ledger.change(partial(_move, batch=batch, state=state, detail=detail))
+
+    async def _close(self, batch: Open, state: str, detail: str) -> None:
+        """End a batch in the ledger: its requests are free again, with their answers recorded."""
+        await self._run.ledger.change(partial(_close, batch=batch, state=state, detail=detail))
+
+
+def _adopt(driver: Driver, owner: str, model: str) -> list[tuple[str, str | None]]:
+    found = [(intent, provider_id) for intent, provider_id in driver.rows(ORPHANS, (model,))]
+    for intent, _ in found:
+        driver.run("UPDATE batches SET owner = ? WHERE id = ?", (owner, intent))
+    return found
+
+
+def _members(driver: Driver, intent: str) -> dict[str, int]:
+    return {bytes(key).hex(): request_id for key, request_id in driver.rows(MEMBERS, (intent,))}
+
+
+def _intend(driver: Driver, batch: Open, model: str, owner: str) -> None:
+    now = driver.now()
+    provider = model.partition(":")[0]
+    driver.run(INTEND, (batch.intent, provider, model, owner, len(batch.members), now, now))
+    for request_id in batch.members.values():
+        driver.run("INSERT INTO batch_requests (batch_id, request_id) VALUES (?, ?)", (batch.intent, request_id))
+        driver.run("UPDATE requests SET owner = ? WHERE id = ?", (f"batch:{batch.intent}", request_id))
+
+
+def _move(driver: Driver, batch: Open, state: str, detail: str | None) -> None:
+    driver.run(MOVE, (state, batch.provider_id, detail, driver.now(), batch.intent))
+
+
+def _close(driver: Driver, batch: Open, state: str, detail: str) -> None:
+    _move(driver, batch, state, detail)
+    driver.run("UPDATE batches SET owner = NULL WHERE id = ?", (batch.intent,))
+    driver.run("UPDATE requests SET owner = NULL WHERE owner = ?", (f"batch:{batch.intent}",))
+
+
+def _record_lines(driver: Driver, intent: str, rows: list[tuple[str, int, str]]) -> dict[str, int]:
+    numbers = {}
+    now = driver.now()
+    known = driver.rows_in(
+        "SELECT request_id, number, batch_id FROM attempts WHERE request_id IN {values}", [row[1] for row in rows]
+    )
+    by_row: dict[int, list[tuple[int, str | None]]] = {}
+    for request_id, number, batch in known:
+        by_row.setdefault(request_id, []).append((number, batch))
+    for key, request_id, raw in rows:
+        earlier = by_row.get(request_id, [])
+        here = next((number for number, batch in earlier if batch == intent), None)
+        number = here or 1 + max((number for number, _ in earlier), default=0)
+        numbers[key] = number
+        if here is None:
+            driver.run(RECORD, (request_id, number, "received", None, None, raw, 0.0, now, intent))
+    return numbers

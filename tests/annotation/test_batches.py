@@ -1,0 +1,125 @@
+"""Provider batches: an intent before each submission, and a crash at any moment neither loses nor doubles one."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.annotation import Prices
+from tasks.annotation.errors import BudgetExhausted
+from tasks.annotation.ledger import connect
+from tasks.annotation.ledger_reports import stats
+from tests.annotation.conftest import Bench, config_for, requests_for, serving
+from tests.annotation.test_kills import Server, asking, finish, serve
+from tests.servers.faults import Faults
+
+__all__ = ["serve"]  # a fixture
+BATCH: dict[str, Any] = {"batch": True, "batch_poll_s": 0.05, "batch_settle_s": 0.3, "batch_requests": 40}
+
+
+def test_a_batch_answers_like_a_live_run_and_costs_half(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = await serving()
+        prices = Prices(input_per_million=1.0, output_per_million=10.0)
+        live, batch = config_for(server, prices=prices), config_for(server, prices=prices, **BATCH)
+        one = await Bench(tmp_path / "a.sqlite", server).ask(live, requests_for(live, 100))
+        bench = Bench(tmp_path / "b.sqlite", server)
+        two = await bench.ask(batch, requests_for(batch, 100))
+        assert one.outcomes == two.outcomes
+        assert len(server.batches) == 3
+        assert two.spent_usd == pytest.approx(one.spent_usd / 2)
+        assert (await bench.ask(live, requests_for(live, 100))).exchanges == 0
+        assert stats(bench.ledger)["batches"] == {"done": {"batches": 3, "requests": 100}}
+        await server.stop()
+
+    run(story)
+
+
+def test_faulty_lines_are_asked_again_in_another_batch(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = await serving(Faults(rate=0.3, kinds=("500", "wrong_shape", "refusal", "text_around"), most=1))
+        config = config_for(server, **BATCH)
+        report = await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 120))
+        assert report.answered + report.rejected == 120
+        assert set(report.reasons()) == {"refused"}
+        await server.stop()
+
+    run(story)
+
+
+def test_a_lost_reply_to_a_submission_does_not_double_the_batch(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = await serving()
+        server.lose_batch_replies = 1
+        config = config_for(server, **BATCH)
+        report = await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 30))
+        assert report.answered == 30
+        assert len(server.batches) == 1
+        await server.stop()
+
+    run(story)
+
+
+def test_the_budget_holds_for_batches(tmp_path: Path, run: Any) -> None:
+    async def story() -> None:
+        server = await serving()
+        prices = Prices(input_per_million=1.0, output_per_million=10.0)
+        config = config_for(server, prices=prices, budget_usd=0.05, **BATCH | {"batch_requests": 8})
+        bench = Bench(tmp_path / "l.sqlite", server)
+        with pytest.raises(BudgetExhausted):
+            await bench.ask(config, requests_for(config, 1000))
+        assert 0 < server.faults.numbers()["asked"] * 0.00015 <= 0.05
+        await server.stop()
+
+    run(story)
+
+
+def test_a_live_run_takes_over_the_batch_of_a_dead_process(serve: Any, tmp_path: Path) -> None:
+    server, ledger = serve("--batch-s", "1.0"), tmp_path / "l.sqlite"
+    process = asking(server, ledger, 30, **BATCH)
+    while server.counts()["batches"] == 0:
+        time.sleep(0.02)
+    time.sleep(0.1)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate()
+    finish(asking(server, ledger, 30))
+    counts = server.counts()
+    assert (counts["asked"], counts["repeats"]) == (30, 0)
+
+
+def kill_in_batches(serve: Any, tmp_path: Path, kills: int) -> None:
+    draw, done, count, n = random.Random(kills), 0, 100, 0
+    while done < kills:
+        n += 1
+        server: Server = serve("--batch-s", "0.4")
+        ledger = tmp_path / f"{n}.sqlite"
+        for _ in range(4):
+            process = asking(server, ledger, count, **BATCH)
+            time.sleep(draw.uniform(0.0, 0.35))
+            if process.poll() is None:
+                os.kill(process.pid, signal.SIGKILL)
+                done += 1
+            process.communicate()
+        final = finish(asking(server, ledger, count, **BATCH))
+        counts = server.counts()
+        assert (counts["distinct"], counts["repeats"]) == (count, 0), json.dumps(counts)
+        assert connect(ledger).rows("SELECT count(*) FROM attempts") == [(count,)]
+        server.process.kill()
+    calm = serve()
+    assert final == finish(asking(calm, tmp_path / "calm.sqlite", count))
+
+
+def test_kills_across_batches_lose_and_double_nothing(serve: Any, tmp_path: Path) -> None:
+    kill_in_batches(serve, tmp_path, 8)
+
+
+@pytest.mark.slow
+def test_a_hundred_kills_across_batches(serve: Any, tmp_path: Path) -> None:
+    kill_in_batches(serve, tmp_path, 100)
