@@ -6,6 +6,7 @@ import asyncio
 import email.utils
 import json
 import os
+import re
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -160,10 +161,10 @@ class Http:
         if status == 429 and code in ("insufficient_quota", "billing_hard_limit_reached"):
             return QuotaExhausted(f"{said}; add quota or change the account, then run again")
         if status in (408, 409, 425, 429):
-            return RateLimited(said, retry_after_s=retry_after(response.headers), raw=text)
+            return RateLimited(said, retry_after_s=retry_after(response.headers) or _retry_delay(text), raw=text)
         if status >= 500:
             return ServerError(said, retry_after_s=retry_after(response.headers), raw=text)
-        if status in (401, 403):
+        if status in (401, 403) or (status == 400 and "API key not valid" in message):
             return AuthFailed(f"{response.url.origin()} answers {said}; check the key in the environment")
         if status == 402:
             return QuotaExhausted(f"{said}; add money to the account, then run again")
@@ -186,6 +187,12 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     with suppress(ValueError):
         return max(0.0, email.utils.parsedate_to_datetime(said).timestamp() - time.time())
     return None
+
+
+def _retry_delay(text: str) -> float | None:
+    """Seconds that Google's error details ask to wait (`"retryDelay": "12s"`)."""
+    found = re.search(r'"retryDelay":\s*"([0-9.]+)s"', text)
+    return float(found.group(1)) if found else None
 
 
 def _error_in(text: str) -> tuple[str, str]:

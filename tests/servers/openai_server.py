@@ -29,7 +29,7 @@ def default_answer(body: dict[str, Any], content: str) -> str:
     schema = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema")
     if schema is None:
         return f"answer {content[:12]}"
-    return json.dumps(_fitting(schema, int(content[:8], 16)))
+    return json.dumps(fitting(schema, int(content[:8], 16)))
 
 
 class OpenAIServer:
@@ -221,18 +221,18 @@ class OpenAIServer:
         return name
 
 
-def _fitting(schema: dict[str, Any], seed: int) -> Any:
+def fitting(schema: dict[str, Any], seed: int) -> Any:
     """A value that fits a small schema."""
     if "enum" in schema:
         return schema["enum"][seed % len(schema["enum"])]
     match schema.get("type"):
         case "object":
             return {
-                name: _fitting(part, seed // 7 + place)
+                name: fitting(part, seed // 7 + place)
                 for place, (name, part) in enumerate(schema["properties"].items())
             }
         case "array":
-            return [_fitting(schema["items"], seed)]
+            return [fitting(schema["items"], seed)]
         case "integer":
             return int(schema.get("minimum", 0)) + seed % 3
         case "number":
