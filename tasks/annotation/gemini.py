@@ -158,7 +158,7 @@ class Gemini:
         if system:
             body["systemInstruction"] = {"parts": [_part(part, media_part) for part in system]}
         body["generationConfig"] = _generation(request)
-        extra = json.loads(request.sampling.extra)
+        extra: dict[str, Any] = json.loads(request.sampling.extra)
         body["generationConfig"] |= extra.pop("generationConfig", {})
         return body | extra
 
@@ -253,7 +253,7 @@ def _has_media(request: Request) -> bool:
 def _file(text: str, inside: str | None = None) -> dict[str, Any]:
     try:
         held = json.loads(text)
-        found = held[inside] if inside else held
+        found: Any = held[inside] if inside else held
     except (ValueError, KeyError, TypeError):
         found = None
     if not isinstance(found, dict) or not found.get("name"):

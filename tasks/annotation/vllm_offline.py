@@ -1,0 +1,124 @@
+"""vLLM's offline engine in this process: batched, with structured outputs and log-probabilities.
+
+For P(yes) exactly the two words' tokens are asked for (`logprob_token_ids`): full-vocabulary log-probabilities, where
+those under a structured choice would be masked and split over prefixes.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from schemas.errors import MissingExtraError
+from tasks.annotation.errors import AskError, BadRequest
+from tasks.annotation.inprocess import InProcess, completion
+from tasks.annotation.request import Audio, Choice, Image, Json, Message, Part, Request, Sampling, Text, YesNo
+
+ENGINE_FIELD = "engine"
+"""Field of `extra_body` whose fields go to `vllm.LLM`; all others go to `SamplingParams`."""
+
+
+class VllmOffline(InProcess):
+    """`vllm:<name or folder>`; arguments of the engine stand under `extra_body.engine`."""
+
+    def load(self) -> None:
+        """Load the engine.
+
+        Raises:
+            MissingExtraError: vllm is missing.
+        """
+        try:
+            from vllm import LLM
+        except ImportError:
+            raise MissingExtraError("a vllm: annotator", "cuda") from None
+        options = {"limit_mm_per_prompt": {"audio": 8, "image": 8}, "seed": self.config.seed or 0}
+        self._llm: Any = LLM(model=self.model_name, **options | dict(self.config.extra_body.get(ENGINE_FIELD, {})))
+
+    def answer(self, requests: Sequence[Request]) -> list[str | AskError]:
+        """A group in one call of the engine; what cannot be prepared does not hold up the rest."""
+        held: list[str | AskError | None] = []
+        chats: list[Any] = []
+        for request in requests:
+            try:
+                chats.append((self._messages(request), self._params(request)))
+                held.append(None)
+            except AskError as error:
+                held.append(error)
+        outputs = iter(self._chat(chats))
+        asked = [request for request, fault in zip(requests, held, strict=True) if fault is None]
+        answers = iter([self._answer(request, output) for request, output in zip(asked, outputs, strict=True)])
+        return [next(answers) if fault is None else fault for fault in held]
+
+    def _chat(self, chats: list[Any]) -> list[Any]:
+        if not chats:
+            return []
+        messages, params = [chat for chat, _ in chats], [param for _, param in chats]
+        return list(self._llm.chat(messages, params, use_tqdm=False))
+
+    def _messages(self, request: Request) -> list[dict[str, Any]]:
+        return [self._message(message) for message in request.messages]
+
+    def _message(self, message: Message) -> dict[str, Any]:
+        return {"role": message.role, "content": [self._part(part) for part in message.parts]}
+
+    def _part(self, part: Part) -> dict[str, Any]:
+        match part:
+            case Text(text):
+                return {"type": "text", "text": text}
+            case Audio():
+                data = base64.b64encode(self.media.audio(part)).decode()
+                return {"type": "input_audio", "input_audio": {"data": data, "format": part.form.codec}}
+            case Image():
+                data = base64.b64encode(self.media.image(part)).decode()
+                return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{data}"}}
+
+    def _params(self, request: Request) -> Any:
+        from vllm import SamplingParams
+
+        sampling = request.sampling
+        options: dict[str, Any] = {"max_tokens": sampling.max_tokens, "stop": list(sampling.stop) or None}
+        for name in ("temperature", "top_p", "seed"):
+            if (value := getattr(sampling, name)) is not None:
+                options[name] = value
+        options |= {name: value for name, value in json.loads(sampling.extra).items() if name != ENGINE_FIELD}
+        return SamplingParams(**options | self._constraint(request, sampling))
+
+    def _constraint(self, request: Request, sampling: Sampling) -> dict[str, Any]:
+        match request.ask:
+            case YesNo(yes, no):
+                ids = list(sampling.yes_no_token_ids or (self._token(yes), self._token(no)))
+                return {"max_tokens": 1, "logprob_token_ids": ids}
+            case Json(schema, _) if sampling.structured != "none":
+                return {"structured_outputs": _structured(json=json.loads(schema))}
+            case Choice(choices) if sampling.structured != "none":
+                return {"structured_outputs": _structured(choice=list(choices))}
+        return {}
+
+    def _token(self, word: str) -> int:
+        ids = self._llm.get_tokenizer().encode(word, add_special_tokens=False)
+        if len(ids) != 1:
+            raise BadRequest(f"expected '{word}' to be one token of this model, found {len(ids)}; choose other words")
+        return int(ids[0])
+
+    def _answer(self, request: Request, output: Any) -> str:
+        said = output.outputs[0]
+        first = None
+        if isinstance(request.ask, YesNo) and said.logprobs:
+            tokenizer = self._llm.get_tokenizer()
+            first = {tokenizer.decode([token]): float(held.logprob) for token, held in said.logprobs[0].items()}
+        return completion(
+            self.model_name,
+            said.text,
+            tokens_in=len(output.prompt_token_ids or ()),
+            tokens_out=len(said.token_ids),
+            cut=said.finish_reason == "length" and not isinstance(request.ask, YesNo),
+            first_token=first,
+        )
+
+
+def _structured(**options: Any) -> Any:
+    from vllm.sampling_params import StructuredOutputsParams
+
+    return StructuredOutputsParams(**options)

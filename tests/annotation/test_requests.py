@@ -1,0 +1,237 @@
+"""Keys, answers, limits and pace: the pure parts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import time
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from schemas.annotation import AnnotatorConfig, Limits
+from tasks.annotation.answers import Reply, answer_value
+from tasks.annotation.backend import question
+from tasks.annotation.errors import (
+    AskError,
+    BadAnswer,
+    Empty,
+    MalformedResponse,
+    OverLimit,
+    RateLimited,
+    Refused,
+    SchemaMismatch,
+    Truncated,
+)
+from tasks.annotation.http import retry_after
+from tasks.annotation.limits import limits_of, within
+from tasks.annotation.openai_compatible import read_chat_completion
+from tasks.annotation.pace import Pace, backoff
+from tasks.annotation.request import Audio, AudioForm, Choice, FreeText, Image, Json, Message, Request, Sampling, YesNo
+from tests.annotation.conftest import SCHEMA
+
+A, B = Audio("a" * 64, "a.wav", duration_s=20), Audio("b" * 64, "b.wav", duration_s=40)
+BASE = Request(
+    "openai:m", (Message.of("system", "judge " * 40), Message.of("user", "A:", A, "B:", B)), Json.of(SCHEMA), Sampling()
+)
+
+
+def with_audio(audio: Audio) -> Request:
+    return replace(BASE, messages=(BASE.messages[0], Message.of("user", "A:", audio, "B:", B)))
+
+
+CHANGES = {
+    "model": replace(BASE, model="openai:n"),
+    "backend": replace(BASE, model="vllm:m"),
+    "system prompt": replace(BASE, messages=(Message.of("system", "judge " * 40 + "!"), BASE.messages[1])),
+    "one word": replace(BASE, messages=(BASE.messages[0], Message.of("user", "a:", A, "B:", B))),
+    "order": replace(BASE, messages=(BASE.messages[0], Message.of("user", "A:", B, "B:", A))),
+    "role": replace(BASE, messages=(Message.of("user", "judge " * 40), BASE.messages[1])),
+    "parts": replace(BASE, messages=(BASE.messages[0], Message.of("user", "A:", A), Message.of("user", "B:", B))),
+    "audio byte": with_audio(replace(A, sha256="a" * 63 + "b")),
+    "span": with_audio(replace(A, start_s=1.0)),
+    "span end": with_audio(replace(A, end_s=1.0)),
+    "rate": with_audio(replace(A, form=AudioForm(sample_rate_hz=24_000))),
+    "channels": with_audio(replace(A, form=AudioForm(channels=2))),
+    "codec": with_audio(replace(A, form=AudioForm(codec="flac"))),
+    "longest": with_audio(replace(A, form=AudioForm(longest_s=30))),
+    "image": replace(BASE, messages=(*BASE.messages, Message.of("user", Image("c" * 64, "c.png")))),
+    "temperature": replace(BASE, sampling=Sampling(temperature=0.1)),
+    "top_p": replace(BASE, sampling=Sampling(top_p=0.9)),
+    "max_tokens": replace(BASE, sampling=Sampling(max_tokens=7)),
+    "seed": replace(BASE, sampling=Sampling(seed=1)),
+    "stop": replace(BASE, sampling=Sampling(stop=("x",))),
+    "extra": replace(BASE, sampling=Sampling(extra='{"top_k":1}')),
+    "structured": replace(BASE, sampling=Sampling(structured="vllm")),
+    "schema": replace(BASE, ask=Json.of(SCHEMA | {"title": "t"})),
+    "choices": replace(BASE, ask=Choice(("A", "B"))),
+    "yes/no": replace(BASE, ask=YesNo()),
+    "sample": replace(BASE, sample=1),
+}
+
+
+def test_each_thing_that_can_change_an_answer_changes_the_key() -> None:
+    keys = {name: request.key for name, request in CHANGES.items()} | {"base": BASE.key}
+    assert len(set(keys.values())) == len(CHANGES) + 1
+
+
+def test_what_cannot_change_an_answer_does_not() -> None:
+    same = [
+        with_audio(replace(A, path="/elsewhere/a.wav")),
+        with_audio(replace(A, start_s=0.0)),
+        with_audio(replace(A, duration_s=None)),
+        replace(BASE, facts='{"text":"seen by builtin judges only"}'),
+        replace(BASE, ask=Json.of(dict(reversed(SCHEMA.items())))),
+    ]
+    assert {request.key for request in same} == {BASE.key}
+    config = AnnotatorConfig(annotator="openai:m")
+    other = AnnotatorConfig(
+        annotator="openai:m", base_url="http://10.0.0.1/v1", max_concurrency=3, retries=1, budget_usd=None, batch=True
+    )
+    assert question(config, BASE.messages).key == question(other, BASE.messages).key
+
+
+def test_keys_stay_what_they_are() -> None:
+    """A changed key asks everything anew: raise KEY_VERSION if that is meant."""
+    assert json.loads(BASE.canonical)["v"] == 1
+    assert BASE.key == "8a35aef8d730d734e7b695674a1900d94de29443e2ceda7710828474f41e01a0"
+
+
+@given(st.lists(st.text(), min_size=1, max_size=4), st.lists(st.text(), min_size=1, max_size=4))
+def test_different_texts_have_different_keys(one: list[str], two: list[str]) -> None:
+    first, second = (Request("openai:m", tuple(Message.of("user", t) for t in texts)) for texts in (one, two))
+    assert (first.key == second.key) == (one == two)
+    json.loads(first.canonical)
+
+
+@pytest.mark.parametrize(
+    ("ask", "reply", "wanted"),
+    [
+        (FreeText(), Reply(" said "), "said"),
+        (FreeText(), Reply("<think>A? no</think> B"), "B"),
+        (FreeText(), Reply(" \n"), Empty),
+        (FreeText(), Reply("cut", cut=True), Truncated),
+        (FreeText(), Reply("", refusal="no"), Refused),
+        (Choice(("A", "B", "tie")), Reply('"Tie".'), "tie"),
+        (Choice(("A", "B", "tie")), Reply("A or B"), BadAnswer),
+        (Json.of({"type": "object"}), Reply('{"a": 1}'), {"a": 1}),
+        (Json.of({"type": "object"}), Reply('Well: {"a": 1} {"a": 1}'), {"a": 1}),
+        (Json.of({"type": "object"}), Reply('{"a": 1} or {"a": 2}'), SchemaMismatch),
+        (Json.of({"type": "object"}), Reply('{"a": 1, "a": 2}'), SchemaMismatch),
+        (Json.of({"type": "object"}), Reply('{"a": NaN}'), SchemaMismatch),
+        (Json.of({"type": "object"}), Reply('{"a": 1', cut=True), Truncated),
+        (Json.of({"type": "object"}), Reply("[1]"), SchemaMismatch),
+        (Json.of({"type": "object"}), Reply("none of it"), SchemaMismatch),
+        (Json.of({"type": "array"}), Reply("[" * 100_000), SchemaMismatch),
+        (YesNo(), Reply("Yes"), BadAnswer),
+        (YesNo(), Reply("", first_token=(("The", -0.1),)), BadAnswer),
+    ],
+)
+def test_answers_are_read_or_typed_and_never_guessed(ask: Any, reply: Reply, wanted: Any) -> None:
+    if isinstance(wanted, type) and issubclass(wanted, AskError):
+        with pytest.raises(wanted) as caught:
+            answer_value(ask, reply)
+        assert type(caught.value) is wanted
+        assert "\n" not in str(caught.value)
+    else:
+        assert answer_value(ask, reply) == wanted
+
+
+def test_yes_no_is_a_two_way_softmax_with_spellings_together_and_bounds_marked() -> None:
+    tokens = (("Yes", math.log(0.3)), (" yes", math.log(0.1)), ("No", math.log(0.1)), ("Maybe", math.log(0.5)))
+    held = answer_value(YesNo(), Reply("", first_token=tokens))
+    assert held == {"p_yes": pytest.approx(0.8), "share": pytest.approx(0.5), "bounded": False}
+    alone = answer_value(YesNo(), Reply("", first_token=(("Yes", math.log(0.9)), ("The", math.log(0.01)))))
+    assert alone["bounded"]
+    assert alone["p_yes"] == pytest.approx(0.9 / 0.91)
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(), lambda x: st.lists(x) | st.dictionaries(st.text(), x)
+    )
+)
+def test_any_json_is_a_reply_or_a_typed_fault(value: Any) -> None:
+    for raw in (json.dumps(value), json.dumps({"choices": value}), json.dumps({"choices": [{"message": value}]})):
+        with suppress(MalformedResponse):
+            read_chat_completion(raw)
+
+
+def test_over_long_audio_is_refused_or_cut_and_said() -> None:
+    config = AnnotatorConfig(annotator="vllm:Qwen/Qwen2-Audio-7B-Instruct")
+    limits = limits_of(config)
+    with pytest.raises(OverLimit, match="hears 30 s of 40 s"):
+        within(BASE, limits, cut=False)
+    fitted, notes = within(BASE, limits, cut=True)
+    assert notes == (f"clip {'b' * 12}: the model hears 30 s of 40 s",)
+    assert fitted.key != BASE.key
+    lengths = [part.length_s for part in fitted.parts() if isinstance(part, Audio)]
+    assert lengths == [20, 30]
+    assert within(fitted, limits, cut=False) == (fitted, ())
+    deaf = limits_of(AnnotatorConfig(annotator="openai:gpt-4.1-mini"))
+    with pytest.raises(OverLimit, match="at most 0 audio clips"):
+        within(BASE, deaf, cut=True)
+    small = limits_of(AnnotatorConfig(annotator="openai:m", limits=Limits(context_tokens=1500)))
+    with pytest.raises(OverLimit, match="context"):
+        within(BASE, small, cut=True)
+    total = limits_of(AnnotatorConfig(annotator="openai:m", limits=Limits(audio_s=50)))
+    fitted, notes = within(BASE, total, cut=True)
+    assert sum(part.length_s or 0 for part in fitted.parts() if isinstance(part, Audio)) <= 50
+
+
+def test_pace_yields_to_the_server_and_comes_back() -> None:
+    pace = Pace(64)
+    started = time.monotonic()
+    for _ in range(20):
+        pace.failed(RateLimited("slow down"), started + 0.0)
+    assert pace.limit == pytest.approx(64 * 0.7)  # one overload, one cut
+    for _ in range(5):
+        pace.failed(RateLimited("slow down"), time.monotonic())
+    assert pace.limit < 16
+    for _ in range(3000):
+        pace.succeeded()
+    assert pace.limit == 64
+    assert 0.5 <= backoff(3, 0.1, 0.2, least_s=0.5) <= 0.7
+
+
+def test_caps_a_minute_spread_requests_evenly() -> None:
+    async def story() -> float:
+        pace = Pace(8, requests_per_minute=6000, tokens_per_minute=60_000)
+        started = time.monotonic()
+        for _ in range(10):
+            await pace.enter(20)
+            pace.leave()
+        return time.monotonic() - started
+
+    assert asyncio.run(story()) >= 9 * 20 * 60 / 60_000 * 0.95
+
+
+def test_retry_after_in_all_its_forms() -> None:
+    assert retry_after({"retry-after-ms": "1500"}) == 1.5
+    assert retry_after({"retry-after": "2"}) == 2
+    assert retry_after({"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}) == 0
+    assert retry_after({"retry-after": "soon"}) is None
+    assert retry_after({}) is None
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"annotator": "gpt-4"},
+        {"annotator": "nobody:gpt-4"},
+        {"annotator": "openai:m", "base_url": "http://me:secret@host/v1"},
+        {"annotator": "openai:m", "base_url": "file:///etc/passwd"},
+        {"annotator": "openai:m", "budget_usd": 1.0},
+        {"annotator": "builtin:music-pair-1", "batch": True},
+        {"annotator": "openai:m", "unknown": 1},
+    ],
+)
+def test_configs_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        AnnotatorConfig(**options)
