@@ -45,6 +45,7 @@ class Corpus:
         story: the card's words.
         plan: `module:function` that plans a build; imports no Prefect, so that "up to date" is said at once.
         flow: `module:flow` that builds it.
+        forecast: `module:function` that says what a build would ask of models; None where it asks nothing.
     """
 
     name: str
@@ -56,3 +57,4 @@ class Corpus:
     story: Story
     plan: str
     flow: str
+    forecast: str | None = None

@@ -236,9 +236,9 @@ def _measured(stage: Stage, config: MosPreferences, file: Path, probe: Probe | A
     if isinstance(probe, AudioFault):
         return (None, None, None, None, None, *probe)
     if config.audio == "index":
-        return (*probe, None, None, None)
+        return (*probe[:4], None, None, None)
     try:
-        return (*probe, _convert(stage, file, probe.clip_sha256), None, None)
+        return (*probe[:4], _convert(stage, file, probe.clip_sha256), None, None)
     except RuntimeError as error:  # soundfile's errors: the header was sound, the samples are not
         return (None, None, None, None, None, "audio_unreadable", f"expected samples that decode: {error}")
 

@@ -347,4 +347,4 @@ def test_missing_split_is_a_reject_where_others_have_one() -> None:
 def test_too_few_clips_for_a_pair(count: int) -> None:
     version, found = built(config_of(Path("/"), source("one")), (many(count), ["one"] * count))
     assert (len(found["ratings"]), found["pairs"], found["triplets"]) == (count, [], [])
-    assert version.manifest.rows["rejects"] == {"all": 0}
+    assert version.manifest.rows["rejects"] == {"full": 0}

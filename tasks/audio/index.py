@@ -11,7 +11,7 @@ from tasks.audio.probe import AudioFault, Probe, probe
 
 _SCHEMA = """CREATE TABLE IF NOT EXISTS media (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, changed_ns INTEGER NOT NULL,
-    clip_sha256 TEXT, duration_s REAL, sample_rate_hz INTEGER, channels INTEGER, reason TEXT, detail TEXT
+    clip_sha256 TEXT, duration_s REAL, sample_rate_hz INTEGER, channels INTEGER, peak_dbfs REAL, reason TEXT, detail TEXT
 ) WITHOUT ROWID"""
 _BATCH = 256
 
@@ -61,7 +61,7 @@ class MediaIndex:
         rows = [(str(batch[i]), *stamp, *_columns(known[i])) for i in new if (stamp := stamps[i]) is not None]
         if rows:
             with self._open() as connection:
-                connection.executemany("INSERT OR REPLACE INTO media VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+                connection.executemany("INSERT OR REPLACE INTO media VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
         return [found for found in known if found is not None]
 
     def _known(
@@ -70,13 +70,13 @@ class MediaIndex:
         if stamp is None:
             return None
         row = connection.execute(
-            "SELECT clip_sha256, duration_s, sample_rate_hz, channels, reason, detail FROM media "
+            "SELECT clip_sha256, duration_s, sample_rate_hz, channels, peak_dbfs, reason, detail FROM media "
             "WHERE path = ? AND size = ? AND changed_ns = ?",
             (str(path), *stamp),
         ).fetchone()
         if row is None:
             return None
-        return Probe(*row[:4]) if row[4] is None else AudioFault(*row[4:])
+        return Probe(*row[:5]) if row[5] is None else AudioFault(*row[5:])
 
     def _open(self) -> _Connection:
         return _Connection(self.path)
@@ -109,4 +109,4 @@ def _columns(found: Probe | AudioFault | None) -> tuple[object, ...]:
     if isinstance(found, Probe):
         return (*found, None, None)
     assert found is not None
-    return (None, None, None, None, *found)
+    return (None, None, None, None, None, *found)

@@ -32,18 +32,19 @@ def find(source: Source, resolve: Callable[[str], Path]) -> Found:
     lists = []
     for split, written in source.files.items():
         path = resolve(str(PurePosixPath(source.root) / written) if source.root else written)
-        lists.append(ListFile(path, f"{source.name}/{_told(source, split)}", split, _kind(source, written)))
+        lists.append(ListFile(path, f"{source.name}/{_told(source, split)}", split, kind_of(source.name, written)))
     return Found(tuple(lists))
 
 
 def _told(source: Source, split: str) -> str:
     """How rows name their file: as the config writes it, but never where on this machine it lies."""
-    names = {other: _without_place(written) for other, written in source.files.items()}
+    names = {other: without_place(written) for other, written in source.files.items()}
     name = names[split]  # type: ignore[index]
     return f"{split}/{name}" if list(names.values()).count(name) > 1 else name
 
 
-def _without_place(written: str) -> str:
+def without_place(written: str) -> str:
+    """A path as rows name it: relative ones as written, others by the file's name alone."""
     pure = PurePosixPath(written)
     return pure.name if pure.is_absolute() or ".." in pure.parts else written
 
@@ -58,16 +59,25 @@ def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
         home = source.audio_root or source.root
         root = resolve(home) if home else file.path.parent
         parse = _parser(source, columns, file, root)
-        yield from to_ratings(file, _some(file, READERS[file.kind](file, wanted)), parse)
+        yield from to_ratings(file, read_table(file, wanted), parse)
 
 
-def _kind(source: Source, written: str) -> str:
+def kind_of(name: str, written: str) -> str:
+    """The type of a table by its ending.
+
+    Args:
+        name: what the file belongs to, for the message.
+        written: the file as the config writes it.
+
+    Raises:
+        InputError: the ending is none that is read.
+    """
     suffixes = [suffix.lower() for suffix in PurePosixPath(written).suffixes[-2:]]
     if suffixes[-1:] == [".gz"] and len(suffixes) == 2 and ENDINGS.get(suffixes[0]) != "parquet":
         suffixes.pop()
     kind = ENDINGS.get(suffixes[-1]) if suffixes else None
     if kind is None:
-        raise InputError(f"{source.name}: expected a file ending in {', '.join(ENDINGS)}, found '{shown(written)}'")
+        raise InputError(f"{name}: expected a file ending in {', '.join(ENDINGS)}, found '{shown(written)}'")
     return kind
 
 
@@ -104,10 +114,14 @@ def _parser(source: Source, columns: Columns, file: ListFile, root: Path) -> Par
     return parse
 
 
-def _some(file: ListFile, rows: Rows) -> Rows:
-    """The rows of a table that the config names: it may hold none, but it may not be empty."""
+def read_table(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...] = ()) -> Rows:
+    """The wanted and optional cells of each row of a table that a config names; it may hold no rows, but not nothing.
+
+    Raises:
+        InputError: a wanted column is missing, or the file cannot be read as what its ending says.
+    """
     seen = False
-    for line, cells in rows:
+    for line, cells in READERS[file.kind](file, wanted, optional):
         if line == 0:
             raise InputError(f"{file.name}: expected a table, found an empty file")
         seen = True
@@ -116,15 +130,15 @@ def _some(file: ListFile, rows: Rows) -> Rows:
         yield 0, Note(f"{file.name} holds no rows")
 
 
-def _csv(file: ListFile, wanted: tuple[str, ...]) -> Rows:
-    return headed_rows(file, wanted)
+def _csv(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -> Rows:
+    return headed_rows(file, wanted, optional)
 
 
-def _tsv(file: ListFile, wanted: tuple[str, ...]) -> Rows:
-    return headed_rows(file, wanted, mark="\t")
+def _tsv(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -> Rows:
+    return headed_rows(file, wanted, optional, mark="\t")
 
 
-def _jsonl(file: ListFile, wanted: tuple[str, ...]) -> Rows:
+def _jsonl(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -> Rows:
     objects = _objects(file)
     first = list(islice(objects, LOOKAHEAD))
     held = [row for _, row in first if isinstance(row, dict)]
@@ -133,7 +147,7 @@ def _jsonl(file: ListFile, wanted: tuple[str, ...]) -> Rows:
     if not first:
         yield 0, Note(f"{file.name} is empty")
     for line, row in chain(first, objects):
-        yield line, row if isinstance(row, Reject) else [row.get(column) for column in wanted]
+        yield line, row if isinstance(row, Reject) else [row.get(column) for column in (*wanted, *optional)]
 
 
 def _objects(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
@@ -149,16 +163,19 @@ def _objects(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
             yield line, row
 
 
-def _parquet(file: ListFile, wanted: tuple[str, ...]) -> Rows:
+def _parquet(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -> Rows:
     import pyarrow as pa  # here, since the command line shall answer before Arrow is loaded
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(file.path) as table:
             require_columns(file.name, wanted, table.schema_arrow.names)
+            held = [name for name in dict.fromkeys((*wanted, *optional)) if name in table.schema_arrow.names]
             line = 1
-            for batch in table.iter_batches(batch_size=BATCH, columns=list(dict.fromkeys(wanted))):
-                yield from enumerate(zip(*(batch.column(name).to_pylist() for name in wanted), strict=True), line)
+            for batch in table.iter_batches(batch_size=BATCH, columns=held):
+                cells = {name: batch.column(name).to_pylist() for name in held}
+                absent = [None] * batch.num_rows
+                yield from enumerate(zip(*(cells.get(n, absent) for n in (*wanted, *optional)), strict=True), line)
                 line += batch.num_rows
     except OSError as error:
         raise unreadable(file.name, error) from None
@@ -166,7 +183,7 @@ def _parquet(file: ListFile, wanted: tuple[str, ...]) -> Rows:
         raise InputError(f"{file.name}: expected a Parquet file, found: {shown(error)}") from None
 
 
-READERS: dict[str, Callable[[ListFile, tuple[str, ...]], Rows]] = {
+READERS: dict[str, Callable[[ListFile, tuple[str, ...], tuple[str, ...]], Rows]] = {
     "csv": _csv,
     "tsv": _tsv,
     "jsonl": _jsonl,

@@ -1,0 +1,294 @@
+"""Config and tables of `pseudo-preferences` (CMI-Pref-Pseudo: position-consistent judge labels on generated music)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from schemas.annotation import AnnotatorConfig, Prices
+from schemas.config import BuildConfig, Model
+from schemas.corpus import Corpus, Story
+from schemas.tables import REJECTS, Split, Table, column
+
+Dimension = Literal["musicality", "alignment"]
+DIMENSIONS: tuple[Dimension, ...] = ("musicality", "alignment")
+MODALITIES = ("text", "text+lyrics", "text+audio", "text+lyrics+audio")
+Modality = Literal["text", "text+lyrics", "text+audio", "text+lyrics+audio"]
+ORDERS = ("forward", "reverse")
+
+
+class Pairing(Model):
+    """Which generations are compared, and how many pairs are kept."""
+
+    count: int | None = Field(default=None, ge=1, description="Pairs in all; without it, all there are.")
+    same_model: bool = Field(default=False, description="Whether two generations of one model may be compared.")
+    modalities: dict[Modality, Annotated[float, Field(ge=0)]] = Field(
+        default={"text": 1.0, "text+lyrics": 1.0, "text+audio": 1.0, "text+lyrics+audio": 1.0},
+        description="Shares of the modalities in `count`; what one cannot fill goes to the others.",
+    )
+    per_prompt: int | None = Field(default=None, ge=1, description="Pairs of one prompt at most.")
+
+
+class Clips(Model):
+    """Which generations are fit to be judged."""
+
+    shortest_s: float = Field(default=2.0, ge=0, description="Shorter clips are rejects.")
+    silence_dbfs: float = Field(default=-60.0, le=0, description="Clips whose peak is lower are rejects.")
+
+
+class Hearing(Model):
+    """The form in which the judge gets audio."""
+
+    sample_rate_hz: int = Field(default=16_000, ge=8_000, le=192_000)
+    channels: Literal[1, 2] = Field(default=1, description="1 mixes down.")
+    codec: Literal["wav", "flac"] = "wav"
+    longest_s: float | None = Field(default=None, gt=0, description="What lies beyond is cut.")
+
+
+class Judge(AnnotatorConfig):
+    """Who judges the pairs, and what a label needs."""
+
+    dimensions: tuple[Dimension, ...] = Field(default=DIMENSIONS, min_length=1, description="What is asked.")
+    require: tuple[Dimension, ...] = Field(
+        default=DIMENSIONS, min_length=1, description="Dimensions in which both passes must agree for a label."
+    )
+    separate: bool = Field(default=False, description="One request for each dimension, instead of one for all.")
+    hearing: Hearing = Hearing()
+    most_failed: float = Field(
+        default=0.02,
+        ge=0,
+        le=1,
+        description="Share of requests that may stay without an answer; with more, the build stops, to be resumed.",
+    )
+
+    @model_validator(mode="after")
+    def _asked(self) -> Self:
+        missing = [name for name in self.require if name not in self.dimensions]
+        if missing:
+            raise ValueError(f"require names '{missing[0]}', which dimensions does not ask")
+        if len(set(self.dimensions)) < len(self.dimensions):
+            raise ValueError("expected each dimension once")
+        return self
+
+
+class PseudoPreferences(BuildConfig):
+    """Build config of `pseudo-preferences`."""
+
+    corpus: Literal["pseudo-preferences"] = "pseudo-preferences"
+    prompts: str = Field(description="Table of prompts: prompt_id, text, lyrics?, reference_audio?.")
+    generations: str = Field(description="Table of generations: generation_id, prompt_id, model, audio, status?.")
+    pairs: Pairing = Pairing()
+    clips: Clips = Clips()
+    judge: Judge
+    prices: Prices | None = Field(default=None, description="What the judge's provider charges.")
+    shares: dict[Split, float] = Field(
+        default={"train": 0.9, "validation": 0.05, "test": 0.05}, description="Shares of prompts by split."
+    )
+    known_order: str | None = Field(
+        default=None, description="For demos: a JSON file with the models' true ranks, to report how often labels agree."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _priced(cls, values: Any) -> Any:
+        """Prices stand beside the judge, not in it; the judge needs them for its budget."""
+        if isinstance(values, dict) and isinstance(values.get("judge"), dict) and values.get("prices") is not None:
+            return {**values, "judge": {"prices": values["prices"], **values["judge"]}}
+        return values
+
+    @model_validator(mode="after")
+    def _shares_add_up(self) -> Self:
+        if any(share < 0 for share in self.shares.values()) or abs(sum(self.shares.values()) - 1) > 1e-6:
+            raise ValueError(f"expected shares that add up to 1, found {self.shares}")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """The config without what cannot change an answer: where files and servers are, pace, patience and money."""
+        values = self.recorded()
+        for name in ("prompts", "generations", "known_order", "prices"):
+            del values[name]
+        values["judge"] = {name: values["judge"][name] for name in _DECIDES}
+        return values
+
+
+_DECIDES = (
+    "annotator", "temperature", "top_p", "seed", "max_tokens", "extra_body", "structured", "repairs", "on_limit",
+    "limits", "dimensions", "require", "separate", "hearing",
+)  # fmt: skip
+
+_METHOD = "CMI-RewardBench, appendix on CMI-Pref-Pseudo"
+_CHOICES = "a, b or tie"
+
+CLIPS = Table(
+    name="clips",
+    description="One row a generation that could be judged.",
+    schema=pa.schema(
+        [
+            column("generation_id", pa.string(), "The generation's id in the input."),
+            column("split", pa.string(), "Split of its prompt."),
+            column("prompt_id", pa.string(), "The prompt that it was made from."),
+            column("model", pa.string(), "The model that made it."),
+            column("file", pa.string(), "Audio file as the table of generations names it."),
+            column("clip_sha256", pa.string(), "SHA-256 of the audio file's bytes."),
+            column("duration_s", pa.float64(), "Length of the clip.", unit="s"),
+            column("sample_rate_hz", pa.int64(), "Sample rate of the file.", unit="Hz"),
+            column("channels", pa.int64(), "Channels of the file."),
+            column("peak_dbfs", pa.float64(), "Highest sample.", unit="dB of full scale", optional=True),
+            column("source_file", pa.string(), "The table that the row came from."),
+            column("source_line", pa.int64(), "Line in that table, counted from 1."),
+        ]
+    ),
+    key=("generation_id",),
+    exclusive=("prompt_id", "clip_sha256"),
+    says=(
+        "read from {source_file}, line {source_line}",
+        "made by {model} from prompt {prompt_id}; {duration_s} s at {sample_rate_hz} Hz, peak {peak_dbfs} dBFS",
+    ),
+)
+
+PAIRS = Table(
+    name="pairs",
+    description="One row two generations of one prompt that were given to the judge in both orders.",
+    schema=pa.schema(
+        [
+            column("pair_id", pa.string(), "Sixteen hexadecimal digits from the two generation ids, in either order."),
+            column("split", pa.string(), "Split of the prompt."),
+            column("prompt_id", pa.string(), "The prompt of both generations."),
+            column("modality", pa.string(), "What the prompt holds: text, text+lyrics, text+audio, text+lyrics+audio."),
+            column("text", pa.string(), "The prompt's text."),
+            column("lyrics", pa.string(), "The prompt's lyrics.", optional=True),
+            column("reference_sha256", pa.string(), "SHA-256 of the prompt's reference audio.", optional=True),
+            column("generation_a", pa.string(), "Generation shown first in the forward pass."),
+            column("generation_b", pa.string(), "Generation shown second in the forward pass."),
+            column("model_a", pa.string(), "Model of generation a."),
+            column("model_b", pa.string(), "Model of generation b."),
+        ]
+    ),
+    key=("pair_id",),
+    exclusive=("prompt_id",),
+    links=(("generation_a", "clips"), ("generation_b", "clips")),
+    says=("two generations of prompt {prompt_id} ({modality}), by {model_a} and {model_b}",),
+)
+
+JUDGMENTS = Table(
+    name="judgments",
+    description="One row an answer of the judge: a pair, in one order, on one dimension.",
+    schema=pa.schema(
+        [
+            column("pair_id", pa.string(), "The pair."),
+            column("split", pa.string(), "Split of the prompt."),
+            column("order", pa.string(), "forward shows (a, b), reverse (b, a)."),
+            column("dimension", pa.string(), "musicality or alignment."),
+            column("choice", pa.string(), "The preferred generation, in the pair's own letters.", unit=_CHOICES),
+            column("position", pa.string(), "What the judge said, by place in its prompt.", unit="A, B or tie"),
+            column("reason", pa.string(), "The judge's reason, as it gave it."),
+            column("judge", pa.string(), "The annotator: backend and model."),
+            column("prompt", pa.string(), "Prompt file and version that asked."),
+            column("request_key", pa.string(), "The request's key in the ledger."),
+            column("notes", pa.string(), "What was done to fit the model's limits, such as cut audio.", optional=True),
+        ]
+    ),
+    key=("pair_id", "order", "dimension"),
+    links=(("pair_id", "pairs"),),
+    says=("judged {order} on {dimension}: {position} of the prompt, that is {choice}; request {request_key}",),
+)
+
+LABELS = Table(
+    name="labels",
+    description="One row a pair on which both orders agree in every required dimension.",
+    schema=pa.schema(
+        [
+            column("pair_id", pa.string(), "The pair."),
+            column("split", pa.string(), "Split of the prompt."),
+            column("prompt_id", pa.string(), "The prompt of both generations."),
+            column("modality", pa.string(), "What the prompt holds."),
+            column("generation_a", pa.string(), "The pair's generation a."),
+            column("generation_b", pa.string(), "The pair's generation b."),
+            column("model_a", pa.string(), "Model of generation a."),
+            column("model_b", pa.string(), "Model of generation b."),
+            column(
+                "musicality", pa.string(), "Which sounds better as music; null if not agreed, or not asked.",
+                unit=_CHOICES, source=_METHOD, optional=True,
+            ),
+            column(
+                "alignment", pa.string(), "Which follows the prompt better; null if not agreed, or not asked.",
+                unit=_CHOICES, source=_METHOD, optional=True,
+            ),
+            column("judge", pa.string(), "The annotator whose two passes agreed."),
+        ]
+    ),
+    key=("pair_id",),
+    exclusive=("prompt_id",),
+    links=(("pair_id", "pairs"), ("generation_a", "clips"), ("generation_b", "clips")),
+    says=("both orders agree: musicality {musicality}, alignment {alignment}",),
+)  # fmt: skip
+
+BIAS = Table(
+    name="bias",
+    description=(
+        "How the judge's choices are shared out before and after the consistency filter, in the pair's own letters: one "
+        "row a scope, dimension and set of judgments."
+    ),
+    schema=pa.schema(
+        [
+            column("scope", pa.string(), "all, modality, model_pair or judge: which pairs the row speaks of."),
+            column("value", pa.string(), "The modality, the two models, or the judge; `all` for all."),
+            column("dimension", pa.string(), "musicality or alignment."),
+            column("set", pa.string(), "original (forward pass), reversed (reverse pass) or agreed."),
+            column("pairs", pa.int64(), "Pairs counted: answered in both orders; for agreed, those of equal choice."),
+            column("share_a", pa.float64(), "Share that prefers a.", unit="0 to 1"),
+            column("share_b", pa.float64(), "Share that prefers b.", unit="0 to 1"),
+            column("share_tie", pa.float64(), "Share of ties.", unit="0 to 1"),
+            column("share_first", pa.float64(), "Share that prefers what was shown first.", unit="0 to 1", optional=True),
+            column("consistency", pa.float64(), "Share of the pairs on which both orders agree.", unit="0 to 1"),
+            column(
+                "same_as_other", pa.float64(), "Of pairs agreed in both dimensions, the share with one choice in both.",
+                unit="0 to 1", optional=True,
+            ),
+        ]
+    ),
+    key=("scope", "value", "dimension", "set"),
+    splits=False,
+)  # fmt: skip
+
+TABLES = (CLIPS, PAIRS, JUDGMENTS, LABELS, BIAS, REJECTS)
+
+_STORY = Story(
+    title="Pseudo preferences",
+    summary=(
+        "Pairs of generated music with a judge model's preferences on musicality and on alignment with the prompt, kept "
+        "only where the judge prefers the same clip in both orders. For training reward models on generated music."
+    ),
+    method=(
+        "Generations of one prompt by different models are paired, spread evenly over modalities and pairs of models, "
+        "and picked by seeded hash order. Failed, empty, silent, too short and duplicate generations are rejects.",
+        "A judge hears every pair twice, as (a, b) and as (b, a), and says for each dimension A, B or tie.",
+        "A dimension's label is valid if both passes prefer the same clip or both say tie; a pair is kept if every "
+        "required dimension is valid. The others are rejects, with both passes in `judgments`.",
+        "`bias` compares the choices of the first pass, of the reversed pass and of the agreed set.",
+        "Splits are by prompt: no prompt, and no clip, is in two of them.",
+    ),
+    main_table="labels",
+    references=("CMI-RewardBench: CMI-Pref-Pseudo, pseudo-labels by position-consistent judging.",),
+    limits=(
+        "Labels are a model's, not people's; agreement with listeners is not measured here.",
+        "A judge named `builtin:` measures the signal and hears no music: its labels are for trying the pipeline.",
+        "The terms of the generating models hold for the audio.",
+    ),
+    tags=("audio", "music", "preference", "reward-model"),
+)
+
+CORPUS = Corpus(
+    name="pseudo-preferences",
+    source="prompts + generated audio",
+    holds="position-consistent judge labels on musicality and alignment",
+    paper="CMI-Pref-Pseudo",
+    config=PseudoPreferences,
+    tables=TABLES,
+    story=_STORY,
+    plan="tasks.music_pairs:plan_build",
+    flow="flows.pseudo_preferences:build",
+    forecast="tasks.judging:forecast",
+)

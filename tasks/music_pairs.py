@@ -1,0 +1,251 @@
+"""`pseudo-preferences`: from tables of prompts and generations to the pairs that a judge will hear."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.pseudo_preferences import CLIPS, CORPUS, MODALITIES, PAIRS, PseudoPreferences
+from schemas.tables import REJECTS, SPLITS
+from tasks.audio.probe import AudioFault
+from tasks.fingerprint import file_digests
+from tasks.importers.music import Generation, Prompt, read_generations, read_prompts
+from tasks.importers.rows import Note, Reject
+from tasks.importers.table import without_place
+from tasks.judging import prompt_digests
+from tasks.media import audio_digest, media_index
+from tasks.plan import Plan, make_plan
+from tasks.progress import working
+from tasks.quotas import share_out
+from tasks.sql import query, view_parquet
+from tasks.store.files import replacing
+from tasks.store.manifest import Step, digest_of
+from tasks.store.staging import Stage
+from tasks.store.versions import Store
+
+PROMPTS_SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("prompt_id", pa.string()),
+        ("text", pa.string()),
+        ("lyrics", pa.string()),
+        ("reference_audio", pa.string()),
+        ("source_file", pa.string()),
+        ("line", pa.int64()),
+    ]
+)
+GENERATIONS_SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("generation_id", pa.string()),
+        ("prompt_id", pa.string()),
+        ("model", pa.string()),
+        ("audio", pa.string()),
+        ("source_file", pa.string()),
+        ("line", pa.int64()),
+    ]
+)
+MEDIA_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("item", pa.int64()),
+        ("clip_sha256", pa.string()),
+        ("duration_s", pa.float64()),
+        ("sample_rate_hz", pa.int64()),
+        ("channels", pa.int64()),
+        ("peak_dbfs", pa.float64()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+
+
+def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a version would be made from; says whether there is anything to build."""
+    given = inputs or digest_inputs(config, store)
+    return make_plan(CORPUS, config, store, given, prompts=prompt_digests(config), models=(config.judge.annotator,))
+
+
+def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
+    """SHA-256 of both tables, and of the names and contents of the audio that lies beside them."""
+    written = {without_place(name): config.path(name) for name in (config.prompts, config.generations)}
+    digests = file_digests(written.items())
+    if config.known_order:
+        digests |= file_digests([(without_place(config.known_order), config.path(config.known_order))])
+    folders = sorted({path.parent for path in written.values()})
+    with working("hash audio") as work:
+        found = [audio_digest(folder, media_index(store), work.advance) for folder in folders]
+    return {**digests, "audio": digest_of(found)}
+
+
+def import_tables(stage: Stage, config: PseudoPreferences) -> Step:
+    """Read both tables; what cannot be read is a reject. Leaves `work/prompts.parquet`, `work/generations.parquet`.
+
+    Raises:
+        InputError: a table or one of its columns is missing.
+    """
+    rejects: list[tuple[str, Reject]] = []
+    notes: list[str] = []
+    with working("import prompts and generations"):
+        prompts = _sorted(read_prompts(config.path(config.prompts), config.prompts), Prompt, "prompts", rejects, notes)
+        generations = _sorted(
+            read_generations(config.path(config.generations), config.generations), Generation, "clips", rejects, notes
+        )
+    prompts, generations = prompts[: config.limit], generations
+    _write(stage.work / "prompts.parquet", PROMPTS_SCHEMA, prompts)
+    _write(stage.work / "generations.parquet", GENERATIONS_SCHEMA, generations)
+    stage.write_rejects("import", rejects_table("import", rejects))
+    kept = len(prompts) + len(generations)
+    return stage.record(
+        Step(
+            name="import",
+            place=1,
+            unit="table rows",
+            stage="import",
+            entered=kept + len(rejects),
+            kept=kept,
+            rejected=dict(Counter(reject.reason for _, reject in rejects)),
+            notes=(*notes, f"{len(prompts)} prompts and {len(generations)} generations"),
+        )
+    )
+
+
+def _sorted(
+    found: Iterable[Any], kind: type, table: str, rejects: list[tuple[str, Reject]], notes: list[str]
+) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for row in found:
+        if isinstance(row, kind):
+            rows.append((len(rows), *row))  # type: ignore[misc]
+        elif isinstance(row, Reject):
+            rejects.append((table, row))
+        elif isinstance(row, Note):
+            notes.append(row.text)
+    return rows
+
+
+def rejects_table(stage: str, rejects: Iterable[tuple[str, Reject]]) -> pa.Table:
+    """Rejects as rows of the `rejects` table."""
+    rows = [(t, r.item, stage, r.reason, r.detail, r.source_file, r.line) for t, r in rejects]
+    return pa.Table.from_pylist([dict(zip(REJECTS.schema.names, row, strict=True)) for row in rows], REJECTS.schema)
+
+
+def _write(path: Path, schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> None:
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    with replacing(path) as temporary:
+        table = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)
+        pq.write_table(table, temporary)
+
+
+def measure_clips(stage: Stage, config: PseudoPreferences) -> None:
+    """Hash and measure every generation and reference, each once. Leaves `work/media.parquet`."""
+    prompts = pq.read_table(stage.work / "prompts.parquet").to_pylist()
+    generations = pq.read_table(stage.work / "generations.parquet").to_pylist()
+    wanted = [("generation", row["row"], audio_path(config, row["audio"])) for row in generations]
+    wanted += [
+        ("reference", row["row"], config.path(config.prompts).parent / row["reference_audio"])
+        for row in prompts
+        if row["reference_audio"]
+    ]
+    with working("measure clips", len(wanted)) as work:
+        found = media_index(stage.store).look([path for _, _, path in wanted], seen=work.advance)
+    rows = []
+    for (kind, item, _), probe in zip(wanted, found, strict=True):
+        measured = (*[None] * 5, *probe) if isinstance(probe, AudioFault) else (*probe, None, None)
+        rows.append((kind, item, *measured))
+    _write(stage.work / "media.parquet", MEDIA_SCHEMA, rows)
+
+
+def audio_path(config: PseudoPreferences, file: str) -> Path:
+    """Where a generation's audio lies: its table names it from the table's own folder."""
+    return config.path(config.generations).parent / file
+
+
+def open_pool(connection: duckdb.DuckDBPyConnection, stage: Stage, config: PseudoPreferences) -> None:
+    """Create the views and tables that say which prompts and generations can be used."""
+    for name, schema in (("prompts", PROMPTS_SCHEMA), ("generations", GENERATIONS_SCHEMA), ("media", MEDIA_SCHEMA)):
+        view_parquet(connection, name, [stage.work / f"{name}.parquet"], schema)
+    connection.execute(query("pseudo_preferences/refuse_prompts"))
+    upto, total = {}, 0.0
+    for split in SPLITS[:3]:
+        total += config.shares.get(split, 0.0)  # type: ignore[call-overload]
+        upto[f"{split}_upto"] = 2.0 if total > 1 - 1e-9 else total
+    connection.execute(query("pseudo_preferences/asked_prompts"), {"seed": config.seed, **upto})
+    limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
+    connection.execute(query("pseudo_preferences/refuse_generations"), limits)
+
+
+def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection) -> Step:
+    """Write the published table `clips`; prompts and generations that cannot be used are rejects."""
+    refused = connection.sql(
+        """SELECT 'prompts', prompt_id, 'clips', reason, detail, source_file, line FROM refused_prompts
+           UNION ALL
+           SELECT 'clips', generation_id, 'clips', reason, detail, source_file, line FROM refused_generations
+           ORDER BY ALL"""
+    ).to_arrow_table()
+    stage.write_rejects("clips", refused.rename_columns(REJECTS.schema.names))
+    kept = 0
+    for split in SPLITS:
+        rows = connection.sql(query("pseudo_preferences/clips"), params={"split": split}).to_arrow_reader(100_000)
+        kept += stage.write(CLIPS, split, rows)
+    stage.drop_empty_splits(CLIPS)
+    prompts = int(connection.execute("SELECT count(*) FROM asked_prompts").fetchall()[0][0])
+    return stage.record(
+        Step(
+            name="clips",
+            place=2,
+            unit="table rows",
+            stage="clips",
+            follows=("import",),
+            entered=prompts + kept + refused.num_rows,
+            kept=prompts + kept,
+            rejected=dict(Counter(refused["reason"].to_pylist())),
+            notes=(f"{kept} clips of {prompts} prompts can be judged",),
+        )
+    )
+
+
+def write_pairs(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:
+    """Choose the pairs and write the published table `pairs`."""
+    given = {
+        "seed": config.seed,
+        "same_model": config.pairs.same_model,
+        "per_prompt": config.pairs.per_prompt,
+    }
+    connection.execute(query("pseudo_preferences/candidates"), given)
+    counts = dict(connection.execute("SELECT modality, count(*) FROM candidates GROUP BY modality").fetchall())
+    available = {name: counts.get(name, 0) for name in MODALITIES}
+    wanted = config.pairs.count if config.pairs.count is not None else sum(available.values())
+    takes = share_out(wanted, available, dict(config.pairs.modalities))
+    connection.execute("CREATE TABLE takes (modality VARCHAR, take BIGINT)")
+    connection.executemany("INSERT INTO takes VALUES (?, ?)", list(takes.items()))
+    kept = 0
+    for split in SPLITS:
+        kept += stage.write(PAIRS, split, _pair_rows(connection, split))
+    stage.drop_empty_splits(PAIRS)
+    notes = [f"pairs by modality: {', '.join(f'{name} {count}' for name, count in takes.items())}"]
+    if config.pairs.count is not None and kept < config.pairs.count:
+        notes.append(f"{kept} of {config.pairs.count} pairs: there are no more generations to compare (pairs.count)")
+    met = sum(available.values())
+    return stage.record(
+        Step(
+            name="pairs",
+            place=3,
+            unit="candidate pairs",
+            entered=met,
+            kept=kept,
+            dropped={"beyond pairs.count or its shares": met - kept},
+            table=PAIRS.name,
+            notes=tuple(notes),
+        )
+    )
+
+
+def _pair_rows(connection: duckdb.DuckDBPyConnection, split: str) -> Iterator[pa.RecordBatch]:
+    yield from connection.sql(query("pseudo_preferences/pairs"), params={"split": split}).to_arrow_reader(100_000)
