@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeAlias
 
@@ -18,7 +17,7 @@ from tasks.annotation.answers import PARSER
 from tasks.annotation.backend import Backend, Media, make_backend
 from tasks.annotation.budget import Budget
 from tasks.annotation.errors import OverLimit
-from tasks.annotation.ledger import Ledger, open_ledger
+from tasks.annotation.ledger import Ledger
 from tasks.annotation.limits import limits_of, tokens, within
 from tasks.annotation.outcome import Forecast, Outcome, Reject, Report
 from tasks.annotation.pace import Pace
@@ -183,41 +182,3 @@ class Annotator:
             if now - beat_at > 15.0:
                 await self.ledger.beat()
                 beat_at = now
-
-
-def ask_all(
-    config: AnnotatorConfig,
-    requests: Iterable[Request],
-    *,
-    ledger: str | Path,
-    media: Media | None = None,
-    on_progress: OnProgress | None = None,
-) -> Report:
-    """`Annotator.ask` for callers without an event loop.
-
-    Args:
-        ledger: path of a SQLite file or a `postgresql://` URL.
-        config, requests, media, on_progress: as for `Annotator`.
-
-    Raises:
-        StopRun, LedgerError, ConfigError: as `Annotator.ask`.
-    """
-
-    async def run() -> Report:
-        async with (
-            open_ledger(ledger) as opened,
-            Annotator(config, opened, media=media, on_progress=on_progress) as annotator,
-        ):
-            return await annotator.ask(requests)
-
-    return asyncio.run(run())
-
-
-def forecast_all(config: AnnotatorConfig, requests: Iterable[Request], *, ledger: str | Path) -> Forecast:
-    """`Annotator.forecast` for callers without an event loop: a dry run."""
-
-    async def run() -> Forecast:
-        async with open_ledger(ledger) as opened, Annotator(config, opened) as annotator:
-            return await annotator.forecast(requests)
-
-    return asyncio.run(run())

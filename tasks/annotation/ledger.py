@@ -224,7 +224,12 @@ class Ledger:
         Returns:
             The claimed ones by key. A key that is missing was settled or is held by another process.
         """
-        return await self.change(partial(_claim, owner=self.owner, wanted=wanted, texts=texts, parser=parser))
+
+        def claim(driver: Driver) -> dict[str, Held]:
+            self._enlist(driver)  # a claim whose owner is not listed would never end
+            return _claim(driver, self.owner, wanted, texts, parser)
+
+        return await self.change(claim)
 
     async def record(self, attempt: Attempt) -> None:
         """Keep an attempt; returns when it is durable."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from tasks.annotation.engine import Annotator
 from tasks.annotation.ledger import open_ledger
 from tasks.annotation.outcome import Report
 from tasks.annotation.request import Json, Message, Request
+from tasks.annotation.session import Session
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
@@ -60,6 +62,12 @@ async def _as_coroutine(story: Callable[[], Awaitable[Any]]) -> Any:
     return await story()
 
 
+def ask_all(config: AnnotatorConfig, requests: list[Request], *, ledger: Path, media: Media | None = None) -> Report:
+    """One session that asks once."""
+    with Session(config, ledger=ledger, media=media) as session:
+        return session.ask(requests)
+
+
 class Bench:
     """A server, a ledger and annotators for one test."""
 
@@ -76,3 +84,22 @@ class Bench:
 async def serving(faults: Faults | None = None, **options: Any) -> OpenAIServer:
     """A started OpenAI server."""
     return await OpenAIServer(faults, **options).start()
+
+
+class LocalServer:
+    """An OpenAI server in a thread, for callers that block."""
+
+    def __init__(self, faults: Faults) -> None:
+        self._server = OpenAIServer(faults)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+
+    def __enter__(self) -> OpenAIServer:
+        self._thread.start()
+        return asyncio.run_coroutine_threadsafe(self._server.start(), self._loop).result()
+
+    def __exit__(self, *_: object) -> None:
+        asyncio.run_coroutine_threadsafe(self._server.stop(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()

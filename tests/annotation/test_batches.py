@@ -117,7 +117,7 @@ def kill_in_batches(serve: Any, tmp_path: Path, kills: int) -> None:
 
 
 def test_kills_across_batches_lose_and_double_nothing(serve: Any, tmp_path: Path) -> None:
-    kill_in_batches(serve, tmp_path, 8)
+    kill_in_batches(serve, tmp_path, 4)
 
 
 @pytest.mark.slow

@@ -16,12 +16,13 @@ from schemas.annotation import AnnotatorConfig
 from schemas.errors import InputError
 from tasks.annotation.backend import Media, question
 from tasks.annotation.builtin import alignment, music_pair, quality
-from tasks.annotation.engine import Annotator, ask_all
+from tasks.annotation.engine import Annotator
 from tasks.annotation.ledger import open_ledger
 from tasks.annotation.outcome import Answer, Reject
 from tasks.annotation.request import Audio, AudioForm, Json, Message
 from tasks.audio.encode import Encoder
 from tasks.audio.measure import Samples, loudness_lufs, measure
+from tests.annotation.conftest import ask_all
 
 RATE = 22_050
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +15,14 @@ import pytest
 from schemas.annotation import Prices
 from schemas.errors import ConfigError
 from tasks.annotation.backend import Media, make_backend, question
-from tasks.annotation.engine import Annotator, ask_all, forecast_all
+from tasks.annotation.engine import Annotator
 from tasks.annotation.errors import AuthFailed, BudgetExhausted, QuotaExhausted
 from tasks.annotation.ledger import connect, open_ledger
 from tasks.annotation.outcome import Answer, Reject
 from tasks.annotation.progress import Progress
 from tasks.annotation.request import Choice, FreeText, Message, YesNo
-from tests.annotation.conftest import Bench, config_for, requests_for, serving
+from tasks.annotation.session import Session
+from tests.annotation.conftest import Bench, LocalServer, ask_all, config_for, requests_for, serving
 from tests.servers.faults import ALL, TRANSPORT, Faults
 
 
@@ -235,7 +238,8 @@ def test_a_dry_run_counts_and_asks_nothing(tmp_path: Path, run: Any) -> None:
 
     run(story)
     config = config_for(type("Nowhere", (), {"base_url": "http://127.0.0.1:9/v1"}))
-    assert forecast_all(config, requests_for(config, 3), ledger=tmp_path / "m.sqlite").to_ask == 3
+    with Session(config, ledger=tmp_path / "m.sqlite") as session:
+        assert session.forecast(requests_for(config, 3)).to_ask == 3
 
 
 def test_quota_stops_the_run(tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -373,3 +377,25 @@ def test_an_unknown_builtin_judge_is_refused() -> None:
 
     with pytest.raises(ConfigError, match="builtin"):
         make_backend(AnnotatorConfig(annotator="builtin:no-such-judge"), Media())
+
+
+def test_shards_in_threads_share_one_session(tmp_path: Path) -> None:
+    with LocalServer(Faults(latency_s=0.01)) as server:
+        prices = Prices(input_per_million=1.0, output_per_million=10.0)
+        config = config_for(server, prices=prices, max_concurrency=6)
+        shards = [requests_for(config, 40, first) for first in (0, 20, 40)]
+        with Session(config, ledger=tmp_path / "l.sqlite") as session, ThreadPoolExecutor(3) as threads:
+            reports = list(threads.map(session.ask, shards))
+            assert [report.answered for report in reports] == [40, 40, 40]
+            assert session.spent_usd == pytest.approx(80 * 300 / 1e6)
+        assert server.faults.numbers()["asked"] == 80
+        assert server.faults.most_open <= 6
+
+
+def test_a_session_passes_errors_on_and_ends(tmp_path: Path) -> None:
+    with LocalServer(Faults()) as server:
+        server.expected_key = "another"
+        config = config_for(server)
+        with pytest.raises(AuthFailed), Session(config, ledger=tmp_path / "l.sqlite") as session:
+            session.ask(requests_for(config, 3))
+    assert not [thread for thread in threading.enumerate() if thread.name == "annotation"]

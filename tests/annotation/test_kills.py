@@ -105,7 +105,7 @@ def kill_at_random(serve: Any, tmp_path: Path, kills: int, count: int, longest_s
 
 
 def test_ten_kills(serve: Any, tmp_path: Path) -> None:
-    kill_at_random(serve, tmp_path, 10, 900, 0.15)
+    kill_at_random(serve, tmp_path, 10, 600, 0.12)
 
 
 @pytest.mark.slow

@@ -14,10 +14,10 @@ import soundfile
 from schemas.annotation import AnnotatorConfig
 from schemas.errors import MissingExtraError
 from tasks.annotation.backend import Media, question
-from tasks.annotation.engine import ask_all
 from tasks.annotation.outcome import Answer, Reject
 from tasks.annotation.request import Audio, AudioForm, Message, Request, YesNo
 from tasks.audio.encode import Encoder
+from tests.annotation.conftest import ask_all
 
 HAS_TRANSFORMERS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
 needs_transformers = pytest.mark.skipif(not HAS_TRANSFORMERS, reason="torch and transformers are not installed")

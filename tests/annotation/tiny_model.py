@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any
 
@@ -71,3 +72,32 @@ def _tokenizer() -> Any:
     return PreTrainedTokenizerFast(
         tokenizer_object=made, eos_token="<|im_end|>", pad_token="<|endoftext|>", additional_special_tokens=SPECIAL[1:]
     )
+
+
+def for_vllm(folder: Path) -> None:
+    """Rename the weights to what vLLM looks for."""
+    from safetensors.torch import load_file, save_file
+
+    file = folder / "model.safetensors"
+    held = load_file(file)
+    renamed = {
+        name.replace("language_model.model.model.", "language_model.model."): value for name, value in held.items()
+    }
+    save_file(renamed, file, metadata={"format": "pt"})
+
+
+def main() -> None:
+    """Make the model in a folder and print the ids of its tokens Yes and No."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--for-vllm", action="store_true")
+    options = parser.parse_args()
+    make_tiny_model(options.folder)
+    if options.for_vllm:
+        for_vllm(options.folder)
+    tokenizer = _tokenizer()
+    print(",".join(str(tokenizer.encode(word)[0]) for word in ("Yes", "No")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""An annotator for callers without an event loop, such as steps of a flow: threads share its pace and budget.
+
+with Session(config, ledger="ledger.sqlite", media=Media(load_audio=Encoder())) as session:
+    report = session.ask(requests)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from concurrent.futures import Future
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from schemas.annotation import AnnotatorConfig
+from tasks.annotation.backend import Media
+from tasks.annotation.engine import Annotator, OnProgress
+from tasks.annotation.ledger import open_ledger
+from tasks.annotation.outcome import Forecast, Report
+from tasks.annotation.request import Request
+
+Got = TypeVar("Got")
+
+
+class Session:
+    """An annotator in an event loop of its own. Safe for threads.
+
+    Args:
+        config: which model, how fast, for how much; the budget is that of the whole session.
+        ledger: path of a SQLite file or a `postgresql://` URL.
+        media: how to get at audio and images.
+        on_progress: called in the session's thread, about once a second for each running call.
+    """
+
+    def __init__(
+        self,
+        config: AnnotatorConfig,
+        *,
+        ledger: str | Path,
+        media: Media | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        self._config = config
+        self._address = ledger
+        self._media = media
+        self._on_progress = on_progress
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="annotation", daemon=True)
+        self._stack = AsyncExitStack()
+        self._running: set[Future[Any]] = set()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        try:
+            self._annotator = self._call(self._open)
+        except BaseException:
+            self._end()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for call in list(self._running):
+            call.cancel()
+        try:
+            self._call(self._stack.aclose)
+        finally:
+            self._end()
+
+    def ask(self, requests: Iterable[Request]) -> Report:
+        """As `Annotator.ask`.
+
+        Raises:
+            StopRun, LedgerError: as `Annotator.ask`.
+        """
+        return self._call(lambda: self._annotator.ask(requests))
+
+    def reread(self, requests: Iterable[Request]) -> Report:
+        """As `Annotator.reread`: asks nothing."""
+        return self._call(lambda: self._annotator.reread(requests))
+
+    def forecast(self, requests: Iterable[Request]) -> Forecast:
+        """As `Annotator.forecast`: a dry run."""
+        return self._call(lambda: self._annotator.forecast(requests))
+
+    @property
+    def spent_usd(self) -> float:
+        """What the session cost so far, in US dollars."""
+        return self._annotator.budget.spent_usd
+
+    async def _open(self) -> Annotator:
+        ledger = await self._stack.enter_async_context(open_ledger(self._address))
+        made = Annotator(self._config, ledger, media=self._media, on_progress=self._on_progress)
+        return await self._stack.enter_async_context(made)
+
+    def _call(self, story: Callable[[], Coroutine[Any, Any, Got]]) -> Got:
+        async def told() -> Got:
+            return await story()
+
+        future = asyncio.run_coroutine_threadsafe(told(), self._loop)
+        self._running.add(future)
+        try:
+            return future.result()
+        finally:
+            self._running.discard(future)
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
