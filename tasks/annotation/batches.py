@@ -133,6 +133,8 @@ class Batches:
         for job in jobs:
             try:
                 line = await asyncio.to_thread(self._provider.line, job.request)
+            except StopRun:
+                raise
             except AskError as error:
                 self._run.fail(job, error)
                 continue

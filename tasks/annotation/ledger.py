@@ -171,6 +171,7 @@ class Ledger:
         self.owner = uuid.uuid4().hex
         self._pending: list[tuple[Change, asyncio.Future[Any] | None]] = []
         self._wake = asyncio.Event()
+        self._soon: asyncio.TimerHandle | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ledger")
         self._writer: asyncio.Task[None] | None = None
         self._broken: LedgerError | None = None
@@ -289,18 +290,19 @@ class Ledger:
         self._pending.append((change, future))
         if future is not None or len(self._pending) >= SOON_AT_MOST:
             self._wake.set()
+        elif self._soon is None:  # what nobody waits for rides along, but not for ever
+            self._soon = asyncio.get_running_loop().call_later(SOON_S, self._wake.set)
 
     async def _write(self) -> None:
         while True:
-            with suppress(TimeoutError):  # what nobody waits for rides along, but not for ever
-                await asyncio.wait_for(self._wake.wait(), SOON_S)
+            await self._wake.wait()
             self._wake.clear()
-            while self._pending:
-                group, self._pending = self._pending, []
+            if self._soon is not None:
+                self._soon.cancel()
+                self._soon = None
+            group, self._pending = self._pending, []
+            if group:
                 await self._commit(group)
-                if not self._wake.is_set():
-                    break
-                self._wake.clear()
 
     async def _commit(self, group: list[tuple[Change, asyncio.Future[Any] | None]]) -> None:
         try:

@@ -103,7 +103,7 @@ class Run:
         self._left = len(jobs)
         watch = asyncio.create_task(self.annotator.watch(self.meter, self._waits_for))
         try:
-            if self.config.batch:  # the same machinery in reverse order of imports
+            if self.config.batch:
                 from tasks.annotation.batches import ask_in_batches
 
                 jobs = await ask_in_batches(self, jobs)
