@@ -87,7 +87,8 @@ class PseudoPreferences(BuildConfig):
         default={"train": 0.9, "validation": 0.05, "test": 0.05}, description="Shares of prompts by split."
     )
     known_order: str | None = Field(
-        default=None, description="For demos: a JSON file with the models' true ranks, to report how often labels agree."
+        default=None,
+        description="For demos: a JSON file with the models' true ranks, to report how often labels agree.",
     )
 
     @model_validator(mode="before")
@@ -135,7 +136,7 @@ CLIPS = Table(
             column("duration_s", pa.float64(), "Length of the clip.", unit="s"),
             column("sample_rate_hz", pa.int64(), "Sample rate of the file.", unit="Hz"),
             column("channels", pa.int64(), "Channels of the file."),
-            column("peak_dbfs", pa.float64(), "Highest sample.", unit="dB of full scale", optional=True),
+            column("peak_dbfs", pa.float64(), "Peak.", unit="dB of full scale", optional=True),
             column("source_file", pa.string(), "The table that the row came from."),
             column("source_line", pa.int64(), "Line in that table, counted from 1."),
         ]
@@ -228,8 +229,8 @@ LABELS = Table(
 BIAS = Table(
     name="bias",
     description=(
-        "How the judge's choices are shared out before and after the consistency filter, in the pair's own letters: one "
-        "row a scope, dimension and set of judgments."
+        "How the judge's choices are shared out before and after the consistency filter, in the pair's own letters: "
+        "one row a scope, dimension and set of judgments."
     ),
     schema=pa.schema(
         [
@@ -241,7 +242,7 @@ BIAS = Table(
             column("share_a", pa.float64(), "Share that prefers a.", unit="0 to 1"),
             column("share_b", pa.float64(), "Share that prefers b.", unit="0 to 1"),
             column("share_tie", pa.float64(), "Share of ties.", unit="0 to 1"),
-            column("share_first", pa.float64(), "Share that prefers what was shown first.", unit="0 to 1", optional=True),
+            column("share_first", pa.float64(), "Share for what was shown first.", unit="0 to 1", optional=True),
             column("consistency", pa.float64(), "Share of the pairs on which both orders agree.", unit="0 to 1"),
             column(
                 "same_as_other", pa.float64(), "Of pairs agreed in both dimensions, the share with one choice in both.",
@@ -258,8 +259,8 @@ TABLES = (CLIPS, PAIRS, JUDGMENTS, LABELS, BIAS, REJECTS)
 _STORY = Story(
     title="Pseudo preferences",
     summary=(
-        "Pairs of generated music with a judge model's preferences on musicality and on alignment with the prompt, kept "
-        "only where the judge prefers the same clip in both orders. For training reward models on generated music."
+        "Pairs of generated music with a judge model's preferences on musicality and on alignment with the prompt, "
+        "kept only where the judge prefers the same clip in both orders. For training reward models on generated music."
     ),
     method=(
         "Generations of one prompt by different models are paired, spread evenly over modalities and pairs of models, "
@@ -290,5 +291,5 @@ CORPUS = Corpus(
     story=_STORY,
     plan="tasks.music_pairs:plan_build",
     flow="flows.pseudo_preferences:build",
-    forecast="tasks.judging:forecast",
+    forecast="tasks.music_pairs:forecast",
 )

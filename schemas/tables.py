@@ -87,9 +87,7 @@ REJECTS = Table(
             column("stage", pa.string(), "The step that dropped it."),
             column("reason", pa.string(), "A fixed word for the reason; the card counts rejects by it."),
             column("detail", pa.string(), "What was expected and what was found."),
-            column(
-                "file", pa.string(), "Input file: source name and path below that source's root.", optional=True
-            ),
+            column("file", pa.string(), "Input file: source name and path below that source's root.", optional=True),
             column("line", pa.int64(), "Line in that file, counted from 1.", unit="line", optional=True),
         ]
     ),

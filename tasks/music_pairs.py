@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,19 @@ import pyarrow.parquet as pq
 
 from schemas.pseudo_preferences import CLIPS, CORPUS, MODALITIES, PAIRS, PseudoPreferences
 from schemas.tables import REJECTS, SPLITS
+from tasks.annotation.session import Session
+from tasks.asking import clip_media, has_ledger, ledger_address
 from tasks.audio.probe import AudioFault
 from tasks.fingerprint import file_digests
 from tasks.importers.music import Generation, Prompt, read_generations, read_prompts
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import without_place
-from tasks.judging import prompt_digests
+from tasks.judging import passes_of, prompt_digests
 from tasks.media import audio_digest, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.quotas import share_out
-from tasks.sql import query, view_parquet
+from tasks.sql import connect, query, view_parquet
 from tasks.store.files import replacing
 from tasks.store.manifest import Step, digest_of
 from tasks.store.staging import Stage
@@ -222,7 +226,7 @@ def write_pairs(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Pse
     counts = dict(connection.execute("SELECT modality, count(*) FROM candidates GROUP BY modality").fetchall())
     available = {name: counts.get(name, 0) for name in MODALITIES}
     wanted = config.pairs.count if config.pairs.count is not None else sum(available.values())
-    takes = share_out(wanted, available, dict(config.pairs.modalities))
+    takes = share_out(wanted, available, config.pairs.modalities)  # type: ignore[arg-type]
     connection.execute("CREATE TABLE takes (modality VARCHAR, take BIGINT)")
     connection.executemany("INSERT INTO takes VALUES (?, ?)", list(takes.items()))
     kept = 0
@@ -249,3 +253,39 @@ def write_pairs(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Pse
 
 def _pair_rows(connection: duckdb.DuckDBPyConnection, split: str) -> Iterator[pa.RecordBatch]:
     yield from connection.sql(query("pseudo_preferences/pairs"), params={"split": split}).to_arrow_reader(100_000)
+
+
+def write_questions(stage: Stage, connection: duckdb.DuckDBPyConnection) -> Path:
+    """Leave `work/questions.parquet`: one row a pair, with all that the judge gets."""
+    path = stage.work / "questions.parquet"
+    for name in (PAIRS.name, CLIPS.name):
+        view_parquet(connection, name, [file for files in stage.tables()[name].values() for file in files])
+    rows = connection.sql(query("pseudo_preferences/questions")).to_arrow_table()
+    with replacing(path) as temporary:
+        pq.write_table(rows, temporary)
+    return path
+
+
+def forecast(config: PseudoPreferences, store: Store) -> dict[str, Any]:
+    """What a build would ask: pairs, requests, tokens and cost. Asks nothing and leaves nothing in the store's corpus.
+
+    Raises:
+        InputError: a table is missing.
+        LedgerError: the ledger cannot be read.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        stage = Stage(store, CORPUS.name, "dry-run", Path(folder))
+        for part in ("work", "steps", "version"):
+            (stage.folder / part).mkdir()
+        import_tables(stage, config)
+        measure_clips(stage, config)
+        with connect(stage.work / "spill") as connection:
+            open_pool(connection, stage, config)
+            write_clips(stage, connection)
+            write_pairs(stage, connection, config)
+            pairs = pq.read_table(write_questions(stage, connection)).to_pylist()
+        requests = [one.request for one in passes_of(config, pairs)]
+        address = ledger_address(store) if has_ledger(store) else Path(folder) / "ledger.sqlite"
+        with Session(config.judge, ledger=address, media=clip_media()) as session:
+            found = session.forecast(requests)
+    return {"pairs": len(pairs), "annotator": config.judge.annotator, **asdict(found)}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from schemas.config import BuildConfig
@@ -44,9 +44,9 @@ class Plan:
         with staging(self.store, self.made.corpus.name, self.build_key, fresh=fresh, say=say) as stage:
             yield stage
 
-    def commit(self, stage: Stage) -> Version:
-        """Check what was staged and make it a version."""
-        return commit(stage, self.made)
+    def commit(self, stage: Stage, sections: Mapping[str, str] | None = None) -> Version:
+        """Check what was staged and make it a version; `sections` are added to the card, Markdown by heading."""
+        return commit(stage, replace(self.made, sections=dict(sections or {})))
 
 
 def make_plan(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
@@ -22,6 +22,8 @@ class Display(Protocol):
 
     def advance(self, bar: int, count: int) -> None: ...
 
+    def describe(self, bar: int, line: str) -> None: ...
+
     def end(self, bar: int) -> None: ...
 
     def say(self, line: str) -> None: ...
@@ -32,6 +34,9 @@ class _Silent:
         return 0
 
     def advance(self, bar: int, count: int) -> None:
+        return
+
+    def describe(self, bar: int, line: str) -> None:
         return
 
     def end(self, bar: int) -> None:
@@ -68,6 +73,12 @@ class PlainLines:
             of = f" of {line.total:,}" if line.total else ""
             self.say(f"{line.label}: {line.done:,}{of}")
 
+    def describe(self, bar: int, line: str) -> None:
+        state = self._lines[bar]
+        if time.monotonic() - state.told_at >= PLAIN_EVERY_S:
+            state.told_at = time.monotonic()
+            self.say(line)
+
     def end(self, bar: int) -> None:
         return
 
@@ -95,6 +106,9 @@ class RichBars:
 
     def advance(self, bar: int, count: int) -> None:
         self.progress.advance(self.progress.tasks[bar].id, count)
+
+    def describe(self, bar: int, line: str) -> None:
+        self.progress.update(self.progress.tasks[bar].id, description=line)
 
     def end(self, bar: int) -> None:
         task = self.progress.tasks[bar]
@@ -163,6 +177,14 @@ def working(label: str, total: int | None = None) -> Iterator[Work]:
     work = Work(label, total)
     yield work
     work.end()
+
+
+@contextmanager
+def telling(label: str) -> Iterator[Callable[[str], None]]:
+    """Report work that describes its own progress in a line; gives a function that takes the newest line."""
+    bar = _display.start(label, None)
+    yield lambda line: _display.describe(bar, f"{label}: {line}")
+    _display.end(bar)
 
 
 def say(line: str) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from schemas.errors import ConfigError
 from tasks.annotation.backend import Batching, BatchProvider, BatchState
 from tasks.annotation.errors import AskError, BatchFailed, BatchUnreachable, Retriable, ServerError, StopRun
-from tasks.annotation.ledger import RECORD, Driver, Held
+from tasks.annotation.ledger_rows import RECORD, Driver, Held
 from tasks.annotation.pace import backoff
 
 if TYPE_CHECKING:

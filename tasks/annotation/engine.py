@@ -26,6 +26,8 @@ from tasks.annotation.request import Request
 from tasks.annotation.run import Job, Run, from_ledger
 
 LOG = logging.getLogger("earmark.annotation")
+BEAT_S = 15.0
+"""How often a process says that it is alive; claims end `ALIVE_S` after the last time."""
 OnProgress: TypeAlias = Callable[[Progress], None]
 
 
@@ -179,6 +181,6 @@ class Annotator:
                     LOG.warning("%s: %s", self.config.annotator, waiting)
                     warned_at = now
             self._report(meter, waiting)
-            if now - beat_at > 15.0:
+            if now - beat_at > BEAT_S:
                 await self.ledger.beat()
                 beat_at = now

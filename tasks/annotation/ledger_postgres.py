@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.errors import MissingExtraError
 from tasks.annotation.errors import LedgerError
-from tasks.annotation.ledger import Row, migrations, shown
+from tasks.annotation.ledger_rows import Row, migrations, shown
 
 MIGRATION_LOCK = 0x6561726D61726B
 """Advisory lock under which migrations run; the letters of `earmark`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tasks.annotation.errors import LedgerError
-from tasks.annotation.ledger import Row, migrations
+from tasks.annotation.ledger_rows import Row, migrations
 
 BUSY_S = 60.0
 """How long to wait for another process's commit."""

@@ -15,7 +15,7 @@ from schemas.errors import EarmarkError
 from tasks.annotation.answers import PARSER, answer_value
 from tasks.annotation.backend import Batching
 from tasks.annotation.errors import AskError, Retriable, StopRun
-from tasks.annotation.ledger import Attempt, Finished, Held, Verdict
+from tasks.annotation.ledger_rows import Attempt, Finished, Held, Verdict
 from tasks.annotation.limits import tokens
 from tasks.annotation.outcome import Answer, Outcome, Reject
 from tasks.annotation.pace import backoff

@@ -7,7 +7,7 @@ import io
 import threading
 from collections import OrderedDict
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -24,20 +24,36 @@ CACHED_BYTES = 256 << 20
 class Form(Protocol):
     """The form of the bytes; `tasks/annotation/request.py` has one."""
 
-    sample_rate_hz: int | None
-    channels: int | None
-    codec: str
-    longest_s: float | None
+    @property
+    def sample_rate_hz(self) -> int | None: ...
+
+    @property
+    def channels(self) -> int | None: ...
+
+    @property
+    def codec(self) -> str: ...
+
+    @property
+    def longest_s(self) -> float | None: ...
 
 
 class Part(Protocol):
     """What to encode: a clip by path and SHA-256, a span of it, and the form."""
 
-    sha256: str
-    path: str
-    start_s: float | None
-    end_s: float | None
-    form: Any
+    @property
+    def sha256(self) -> str: ...
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def start_s(self) -> float | None: ...
+
+    @property
+    def end_s(self) -> float | None: ...
+
+    @property
+    def form(self) -> Form: ...
 
 
 class Encoder:

@@ -11,7 +11,8 @@ from tasks.audio.probe import AudioFault, Probe, probe
 
 _SCHEMA = """CREATE TABLE IF NOT EXISTS media (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, changed_ns INTEGER NOT NULL,
-    clip_sha256 TEXT, duration_s REAL, sample_rate_hz INTEGER, channels INTEGER, peak_dbfs REAL, reason TEXT, detail TEXT
+    clip_sha256 TEXT, duration_s REAL, sample_rate_hz INTEGER, channels INTEGER, peak_dbfs REAL,
+    reason TEXT, detail TEXT
 ) WITHOUT ROWID"""
 _BATCH = 256
 

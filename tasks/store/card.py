@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -14,7 +14,9 @@ from schemas.tables import SPLITS, Table
 from tasks.store.manifest import Manifest
 
 
-def render_card(manifest: Manifest, tables: Sequence[Table], story: Story, before: Manifest | None) -> str:
+def render_card(
+    manifest: Manifest, tables: Sequence[Table], story: Story, before: Manifest | None, sections: Mapping[str, str]
+) -> str:
     """The card's text.
 
     Args:
@@ -22,6 +24,7 @@ def render_card(manifest: Manifest, tables: Sequence[Table], story: Story, befor
         tables: the version's tables, in the order of the card.
         story: the corpus's words.
         before: the manifest of the version before, if there is one.
+        sections: further sections, Markdown by heading.
     """
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
@@ -38,6 +41,7 @@ def render_card(manifest: Manifest, tables: Sequence[Table], story: Story, befor
         tables=[table for table in tables if table.name in manifest.rows],
         story=story,
         before=before,
+        sections=sections,
         all_splits=split_order(list({split for splits in manifest.rows.values() for split in splits})),
         fields=_fields,
     )

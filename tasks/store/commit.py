@@ -36,7 +36,7 @@ class Made:
         parents: versions of other corpora that it was made from.
         prompts: digest by `name@version`.
         models: the models that were asked.
-        facts: figures for the card and for later readers.
+        sections: further sections of the card, Markdown by heading.
     """
 
     corpus: Corpus
@@ -47,7 +47,7 @@ class Made:
     parents: tuple[Parent, ...] = ()
     prompts: dict[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
-    facts: dict[str, Any] = field(default_factory=dict)
+    sections: dict[str, str] = field(default_factory=dict)
 
 
 def commit(stage: Stage, made: Made) -> Version:
@@ -68,7 +68,9 @@ def commit(stage: Stage, made: Made) -> Version:
         sweep(stage.store, stage.corpus, keep=None)
         return before
     manifest = _manifest(stage, made, steps, entries, before)
-    card = render_card(manifest, made.corpus.tables, made.corpus.story, before.manifest if before else None)
+    card = render_card(
+        manifest, made.corpus.tables, made.corpus.story, before.manifest if before else None, made.sections
+    )
     write_text(stage.version / "README.md", card)
     manifest = manifest.model_copy(update={"files": (*entries, _entry(stage.version / "README.md", stage.version))})
     write_text(stage.version / MANIFEST, manifest.to_json())
@@ -166,7 +168,6 @@ def _manifest(
         steps=tuple(steps),
         rejects=rejects,
         rows=rows,
-        facts=made.facts,
         files=tuple(entries),
     )
 

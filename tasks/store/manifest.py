@@ -89,10 +89,6 @@ class Manifest(Record):
     steps: tuple[Step, ...]
     rejects: dict[str, int]
     rows: dict[str, dict[str, int]]
-    requests: dict[str, int] = {}
-    tokens: dict[str, int] = {}
-    cost_usd: float = 0.0
-    facts: dict[str, Any] = {}
     files: tuple[FileEntry, ...]
 
     def to_json(self) -> str:

@@ -18,8 +18,9 @@ import pytest
 
 from tasks.annotation.engine import Annotator
 from tasks.annotation.errors import LedgerError
-from tasks.annotation.ledger import Attempt, Finished, connect, migrations, open_ledger, shown
+from tasks.annotation.ledger import connect, open_ledger
 from tasks.annotation.ledger_reports import export, show, stats, vacuum
+from tasks.annotation.ledger_rows import Attempt, Finished, migrations, shown
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.servers.faults import Faults
 
@@ -148,7 +149,7 @@ def test_a_claim_holds_while_its_process_lives_and_not_longer(
                 await two.change(
                     lambda driver: driver.run("UPDATE runs SET seen_at = seen_at - 61, host = 'elsewhere'")
                 )
-                monkeypatch.setattr("tasks.annotation.ledger._OPEN_HERE", {two.owner})
+                monkeypatch.setattr("tasks.annotation.ledger_rows.OPEN_HERE", {two.owner})
                 assert await two.free_the_dead() == 1
                 assert len(await two.claim(wanted, {}, 1)) == 1
 

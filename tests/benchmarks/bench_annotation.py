@@ -114,7 +114,8 @@ def resume(count: int) -> dict[str, float]:
     """Time a run over a ledger in which every request is finished; building the requests is not part of it."""
     from schemas.annotation import AnnotatorConfig
     from tasks.annotation.engine import Annotator
-    from tasks.annotation.ledger import Attempt, Finished, Verdict, open_ledger
+    from tasks.annotation.ledger import open_ledger
+    from tasks.annotation.ledger_rows import Attempt, Finished, Verdict
 
     config = AnnotatorConfig(annotator="openai:tiny", base_url="http://127.0.0.1:9/v1")
     folder = Path(tempfile.mkdtemp(prefix="bench-ledger-"))

@@ -12,7 +12,7 @@ SELECT
 FROM pairs
 JOIN clips AS a ON a.generation_id = pairs.generation_a
 JOIN clips AS b ON b.generation_id = pairs.generation_b
-JOIN prompts USING (prompt_id)
+JOIN prompts ON prompts.prompt_id = pairs.prompt_id
 LEFT JOIN media ON media.kind = 'reference' AND media.item = prompts.row
 WHERE prompts.row NOT IN (SELECT row FROM refused_prompts)
 ORDER BY pairs.pair_id

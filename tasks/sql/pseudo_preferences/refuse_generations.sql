@@ -4,17 +4,17 @@ WITH known AS (
     SELECT
         generations.*,
         media.* EXCLUDE (kind, item),
-        asked_prompts.prompt_id IS NULL AS homeless,
+        home IS NULL AS homeless,
         row_number() OVER same_id AS occurrence,
         first(line) OVER same_id AS first_line,
         CASE WHEN media.clip_sha256 IS NOT NULL THEN row_number() OVER same_audio ELSE 1 END AS heard,
         first(generation_id) OVER same_audio AS first_heard
     FROM generations
     JOIN media ON media.kind = 'generation' AND media.item = generations.row
-    LEFT JOIN asked_prompts USING (prompt_id)
+    LEFT JOIN (SELECT prompt_id AS home FROM asked_prompts) AS homes ON homes.home = generations.prompt_id
     WINDOW
         same_id AS (PARTITION BY generation_id ORDER BY generations.row),
-        same_audio AS (PARTITION BY media.clip_sha256 ORDER BY asked_prompts.prompt_id IS NULL, generations.row)
+        same_audio AS (PARTITION BY media.clip_sha256 ORDER BY home IS NULL, generations.row)
 )
 
 SELECT

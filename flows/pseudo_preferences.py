@@ -1,0 +1,43 @@
+"""`pseudo-preferences`: a judge model's preferences on generated music, by the method of CMI-Pref-Pseudo.
+
+Two generations of one prompt are judged in both orders; what both orders agree on is a label.
+"""
+
+from __future__ import annotations
+
+from prefect import flow, unmapped
+
+from schemas.pseudo_preferences import PseudoPreferences
+from tasks.asking import asking
+from tasks.labels import bias_section
+from tasks.music_pairs import plan_build
+from tasks.music_steps import in_shards, judge, keep_consistent, plan_pairs, read_pool
+from tasks.store.versions import open_store
+
+
+@flow(name="pseudo-preferences", flow_run_name="pseudo-preferences")
+def build(
+    config: PseudoPreferences, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None
+) -> str:
+    """Build a version of `pseudo-preferences`, or find it up to date.
+
+    Args:
+        config: the build config.
+        store: the folder of the store.
+        force: build again even if a version was built from the same inputs, config, prompts, schemas and code.
+        inputs: digests of the input files, if the caller has just computed them.
+
+    Returns:
+        The version's name.
+    """
+    plan = plan_build(config, open_store(store), inputs)
+    if (done := plan.up_to_date()) and not force:
+        return done.name
+    with plan.stage(fresh=force) as stage:
+        read_pool(stage, config)
+        questions = plan_pairs(stage, config)
+        with asking(stage.store, config.judge) as session:
+            shards = in_shards(questions)
+            judge.map(unmapped(stage), unmapped(config), unmapped(session), unmapped(questions), shards).result()
+        keep_consistent(stage, config)
+        return plan.commit(stage, sections={"How the judge leans": bias_section(stage)}).name

@@ -1,0 +1,166 @@
+"""From a judge's answers to labels: what both orders agree on, and how the judge leans (the paper's Table 8)."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.errors import ConfigError
+from schemas.pseudo_preferences import BIAS, JUDGMENTS, LABELS, ORDERS, PAIRS, PseudoPreferences
+from schemas.tables import REJECTS, SPLITS, UNSPLIT
+from tasks.judging import ANSWERED, check_failed, judge_prompts
+from tasks.sql import query, view_parquet
+from tasks.store.manifest import Step
+from tasks.store.staging import Stage
+
+
+def write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:
+    """Write the published table `judgments`; requests without an answer are rejects.
+
+    Raises:
+        EarmarkError: more requests than the config allows have no answer yet.
+    """
+    view_parquet(connection, "pairs", _files(stage, PAIRS.name))
+    view_parquet(connection, "answered", sorted((stage.work / "judged").glob("*.parquet")), ANSWERED)
+    failures = _rows(sorted((stage.work / "failed").glob("*.parquet")))
+    pairs = int(connection.execute("SELECT count(*) FROM pairs").fetchall()[0][0])
+    asked = pairs * len(ORDERS) * len(judge_prompts(config))
+    check_failed(config, asked, failures)
+    for split in SPLITS:
+        rows = connection.sql(query("pseudo_preferences/judgments"), params={"split": split}).to_arrow_reader(100_000)
+        stage.write(JUDGMENTS, split, rows)
+    stage.drop_empty_splits(JUDGMENTS)
+    stage.write_rejects("judge", _failures_table(failures))
+    return stage.record(
+        Step(
+            name="judge",
+            place=4,
+            unit="requests",
+            stage="judge",
+            entered=asked,
+            kept=asked - len(failures),
+            rejected=dict(sorted(Counter(row["reason"] for row in failures).items())),
+            notes=(f"judged by {config.judge.annotator}, each pair in both orders",),
+        )
+    )
+
+
+def write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:
+    """Write the published tables `labels` and `bias`; pairs without a valid label are rejects."""
+    judge = config.judge
+    connection.execute(query("pseudo_preferences/passes"), {"dimensions": list(judge.dimensions)})
+    connection.execute(query("pseudo_preferences/verdicts"), {"require": list(judge.require)})
+    refused = connection.sql(
+        "SELECT 'labels', pair_id, 'labels', reason, detail, NULL::VARCHAR, NULL::BIGINT FROM verdicts "
+        "WHERE reason IS NOT NULL ORDER BY pair_id"
+    ).to_arrow_table()
+    stage.write_rejects("labels", refused.rename_columns(REJECTS.schema.names))
+    kept = 0
+    for split in SPLITS:
+        given = {"split": split, "judge": judge.annotator}
+        rows = connection.sql(query("pseudo_preferences/labels"), params=given).to_arrow_reader(100_000)
+        kept += stage.write(LABELS, split, rows)
+    stage.drop_empty_splits(LABELS)
+    bias = connection.sql(query("pseudo_preferences/bias"), params={"judge": judge.annotator}).to_arrow_table()
+    stage.write(BIAS, UNSPLIT, [bias])
+    return stage.record(
+        Step(
+            name="labels",
+            place=5,
+            unit="pairs",
+            stage="labels",
+            follows=(),
+            entered=kept + refused.num_rows,
+            kept=kept,
+            rejected=dict(sorted(Counter(refused["reason"].to_pylist()).items())),
+            table=LABELS.name,
+            notes=tuple(known_order_notes(connection, config)),
+        )
+    )
+
+
+def known_order_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:
+    """How often labels agree with an order of the models that is known by design.
+
+    Raises:
+        ConfigError: the file of known ranks is not one.
+    """
+    if config.known_order is None:
+        return []
+    ranks = read_ranks(config.path(config.known_order))
+    notes = []
+    for dimension in config.judge.dimensions:
+        rows = connection.execute(
+            f"SELECT model_a, model_b, {dimension} FROM verdicts JOIN pairs USING (pair_id) "
+            f"WHERE verdicts.reason IS NULL AND {dimension} IS NOT NULL ORDER BY pair_id"
+        ).fetchall()
+        known = ranks.get(dimension, {})
+        judged = [(known[a], known[b], label) for a, b, label in rows if a in known and b in known]
+        right = sum(label == expected(a, b) for a, b, label in judged)
+        notes.append(f"{dimension}: {right} of {len(judged)} labels agree with the known order of the models")
+    return notes
+
+
+def read_ranks(path: Path) -> Mapping[str, Mapping[str, int]]:
+    """Ranks of models by dimension, 1 the best, from `{"ranks": {dimension: {model: rank}}}`."""
+    try:
+        ranks: Mapping[str, Mapping[str, int]] = json.loads(path.read_text("utf-8"))["ranks"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"known_order: expected JSON with 'ranks' in {path.name}, found: {error}") from None
+    return ranks
+
+
+def expected(rank_a: int, rank_b: int) -> str:
+    """The label that two known ranks ask for; 1 is the best."""
+    return "tie" if rank_a == rank_b else "a" if rank_a < rank_b else "b"
+
+
+def bias_section(stage: Stage) -> str:
+    """The card's table of how the judge's choices are shared out."""
+    rows = [row for row in _rows(_files(stage, BIAS.name)) if row["scope"] in ("all", "modality")]
+    lines = [
+        "Shares in the pair's own letters; `shown first` is the share that prefers what the judge heard first, 0.5 "
+        "without position bias. Consistency is the share of pairs on which both orders agree.",
+        "",
+        "| pairs | dimension | set | count | a | b | tie | shown first | consistency | same in both dimensions |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        shares = [
+            row[name] for name in ("share_a", "share_b", "share_tie", "share_first", "consistency", "same_as_other")
+        ]
+        shown = " | ".join("" if share is None else f"{share:.3f}" for share in shares)
+        lines.append(f"| {row['value']} | {row['dimension']} | {row['set']} | {row['pairs']:,} | {shown} |")
+    return "\n".join(lines)
+
+
+def _failures_table(failures: Sequence[dict[str, Any]]) -> pa.Table:
+    rows = [
+        {
+            "table": JUDGMENTS.name,
+            "item": f"{row['pair_id']} {row['order']} {row['dimensions']}",
+            "stage": "judge",
+            "reason": row["reason"],
+            "detail": row["detail"],
+            "file": None,
+            "line": None,
+        }
+        for row in failures
+    ]
+    return pa.Table.from_pylist(rows, REJECTS.schema)
+
+
+def _rows(paths: Sequence[Path]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = pa.concat_tables([pq.read_table(p) for p in paths]).to_pylist() if paths else []
+    return found
+
+
+def _files(stage: Stage, table: str) -> list[Path]:
+    return [path for paths in stage.tables()[table].values() for path in paths]

@@ -1,0 +1,64 @@
+"""`pseudo-preferences`: the steps that its flow calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from schemas.pseudo_preferences import PseudoPreferences
+from tasks import music_pairs
+from tasks.annotation.session import Session
+from tasks.judging import PAIRS_A_SHARD, judge_shard
+from tasks.labels import write_judgments, write_labels
+from tasks.music_pairs import import_tables, measure_clips, open_pool
+from tasks.progress import working
+from tasks.sql import connect
+from tasks.store.manifest import Step
+from tasks.store.staging import Stage
+
+
+@task(name="pool", cache_policy=NO_CACHE)
+def read_pool(stage: Stage, config: PseudoPreferences) -> Step:
+    """Read the tables, measure every clip, and write `clips`: what can be judged."""
+    if not stage.recorded("import"):
+        import_tables(stage, config)
+    if done := stage.recorded("clips"):
+        return done
+    measure_clips(stage, config)
+    with connect(stage.work / "spill") as connection:
+        open_pool(connection, stage, config)
+        return music_pairs.write_clips(stage, connection)
+
+
+@task(name="pairs", cache_policy=NO_CACHE)
+def plan_pairs(stage: Stage, config: PseudoPreferences) -> Path:
+    """Choose the pairs, write `pairs`, and leave `work/questions.parquet`: one row a pair, with all the judge gets."""
+    questions = stage.work / "questions.parquet"
+    if stage.recorded("pairs") and questions.is_file():
+        return questions
+    with working("plan pairs"), connect(stage.work / "spill") as connection:
+        open_pool(connection, stage, config)
+        music_pairs.write_pairs(stage, connection, config)
+        return music_pairs.write_questions(stage, connection)
+
+
+def in_shards(questions: Path) -> list[int]:
+    """Where each shard of pairs begins."""
+    return list(range(0, pq.read_metadata(questions).num_rows, PAIRS_A_SHARD))
+
+
+@task(name="judge", task_run_name="judge-{start:07d}", cache_policy=NO_CACHE)
+def judge(stage: Stage, config: PseudoPreferences, session: Session, questions: Path, start: int) -> Path:
+    """Ask about one shard of pairs, in both orders; the ledger answers what was asked before."""
+    return judge_shard(stage, config, session, questions, start)
+
+
+@task(name="labels", cache_policy=NO_CACHE)
+def keep_consistent(stage: Stage, config: PseudoPreferences) -> Step:
+    """Write `judgments`, `labels` and `bias`: a label is what both orders agree on."""
+    with working("keep what both orders agree on"), connect(stage.work / "spill") as connection:
+        write_judgments(stage, connection, config)
+        return write_labels(stage, connection, config)
