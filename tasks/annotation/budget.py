@@ -21,6 +21,7 @@ class Budget:
         self.cap_usd = config.budget_usd
         self.spent_usd = 0.0
         self.reserved_usd = 0.0
+        self.doubtful_usd = 0.0  # worst cases of what was sent and never came back whole: it may have been charged
         self._prices = config.prices
         self._discount = config.prices.batch_discount if config.prices and config.batch else 0.0
         self._limits = limits
@@ -43,11 +44,12 @@ class Budget:
             BudgetExhausted: nothing is in flight and the cap could be passed.
         """
         if self.cap_usd is not None:
-            while self.spent_usd + self.reserved_usd + worst_usd > self.cap_usd:
+            while self.spent_usd + self.doubtful_usd + self.reserved_usd + worst_usd > self.cap_usd:
                 if self.reserved_usd <= 1e-12:
                     raise BudgetExhausted(
-                        f"budget_usd = {self.cap_usd:g}: spent {self.spent_usd:.4f}, and the next request may cost "
-                        f"{worst_usd:.4f}; what is answered is in the ledger: raise budget_usd and run again"
+                        f"budget_usd = {self.cap_usd:g}: spent {self.spent_usd:.4f}, up to {self.doubtful_usd:.4f} for "
+                        f"answers that were lost on the way, and the next request may cost {worst_usd:.4f}; "
+                        "what is answered is in the ledger: raise budget_usd and run again"
                     )
                 self._freed.clear()
                 await self._freed.wait()
@@ -58,6 +60,10 @@ class Budget:
         self.reserved_usd = max(0.0, self.reserved_usd - worst_usd)
         self.spent_usd += cost_usd
         self._freed.set()
+
+    def doubt(self, request: Request) -> None:
+        """Count the worst case of a request whose answer was lost: nobody knows what it cost."""
+        self.doubtful_usd += self.worst_usd(request)
 
     def _price(self, read: float, heard: float, said: float) -> float:
         prices = self._prices

@@ -18,11 +18,13 @@ class AskError(Exception):
             `stop` the whole run.
         final: whether the ledger keeps the reject. A fault of the network or the server is asked anew by the next run;
             a refusal or an answer that never fits is an outcome that was paid for.
+        charged: whether the provider may have answered and charged for it.
     """
 
     reason: ClassVar[str] = "error"
     remedy: ClassVar[Remedy] = "reject"
     final: ClassVar[bool] = False
+    charged: bool = False
 
 
 class Retriable(AskError):
@@ -58,6 +60,7 @@ class ConnectionFailed(Retriable):
     """Refused, reset, or closed before the announced end of the body."""
 
     reason = "connection_failed"
+    charged = True
 
 
 class TimedOut(Retriable):
@@ -73,12 +76,14 @@ class TimedOut(Retriable):
     def __init__(self, kind: Literal["connect", "read", "total"], seconds: float) -> None:
         super().__init__(f"{kind} took longer than {seconds:g} s")
         self.kind = kind
+        self.charged = kind != "connect"
 
 
 class WrongContentType(Retriable):
     """A success status with something else than JSON, as proxies answer."""
 
     reason = "wrong_content_type"
+    charged = True
 
 
 class MalformedResponse(Retriable):
@@ -91,6 +96,7 @@ class TooLarge(AskError):
     """A response beyond `most_response_bytes`; reading it again would cost the same again."""
 
     reason = "too_large"
+    charged = True
     remedy = "repair"
     final = True
 

@@ -249,6 +249,8 @@ class Run:
             await self.ledger.record(Attempt(job.row, job.attempts, "received", started_at, latency_s, raw=raw))
         except AskError as error:
             self.annotator.pace.failed(error, started)
+            if error.charged:
+                self.annotator.budget.doubt(job.request)
             self._record_failure(job, error, started_at, time.monotonic() - started)
             self._after(job, error)
             return None
@@ -289,6 +291,8 @@ class Run:
             tokens_in, tokens_out, cost = reply.input_tokens, reply.output_tokens, budget.cost_usd(reply)
             value = answer_value(job.request.ask, reply)
         except AskError as error:
+            if reply is None and not again:
+                budget.doubt(job.request)
             self.ledger.judge_soon(
                 Verdict(job.row, number, "unusable", error.reason, str(error), tokens_in, tokens_out, cost)
             )
