@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from flows.ledger_cli import app as ledger_app
 from schemas.errors import EarmarkError, StoreError
 
 app = typer.Typer(
@@ -71,12 +72,11 @@ def build(
     `earmark build mos-preferences -c my.toml --limit 100 --store /data/earmark`
     """
     from flows import console
-    from flows.running import plan_build, run_build
+    from flows.running import forecast_build, run_build
 
     place = _store(store)
     if dry_run:
-        plan, _ = plan_build(corpus, config, place, limit)
-        facts = console.plan_facts(plan)
+        facts = forecast_build(corpus, config, place, limit)
         _print_json(facts) if as_json else console.show_plan(facts)
         return
     built = run_build(corpus, config, place, force=force, limit=limit)
@@ -254,6 +254,9 @@ def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
         console.show_findings(findings)
     if any(finding.state == "bad" for finding in findings):
         raise typer.Exit(1)
+
+
+app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)
 
 
 def _store(where: str | None) -> Any:

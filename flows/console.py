@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from flows.doctor import Finding
     from flows.running import Built
     from schemas.corpus import Corpus
-    from tasks.plan import Plan
     from tasks.store.diff import Change
     from tasks.store.explain import Account
     from tasks.store.runs import Run
@@ -45,28 +44,22 @@ def show_corpora(corpora: Sequence[Corpus], newest: Mapping[str, Version | None]
     console.print(grid)
 
 
-def plan_facts(plan: Plan) -> dict[str, Any]:
-    """What a build would do, as JSON."""
-    done = plan.up_to_date()
-    latest = plan.store.latest(plan.made.corpus.name)
-    return {
-        "corpus": plan.made.corpus.name,
-        "store": str(plan.store.root),
-        "build_key": plan.build_key,
-        "up_to_date": done.name if done else None,
-        "would_commit": None if done else f"v{latest.number + 1 if latest else 1}",
-        "inputs": plan.made.inputs,
-        "requests": 0,
-    }
-
-
 def show_plan(facts: Mapping[str, Any]) -> None:
-    """Print what a build would do."""
+    """Print what a build would do and ask."""
     if facts["up_to_date"]:
         _say(f"{facts['corpus']}: already up to date: {facts['up_to_date']}; nothing would be built")
         return
     _say(f"{facts['corpus']}: would commit {facts['would_commit']} to {escape(facts['store'])}")
-    _say(f"questions to models: {facts['requests']}")
+    asks = facts["asks"]
+    if asks is None:
+        _say("questions to models: none")
+    else:
+        _say(f"questions to {escape(asks['annotator'])} about {asks['pairs']:,} pairs: {asks['requests']:,}")
+        _say(f"  answered in the ledger: {asks['from_ledger']:,}; beyond the model's limits: {asks['over_limit']:,}")
+        _say(
+            f"  to ask: {asks['to_ask']:,} calls, about {asks['input_tokens']:,} tokens in, at most "
+            f"{asks['most_output_tokens']:,} out, at most ${asks['most_usd']:,.2f}"
+        )
     grid = _grid("input", "SHA-256")
     for name, digest in facts["inputs"].items():
         grid.add_row(escape(name), digest[:16] + "…")
@@ -181,6 +174,23 @@ def show_findings(findings: Sequence[Finding]) -> None:
     for finding in findings:
         grid.add_row(finding.what, f"[{_STATE_COLOURS[finding.state]}]{finding.state}[/]", escape(finding.found))
     console.print(grid)
+
+
+def show_ledger(found: Mapping[str, Any]) -> None:
+    """Print what models were asked and what it cost."""
+    _say(f"{escape(str(found['ledger']))}, {found['bytes']:,} bytes")
+    grid = _grid("model", "answered", "rejected", "open", "attempts", "failed", "tokens in", "out", "USD", right=8)
+    for model, facts in found["models"].items():
+        names = ("answered", "rejected", "open", "attempts", "failed_attempts", "input_tokens", "output_tokens")
+        counts = [f"{facts.get(name, 0):,}" for name in names]
+        grid.add_row(escape(model), *counts, f"{facts.get('cost_usd', 0):.2f}")
+    console.print(grid)
+    for model, facts in found["models"].items():
+        for what in ("rejects", "faults"):
+            for reason, count in facts.get(what, {}).items():
+                _say(f"{escape(model)}: {what.removesuffix('s')} {reason} {count:,}")
+    for state, facts in found["batches"].items():
+        _say(f"batches {state}: {facts['batches']:,} with {facts['requests']:,} requests")
 
 
 def _show_rows(versions: Sequence[Version]) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from flows.registry import find_corpus, load
 from schemas.config import BuildConfig, parse_config, read_toml
@@ -58,6 +58,26 @@ def plan_build(name: str, path: Path, store: Store, limit: int | None = None) ->
     corpus = find_corpus(name)
     config = read_config(corpus, path, limit)
     return load(corpus.plan)(config, store), config
+
+
+def forecast_build(name: str, path: Path, store: Store, limit: int | None = None) -> dict[str, Any]:
+    """What a build would read, commit and ask; nothing is asked, and no version is touched."""
+    from tasks.progress import shown
+
+    corpus = find_corpus(name)
+    with shown():
+        plan, config = plan_build(name, path, store, limit)
+        done, latest = plan.up_to_date(), store.latest(name)
+        asks = load(corpus.forecast)(config, store) if corpus.forecast and not done else None
+    return {
+        "corpus": name,
+        "store": str(store.root),
+        "build_key": plan.build_key,
+        "up_to_date": done.name if done else None,
+        "would_commit": None if done else f"v{latest.number + 1 if latest else 1}",
+        "inputs": plan.made.inputs,
+        "asks": asks,
+    }
 
 
 def run_build(name: str, path: Path, store: Store, *, force: bool = False, limit: int | None = None) -> Built:

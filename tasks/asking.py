@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from schemas.annotation import AnnotatorConfig
 from tasks.annotation.backend import Media
@@ -14,19 +12,9 @@ from tasks.annotation.request import Audio
 from tasks.annotation.session import Session
 from tasks.audio.encode import Encoder
 from tasks.audio.measure import measure
+from tasks.ledger import ledger_address
 from tasks.progress import telling
 from tasks.store.versions import Store
-
-
-def ledger_address(store: Store) -> str:
-    """Where answers are kept: `EARMARK_LEDGER` (a file or a postgresql:// URL), else `<store>/ledger.sqlite`."""
-    return os.environ.get("EARMARK_LEDGER") or str(store.root / "ledger.sqlite")
-
-
-def has_ledger(store: Store) -> bool:
-    """Whether there are answers already: a dry run must not make an empty ledger."""
-    address = ledger_address(store)
-    return "://" in address or Path(address).is_file()
 
 
 @contextmanager

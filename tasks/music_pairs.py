@@ -16,13 +16,14 @@ import pyarrow.parquet as pq
 from schemas.pseudo_preferences import CLIPS, CORPUS, MODALITIES, PAIRS, PseudoPreferences
 from schemas.tables import REJECTS, SPLITS
 from tasks.annotation.session import Session
-from tasks.asking import clip_media, has_ledger, ledger_address
+from tasks.asking import clip_media
 from tasks.audio.probe import AudioFault
 from tasks.fingerprint import file_digests
 from tasks.importers.music import Generation, Prompt, read_generations, read_prompts
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import without_place
 from tasks.judging import passes_of, prompt_digests
+from tasks.ledger import has_ledger, ledger_address
 from tasks.media import audio_digest, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working

@@ -1,0 +1,19 @@
+"""Which ledger keeps the answers of a store's builds."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from tasks.store.versions import Store
+
+
+def ledger_address(store: Store) -> str:
+    """Where answers are kept: `EARMARK_LEDGER` (a file or a postgresql:// URL), else `<store>/ledger.sqlite`."""
+    return os.environ.get("EARMARK_LEDGER") or str(store.root / "ledger.sqlite")
+
+
+def has_ledger(store: Store) -> bool:
+    """Whether there are answers already: a dry run must not make an empty ledger."""
+    address = ledger_address(store)
+    return "://" in address or Path(address).is_file()
