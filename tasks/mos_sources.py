@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from schemas.mos_preferences import CORPUS, MosPreferences, Source
@@ -43,4 +44,5 @@ def find_audio(config: MosPreferences, source: Source, file: str, audio: str | N
     """The clip's file: at the name that the list gives, or where the published layout keeps it."""
     folder = audio_folder(config, source)
     names = [name for name in (audio, file, f"{file}.wav", f"wav/{file}", f"wav/{file}.wav") if name]
-    return next((folder / name for name in names if (folder / name).is_file()), folder / names[0])
+    # os.path: a name too long for any file is no file; Path.is_file raises for it
+    return next((folder / name for name in names if os.path.isfile(folder / name)), folder / names[0])  # noqa: PTH113
