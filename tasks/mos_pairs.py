@@ -92,7 +92,8 @@ class RatedClips:
     def ids(self) -> pa.Table:
         """The columns that a pair takes over from its clips, all in memory (about 60 bytes a clip)."""
         repeated = ["subset", "content_id", "system_id", "speaker_id"]
-        table = pq.read_table(self.paths, columns=["sample_id", "mos", "mos_se", *repeated], read_dictionary=repeated)
+        columns = ["sample_id", "mos", "mos_se", *repeated]
+        table = pq.read_table(self.paths, columns=columns, read_dictionary=repeated, partitioning=None)
         return table.combine_chunks()
 
     def open(self, connection: duckdb.DuckDBPyConnection, seed: int) -> None:

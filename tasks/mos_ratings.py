@@ -216,7 +216,7 @@ def index_clips(stage: Stage, config: MosPreferences, start: int) -> Path:
     path = stage.work / "media" / f"{start:09d}.parquet"
     if path.is_file():
         return path
-    clips = pq.read_table(stage.work / "placed.parquet", columns=["row", "dataset", "file", "audio"])
+    clips = pq.ParquetFile(stage.work / "placed.parquet").read(["row", "dataset", "file", "audio"])
     clips = clips.slice(start, CLIPS_A_SHARD).to_pylist()
     sources = {source.name: source for source in config.sources}
     paths = [find_audio(config, sources[clip["dataset"]], clip["file"], clip["audio"]) for clip in clips]

@@ -82,7 +82,7 @@ def commit(stage: Stage, made: Made) -> Version:
 
 
 def _write_rejects_table(stage: Stage) -> None:
-    parts = [pq.read_table(path) for path in sorted((stage.work / "rejects").glob("*.parquet"))]
+    parts = [pq.ParquetFile(path).read() for path in sorted((stage.work / "rejects").glob("*.parquet"))]
     stage.write(REJECTS, UNSPLIT, [pa.concat_tables(parts)] if parts else [])
 
 

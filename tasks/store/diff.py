@@ -82,7 +82,9 @@ def _read_rows(
                         row_number() OVER (PARTITION BY {key}) AS occurrence"""
     if table.name in version.manifest.rows:
         files = [str(path) for path in version.files(table.name)]
-        connection.execute(f"CREATE TABLE {name} AS {select} FROM read_parquet($files)", {"files": files})
+        connection.execute(
+            f"CREATE TABLE {name} AS {select} FROM read_parquet($files, hive_partitioning = false)", {"files": files}
+        )
     else:
         connection.register("no_rows", table.schema.empty_table())
         connection.execute(f"CREATE TABLE {name} AS {select} FROM no_rows")

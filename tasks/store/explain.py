@@ -74,7 +74,7 @@ def _rows(
     if table.name not in version.manifest.rows:
         return []
     files = [str(path) for path in version.files(table.name)]
-    query = f"SELECT * FROM read_parquet($files) WHERE {where} LIMIT 20"
+    query = f"SELECT * FROM read_parquet($files, hive_partitioning = false) WHERE {where} LIMIT 20"
     found: list[dict[str, Any]] = (
         connection.sql(query, params={"files": files, "wanted": wanted}).to_arrow_table().to_pylist()
     )
@@ -134,7 +134,7 @@ def _used_in(
         if columns and other.name in version.manifest.rows:
             where = " OR ".join(f'"{column}" = $wanted' for column in columns)
             files = [str(path) for path in version.files(other.name)]
-            counted = f"SELECT count(*) FROM read_parquet($files) WHERE {where}"
+            counted = f"SELECT count(*) FROM read_parquet($files, hive_partitioning = false) WHERE {where}"
             counts[other.name] = int(connection.execute(counted, {"files": files, "wanted": name}).fetchall()[0][0])
     return counts
 
