@@ -73,7 +73,7 @@ class Killer:
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.completed = 0
+        self.kills = 0
 
     def __enter__(self) -> Self:
         command = [sys.executable, "-m", "tests.builds", "--serve"]
@@ -98,14 +98,14 @@ class Killer:
         if near_commit:
             while not self._ended(0.001) and not list((store / CORPUS).glob(f"{STAGING}/*/{BEFORE_COMMIT}")):
                 pass
-            self._ended(self.rng.uniform(0, 0.2 * build_s))
+            self._ended(self.rng.uniform(0, 0.15 * build_s))
         else:
-            self._ended(self.rng.uniform(0, build_s))
+            self._ended(self.rng.uniform(0, 0.8 * build_s))  # most go on from what an earlier one left
         if not self._ended(0):
             os.kill(child, signal.SIGKILL)
         code = self._exit_code()
         assert code in (0, -signal.SIGKILL)
-        self.completed += code == 0
+        self.kills += code != 0
 
     def _start(self, config: Path, store: Path) -> int:
         assert self.server.stdin is not None
@@ -132,14 +132,14 @@ def check(store: Store, unharmed: Store) -> int:
     return len(looks)
 
 
-def harass(kills: int, seed: int, configs: list[Path], unharmed: Store, folder: Path) -> int:
-    """Kill builds, store after store, each until both its versions are there; the versions that came about."""
+def harass(kills: int, seed: int, configs: list[Path], unharmed: Store, folder: Path) -> None:
+    """Kill builds, store after store, each until both its versions are there. Builds that were quicker do not count."""
     stores = [Store(folder / "0")]
     versions = 0
     with Killer(seed) as killer:
         killer.build(configs[0], folder / "first")  # waits for the imports
         build_s = killer.build(configs[0], folder / "timed")
-        for _ in range(kills):
+        while killer.kills < kills:
             if versions == len(configs):
                 stores.append(Store(folder / f"{len(stores)}"))
                 versions = 0
@@ -149,7 +149,6 @@ def harass(kills: int, seed: int, configs: list[Path], unharmed: Store, folder: 
             for config in configs:
                 killer.build(config, store.root)
             assert_clean(store, unharmed)
-    return kills - killer.completed
 
 
 def assert_clean(store: Store, unharmed: Store) -> None:
@@ -169,10 +168,10 @@ def test_build_as_a_process_of_its_own(configs: list[Path], unharmed: Store, tmp
 
 
 def test_eight_kills(configs: list[Path], unharmed: Store, tmp_path: Path) -> None:
-    assert harass(8, 1, configs, unharmed, tmp_path) >= 4
+    harass(8, 1, configs, unharmed, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_fifty_kills(configs: list[Path], unharmed: Store, tmp_path: Path) -> None:
-    assert harass(50, 2, configs, unharmed, tmp_path) >= 35
+    harass(50, 2, configs, unharmed, tmp_path)

@@ -227,9 +227,8 @@ def test_store_without_hard_links_keeps_copies(tmp_path: Path, monkeypatch: pyte
 
 def test_replacing_is_all_or_nothing(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("old")
-    with pytest.raises(ZeroDivisionError), replacing(tmp_path / "a") as path:
-        path.write_text("half")
-        _ = 1 / 0
+    with pytest.raises(StoreError), replacing(tmp_path / "a") as path:
+        _fail(path.write_text("half"))
     assert [(p.name, p.read_text()) for p in tmp_path.iterdir()] == [("a", "old")]
 
 
