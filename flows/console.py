@@ -93,14 +93,20 @@ def show_built(built: Built) -> None:
     if manifest.rejects:
         shown = ", ".join(f"{reason} {count:,}" for reason, count in sorted(manifest.rejects.items()))
         _say(f"rejects: {escape(shown)}")
-    for note in manifest.notes():
-        _say(f"note: {escape(note)}")
+    _show_notes(version)
     _say(_load_line(version))
+
+
+def _show_notes(version: Version) -> None:
+    for note in version.manifest.notes():
+        _say(f"note: {escape(note)}")
 
 
 def show_demo(built: Sequence[Built]) -> None:
     """Print all that the demo built, and how to load it."""
     _show_rows([one.version for one in built])
+    for one in built:
+        _show_notes(one.version)
     _say("\nLoad one, for example:")
     for one in built:
         _say("  " + _load_line(one.version))

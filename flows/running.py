@@ -123,11 +123,11 @@ def demo_config(name: str) -> Path:
 def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, inputs: Mapping[str, str]) -> str:
     for key, value in QUIET_PREFECT.items():
         os.environ.setdefault(key, value)
-    from flows.warden import watched
+    from flows.warden import watch
 
-    with watched():
-        flow = load(find_corpus(name).flow)
-        version: str = flow(config=config, store=str(store.root.absolute()), force=force, inputs=dict(inputs))
+    watch()
+    flow = load(find_corpus(name).flow)
+    version: str = flow(config=config, store=str(store.root.absolute()), force=force, inputs=dict(inputs))
     return version
 
 

@@ -8,12 +8,12 @@ of its own and holds its standard input open: when that closes, servers that car
 
 from __future__ import annotations
 
+import atexit
 import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from functools import cache
 
 import psutil
 
@@ -21,19 +21,21 @@ MARK = "EARMARK_BUILD"
 SERVER = "prefect.server.api.server:create_app"
 
 
-@contextmanager
-def watched() -> Iterator[None]:
-    """Watch over the servers that Prefect starts in this block."""
+@cache
+def watch() -> None:
+    """Have the servers that Prefect starts in this process ended with it. The first call counts.
+
+    Prefect keeps one server for all flows of a process, so the warden lives as long as the process does.
+    """
     if os.environ.get("PREFECT_API_URL"):
-        yield  # a server that somebody else looks after
-        return
+        return  # a server that somebody else looks after
     mark = os.environ[MARK] = secrets.token_hex(8)
-    with subprocess.Popen(
+    warden = subprocess.Popen(
         [sys.executable, "-m", "flows.warden", mark],
         stdin=subprocess.PIPE,
         start_new_session=True,  # an interrupt from the terminal must not reach it
-    ):
-        yield
+    )
+    atexit.register(warden.communicate)  # runs after Prefect's own, which was registered later: nothing is left to end
 
 
 def end_servers(mark: str) -> None:

@@ -126,8 +126,9 @@ def bias_section(stage: Stage) -> str:
     """The card's table of how the judge's choices are shared out."""
     rows = [row for row in _rows(_files(stage, BIAS.name)) if row["scope"] in ("all", "modality")]
     lines = [
-        "Shares in the pair's own letters; `shown first` is the share that prefers what the judge heard first, 0.5 "
-        "without position bias. Consistency is the share of pairs on which both orders agree.",
+        "Shares in the pair's own letters. `shown first` is the share that prefers what the judge heard first: a judge "
+        "without position bias has the same share for what it heard second. Consistency is the share of pairs on which "
+        "both orders agree. The table `bias` has the same by pair of models and by judge.",
         "",
         "| pairs | dimension | set | count | a | b | tie | shown first | consistency | same in both dimensions |",
         "|---|---|---|---:|---:|---:|---:|---:|---:|---:|",
