@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -271,16 +272,26 @@ def _print_json(value: Any) -> None:
 
 def main() -> None:
     """Run the command; every expected fault is one line on standard error and exit code 1."""
+    line, code = _run()
+    if line:
+        print(line, file=sys.stderr)
+    raise SystemExit(code)
+
+
+def _run() -> tuple[str, int]:
+    """What to say at the end, and the exit code."""
     try:
         app()
     except EarmarkError as error:
-        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
-        raise SystemExit(1) from None
+        traceback.clear_frames(error.__traceback__)  # Prefect keeps the error, whose frames hold open DuckDB handles
+        return f"error: {' '.join(str(error).split())}", 1
     except KeyboardInterrupt:
-        print("interrupted; go on with: earmark resume", file=sys.stderr)
-        raise SystemExit(130) from None
+        return "interrupted; go on with: earmark resume", 130
     except BrokenPipeError:
-        raise SystemExit(1) from None
+        return "", 1
+    except SystemExit as ended:
+        return "", ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
+    return "", 0
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import importlib.util
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -17,6 +17,9 @@ from tasks.store.files import sha256_file
 from tasks.store.manifest import digest_of
 
 OURS = ("flows", "tasks", "schemas", "prompts")
+_IMPORT = re.compile(
+    r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(?:\(([^)]*)\)|(.+))|import[ \t]+([\w.]+))", re.MULTILINE
+)
 LIBRARIES = ("duckdb", "pyarrow")  # their releases may write the same rows as other bytes
 
 
@@ -70,13 +73,18 @@ def _imported(module: str) -> Iterable[Path]:
 
 
 def _names_in(path: Path) -> list[str]:
+    """The modules that a file's import statements may name.
+
+    By pattern, not by `ast`: in Python 3.11 two threads that parse at once can make each other fail, and Prefect parses.
+    """
     names = []
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names.append(node.module)
-            names += [f"{node.module}.{alias.name}" for alias in node.names if _is_module(node.module, alias.name)]
+    for module, several, one, plain in _IMPORT.findall(path.read_text("utf-8")):
+        if plain:
+            names.append(plain)
+            continue
+        names.append(module)
+        given = [name.split("#")[0].split() for name in (several or one).replace("\n", ",").split(",")]
+        names += [f"{module}.{words[0]}" for words in given if words and _is_module(module, words[0])]
     return names
 
 

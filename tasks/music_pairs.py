@@ -102,7 +102,10 @@ def import_tables(stage: Stage, config: PseudoPreferences) -> Step:
         generations = _sorted(
             read_generations(config.path(config.generations), config.generations), Generation, "clips", rejects, notes
         )
-    prompts, generations = prompts[: config.limit], generations
+    if config.limit is not None:  # a trial: the first prompts, and what was made of them
+        prompts = prompts[: config.limit]
+        known = {row[1] for row in prompts}
+        generations = [row for row in generations if row[2] in known]
     _write(stage.work / "prompts.parquet", PROMPTS_SCHEMA, prompts)
     _write(stage.work / "generations.parquet", GENERATIONS_SCHEMA, generations)
     stage.write_rejects("import", rejects_table("import", rejects))

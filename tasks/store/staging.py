@@ -92,7 +92,9 @@ class Stage:
         """Remove the files of splits without rows, unless none has any: a table needs one file to be loaded."""
         import pyarrow.parquet as pq
 
-        paths = sorted((self.version / table.name).glob("*.parquet"))
+        paths = sorted(
+            (self.version / table.name).glob("*.parquet"), key=lambda path: not path.name.startswith("train-")
+        )
         empty = [path for path in paths if pq.read_metadata(path).num_rows == 0]
         for path in empty[1:] if len(empty) == len(paths) else empty:
             path.unlink()
