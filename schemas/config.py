@@ -31,7 +31,9 @@ class BuildConfig(Model):
     limit: int | None = Field(
         default=None, ge=1, le=LARGEST, description="Only the first rows of each source: to try a config."
     )
-    base: Path = Field(default=Path(), description="Folder that relative paths start from; set to the config's own.")
+    base: Path = Field(
+        default=Path(), description="Folder that relative paths start from: the config file's own; else given here."
+    )
 
     def path(self, written: str | Path) -> Path:
         """The absolute path of a path as the config writes it (relative to the config's folder)."""

@@ -51,7 +51,9 @@ class Source(Model):
     """One rated corpus on disk, in the layout that its owner publishes."""
 
     name: Name = Field(description="Name of the dataset in the tables.")
-    format: Literal["bvcc", "nisqa", "singmos", "somos", "tmhint-qi", "vmc23", "table"]
+    format: Literal["bvcc", "nisqa", "singmos", "somos", "tmhint-qi", "vmc23", "table"] = Field(
+        description="The layout it is in: a publisher's, or any table with one rating or rated clip a row."
+    )
     root: str | None = Field(default=None, description="Folder of the published layout.")
     files: dict[Split, str] = Field(
         default={}, description="`table` only: a file (CSV, TSV, JSON lines, Parquet) a split."
@@ -130,14 +132,14 @@ class Triplets(Model):
 class MosPreferences(BuildConfig):
     """Build config of `mos-preferences`."""
 
-    corpus: Literal["mos-preferences"] = "mos-preferences"
+    corpus: Literal["mos-preferences"] = Field(default="mos-preferences", description="The corpus to build.")
     audio: Literal["none", "index", "convert"] = Field(
         default="none", description="none: lists only; index: hash and measure the clips; convert: 16 kHz mono WAV too."
     )
     sources: tuple[Source, ...] = Field(min_length=1, description="The rated corpora.")
     quotas: dict[str, dict[Split, Count]] = Field(default={}, description="Pairs to keep a dataset and split.")
-    pairs: Pairs = Pairs()
-    triplets: Triplets = Triplets()
+    pairs: Pairs = Field(default=Pairs(), description="Which pairs are drawn and kept.")
+    triplets: Triplets = Field(default=Triplets(), description="Which triplets A > B > C are drawn and kept.")
 
     def identity(self) -> dict[str, Any]:
         """The config without the folders that its sources lie in."""
