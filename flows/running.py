@@ -61,13 +61,13 @@ def plan_build(name: str, path: Path, store: Store, limit: int | None = None) ->
 
 
 def forecast_build(name: str, path: Path, store: Store, limit: int | None = None) -> dict[str, Any]:
-    """What a build would read, commit and ask; nothing is asked, and no version is touched."""
+    """What a build would read, commit and ask; nothing is asked, and the store stays as it is."""
     from tasks.progress import shown
 
     corpus = find_corpus(name)
     with shown():
         plan, config = plan_build(name, path, store, limit)
-        done, latest = plan.up_to_date(), store.latest(name)
+        done, latest = plan.up_to_date(tidy=False), store.latest(name)
         asks = load(corpus.forecast)(config, store) if corpus.forecast and not done else None
     return {
         "corpus": name,

@@ -31,10 +31,10 @@ class Plan:
     made: Made
     build_key: str
 
-    def up_to_date(self) -> Version | None:
-        """The version that was built from the same things, if there is one."""
+    def up_to_date(self, *, tidy: bool = True) -> Version | None:
+        """The version that was built from the same things, if there is one; `tidy` removes what a killed build left."""
         version = self.store.with_key(self.made.corpus.name, self.build_key)
-        if version is not None:
+        if version is not None and tidy:
             sweep_if_idle(self.store, self.made.corpus.name)
         return version
 
