@@ -60,7 +60,9 @@ def build(
     config: ConfigOption,
     store: StoreOption = None,
     limit: LimitOption = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be built and asked; do nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be read and asked; build nothing.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Build again even if a version is up to date.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -231,12 +233,14 @@ def verify(corpus: SpecArgument, store: StoreOption = None, as_json: JsonOption 
     count = len(version.manifest.files)
     if as_json:
         _print_json({"corpus": version.corpus, "version": version.name, "files": count, "faults": faults})
-    elif not faults:
-        print(f"{version.corpus} {version.name}: all {count} files are as committed")
+    else:
+        for fault in faults:
+            print(fault)
+        if not faults:
+            print(f"{version.corpus} {version.name}: all {count} files are as committed")
     if faults:
-        for fault in faults if not as_json else ():
-            print(f"{version.corpus} {version.name}: {fault}", file=sys.stderr)
-        raise typer.Exit(1)
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise StoreError(f"{version.corpus} {version.name} is not as committed: {faults[0]}{more}")
 
 
 @app.command(rich_help_panel=_TEND)

@@ -124,7 +124,10 @@ def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, in
     for key, value in QUIET_PREFECT.items():
         os.environ.setdefault(key, value)
     from flows.warden import watch
+    from tasks.progress import say
 
+    if not os.environ.get("PREFECT_API_URL"):
+        say("starting Prefect with a temporary server (10 to 20 seconds)")
     watch()
     flow = load(find_corpus(name).flow)
     version: str = flow(config=config, store=str(store.root.absolute()), force=force, inputs=dict(inputs))
