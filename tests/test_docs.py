@@ -1,0 +1,91 @@
+"""README, Makefile and CI say what is so."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from flows.cli import app
+from flows.registry import CORPORA, find_corpus
+from schemas.config import parse_config
+from tests.conftest import ROOT
+
+README = (ROOT / "README.md").read_text("utf-8")
+MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
+
+
+def section(title: str) -> str:
+    """README's text below a heading."""
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", README, re.DOTALL | re.MULTILINE)
+    assert found, f"README has no section '{title}'"
+    return found[1]
+
+
+def table(title: str) -> list[list[str]]:
+    """The cells of the first table below a heading, without its head."""
+    lines = [line for line in section(title).splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def targets() -> set[str]:
+    """The Makefile's targets for people."""
+    return set(re.findall(r"^([a-z-]+):", MAKEFILE, re.MULTILINE))
+
+
+def paths_in_map() -> list[str]:
+    """Paths of README's map; a name without a folder lies beside the first of its row."""
+    paths = []
+    for room, _ in table("The map"):
+        first, *others = re.findall(r"`([^`]+)`", room)
+        paths += [first, *(str(Path(first).parent / other) for other in others)]
+    return paths
+
+
+def test_commands_are_in_the_table_and_no_others() -> None:
+    commands = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
+    shown = [re.match(r"`earmark ([a-z-]+)", row[0]) for row in table("The command")]
+    assert {found[1] for found in shown if found} == commands
+
+
+def test_corpora_are_in_the_table_and_no_others() -> None:
+    assert {row[0].strip("`") for row in table("What it builds")} == set(CORPORA)
+
+
+@pytest.mark.parametrize("path", paths_in_map())
+def test_path_of_the_map_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(set(re.findall(r"`((?:data|deploy|flows|tasks|tests)/[\w./-]+\.\w+)`", README)))
+)
+def test_file_that_the_text_names_exists(path: str) -> None:
+    assert (ROOT / path).is_file()
+
+
+def test_make_targets_exist() -> None:
+    named = set(re.findall(r"\bmake ([a-z-]+)", "\n".join(re.findall(r"`[^`]+`|^make .*$", README, re.MULTILINE))))
+    assert {"demo", "test"} <= named
+    assert named <= targets()
+
+
+def test_targets_are_phony_and_explained() -> None:
+    phony = re.search(r"^\.PHONY: (.*)$", MAKEFILE, re.MULTILINE)
+    assert phony
+    assert set(phony[1].split()) == targets()
+    assert set(re.findall(r"^([a-z-]+):.*## \S", MAKEFILE, re.MULTILINE)) == targets()
+
+
+def test_ci_calls_the_same_tests() -> None:
+    called = re.findall(r"^make ([a-z-]+)$", (ROOT / ".ci/run").read_text("utf-8"), re.MULTILINE)
+    assert {"test", "demo"} <= set(called) <= targets()
+
+
+def test_config_example_parses() -> None:
+    (example,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
+    values = tomllib.loads(example)
+    config = parse_config(find_corpus(values["corpus"]).config, values, ROOT / "my.toml")
+    assert config.corpus in CORPORA
