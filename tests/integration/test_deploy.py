@@ -1,0 +1,186 @@
+"""The deployment: README's commands against a real Prefect server, and one run that a worker carries out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from flows.registry import CORPORA, find_corpus
+from flows.running import demo_config
+from schemas.mos_preferences import MosPreferences
+from tests.builds import build_version, contents_of, read_config
+from tests.conftest import ROOT
+
+FILE = ROOT / "deploy/prefect.yaml"
+DEPLOYMENTS = yaml.safe_load(FILE.read_text("utf-8"))["deployments"]
+
+
+def waited(for_what: str, found: Callable[[], Any], seconds: float) -> Any:
+    """What `found` answers as soon as that is not empty."""
+    deadline = time.monotonic() + seconds
+    while not (answer := found()):
+        assert time.monotonic() < deadline, f"waited {seconds:g} s for {for_what}"
+        time.sleep(0.2)
+    return answer
+
+
+@dataclass
+class Prefect:
+    """Prefect with a home and a server of its own.
+
+    Attributes:
+        home: the folder of its database, settings and logs.
+        url: the server's API.
+        started: the processes that run beside the test.
+    """
+
+    home: Path
+    url: str
+    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    def _environment(self) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "EARMARK_"))}
+        ours = {"PREFECT_HOME": str(self.home), "PREFECT_API_URL": self.url, "DO_NOT_TRACK": "1"}
+        return {**kept, **ours, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+
+    def start(self, *arguments: str, folder: Path = ROOT) -> None:
+        """Start a command that runs until `end`; its output goes to a file in the home."""
+        with (self.home / f"{arguments[0]}.log").open("wb") as log:
+            self.started.append(
+                subprocess.Popen(
+                    [sys.executable, "-m", "prefect", *arguments],
+                    cwd=folder,
+                    env=self._environment(),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            )
+
+    def run(self, *arguments: str, seconds: float = 60) -> str:
+        """Run a command to its end, which must be a good one."""
+        ended = subprocess.run(
+            [sys.executable, "-m", "prefect", *arguments],
+            cwd=ROOT,
+            env=self._environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+        )
+        logs = "\n".join(path.read_text("utf-8", "replace")[-3000:] for path in self.home.glob("*.log"))
+        assert ended.returncode == 0, f"{arguments}: {ended.stdout}\n{ended.stderr}\n{logs}"
+        return ended.stdout
+
+    def ask(self, path: str, body: Any = None) -> Any:
+        """What the server's API answers."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return json.load(answer)
+
+    def end(self) -> None:
+        """End everything, newest first: as an interrupt from the terminal does, and by force what stays."""
+        for process in reversed(self.started):
+            process.send_signal(signal.SIGINT)
+            try:
+                process.wait(15)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for left in self.processes():
+            left.kill()
+
+    def processes(self) -> list[psutil.Process]:
+        """All processes that live in this home, whoever started them."""
+        found = []
+        for process in psutil.process_iter():
+            try:
+                if process.environ().get("PREFECT_HOME") == str(self.home):
+                    found.append(process)
+            except psutil.Error:
+                continue  # it has ended, or it is somebody else's
+        return found
+
+
+@pytest.fixture
+def prefect(tmp_path: Path) -> Iterator[Prefect]:
+    """A server that answers."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    home = tmp_path / "prefect"
+    home.mkdir()
+    ours = Prefect(home, f"http://127.0.0.1:{port}/api")
+    try:
+        ours.start("server", "start", "--port", str(port))
+        ours.run("server", "status", "--wait", "--timeout", "90", seconds=120)
+        yield ours
+    finally:
+        ours.end()
+    assert ours.processes() == []
+
+
+def without_description(schema: dict[str, Any]) -> list[str]:
+    """Fields of a parameter form that tell nobody what they are for."""
+    models = {"parameters": schema, **schema["definitions"]}
+    return [
+        f"{model}.{name}"
+        for model, part in models.items()
+        for name, entry in part.get("properties", {}).items()
+        if not entry.get("description")
+    ]
+
+
+def test_every_corpus_is_deployed() -> None:
+    deployed = {deployment["entrypoint"].replace("/", ".").replace(".py", "") for deployment in DEPLOYMENTS}
+    assert deployed == {find_corpus(name).flow for name in CORPORA}
+
+
+def test_deployed_config_is_the_demo() -> None:
+    (parameters,) = [deployment["parameters"] for deployment in DEPLOYMENTS if "mos-preferences" in deployment["tags"]]
+    config = MosPreferences.model_validate(parameters["config"])
+    assert config.recorded() == read_config(demo_config("mos-preferences")).recorded()
+    assert (ROOT / config.base) == demo_config("mos-preferences").parent
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(420)
+def test_deployed_run_builds_what_the_command_builds(prefect: Prefect, tmp_path: Path) -> None:
+    prefect.run("work-pool", "create", "local", "--type", "process")
+    prefect.run("--no-prompt", "deploy", "--all", "--prefect-file", str(FILE.relative_to(ROOT)))
+    deployment = prefect.ask("/deployments/name/mos-preferences/nightly")
+    assert without_description(deployment["parameter_openapi_schema"]) == []
+    scheduled = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}
+    assert waited("the schedule's runs", lambda: prefect.ask("/flow_runs/filter", scheduled), 60)
+
+    prefect.start("worker", "start", "--pool", "local", folder=tmp_path)
+    store = tmp_path / "store"
+    start = ("deployment", "run", "mos-preferences/nightly", "--param", f"store={json.dumps(str(store))}", "--watch")
+    prefect.run(*start, seconds=120)
+
+    config = read_config(demo_config("mos-preferences"))
+    deployed = build_version(config, store)
+    assert deployed.name == "v1", "a direct build of the same config is not up to date"
+    assert [path.name for path in deployed.folder.parent.glob("v*")] == ["v1"]
+    assert contents_of(deployed.folder) == contents_of(build_version(config, tmp_path / "direct").folder)
+
+    prefect.run(*start, seconds=120)
+    assert [path.name for path in deployed.folder.parent.glob("v*")] == ["v1"]
+    states = [run["state_type"] for run in prefect.ask("/flow_runs/filter", {}) if run["state_type"] != "SCHEDULED"]
+    assert states == ["COMPLETED", "COMPLETED"]
