@@ -75,7 +75,7 @@ def _imported(module: str) -> Iterable[Path]:
 def _names_in(path: Path) -> list[str]:
     """The modules that a file's import statements may name.
 
-    By pattern, not by `ast`: in Python 3.11 two threads that parse at once can make each other fail, and Prefect parses.
+    By pattern, not by `ast`: two threads of Python 3.11 that parse at once can fail, and Prefect parses too.
     """
     names = []
     for module, several, one, plain in _IMPORT.findall(path.read_text("utf-8")):
