@@ -47,7 +47,17 @@ def paths_in_map() -> list[str]:
 def test_commands_are_in_the_table_and_no_others() -> None:
     commands = {command.name or command.callback.__name__ for command in app.registered_commands if command.callback}
     shown = [re.match(r"`earmark ([a-z-]+)", row[0]) for row in table("The command")]
-    assert {found[1] for found in shown if found} == commands
+    groups = {group.name for group in app.registered_groups}
+    assert {found[1] for found in shown if found} == commands | groups
+
+
+def test_commands_of_a_group_are_in_the_table() -> None:
+    for group in app.registered_groups:
+        row = next(cells[0] for cells in table("The command") if cells[0].startswith(f"`earmark {group.name}"))
+        assert group.typer_instance
+        for command in group.typer_instance.registered_commands:
+            assert command.callback
+            assert command.callback.__name__ in row
 
 
 def test_corpora_are_in_the_table_and_no_others() -> None:
@@ -84,8 +94,9 @@ def test_ci_calls_the_same_tests() -> None:
     assert {"test", "demo"} <= set(called) <= targets()
 
 
-def test_config_example_parses() -> None:
-    (example,) = re.findall(r"```toml\n(.*?)```", README, re.DOTALL)
-    values = tomllib.loads(example)
-    config = parse_config(find_corpus(values["corpus"]).config, values, ROOT / "my.toml")
-    assert config.corpus in CORPORA
+def test_config_examples_parse() -> None:
+    shown = set()
+    for example in re.findall(r"```toml\n(.*?)```", README, re.DOTALL):
+        values = tomllib.loads(example)
+        shown.add(parse_config(find_corpus(values["corpus"]).config, values, ROOT / "my.toml").corpus)
+    assert shown == set(CORPORA)

@@ -16,6 +16,7 @@ import psutil
 import pytest
 
 from flows.cli import app
+from flows.registry import CORPORA
 from tests.builds import build_version, contents_of, read_config, rows_of
 from tests.conftest import ROOT
 
@@ -112,7 +113,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
 
 def test_empty_store(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    assert [corpus["newest"] for corpus in as_json(store, "list")] == [None]
+    assert [corpus["newest"] for corpus in as_json(store, "list")] == [None] * len(CORPORA)
     assert as_json(store, "versions", CORPUS) == []
     assert as_json(store, "status") == []
     assert "earmark build" in earmark(store, "versions", CORPUS).stdout
