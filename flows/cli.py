@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.ledger_cli import app as ledger_app
-from schemas.errors import EarmarkError, StoreError
+from schemas.errors import EarmarkError, Interrupted, StoreError
 
 app = typer.Typer(
     name="earmark",
@@ -286,11 +286,12 @@ def _run() -> tuple[str, int]:
     """What to say at the end, and the exit code."""
     try:
         app()
+    except Interrupted as error:
+        traceback.clear_frames(error.__traceback__)
+        return str(error), 130
     except EarmarkError as error:
         traceback.clear_frames(error.__traceback__)  # Prefect keeps the error, whose frames hold open DuckDB handles
         return f"error: {' '.join(str(error).split())}", 1
-    except KeyboardInterrupt:
-        return "interrupted; go on with: earmark resume", 130
     except BrokenPipeError:
         return "", 1
     except SystemExit as ended:

@@ -31,9 +31,9 @@ def build(
         The version's name.
     """
     plan = plan_build(config, open_store(store), inputs)
-    if (done := plan.up_to_date()) and not force:
-        return done.name
     with plan.stage(fresh=force) as stage:
+        if (done := plan.up_to_date(tidy=False)) and not force:
+            return done.name
         import_source.map(unmapped(stage), unmapped(config), config.sources).result()
         merge_votes(stage, config)
         index_clips.map(unmapped(stage), unmapped(config), in_shards(stage, config)).result()

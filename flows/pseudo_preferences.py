@@ -31,9 +31,9 @@ def build(
         The version's name.
     """
     plan = plan_build(config, open_store(store), inputs)
-    if (done := plan.up_to_date()) and not force:
-        return done.name
     with plan.stage(fresh=force) as stage:
+        if (done := plan.up_to_date(tidy=False)) and not force:
+            return done.name
         read_pool(stage, config)
         questions = plan_pairs(stage, config)
         with asking(stage.store, config.judge) as session:

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from flows.registry import find_corpus, load
 from schemas.config import BuildConfig, parse_config, read_toml
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
     from schemas.corpus import Corpus
     from tasks.plan import Plan
+    from tasks.store.runs import Run, State
     from tasks.store.versions import Store, Version
 
 # A build on one machine needs no server of Prefect's that outlives it, nor anything that phones home.
@@ -99,10 +100,11 @@ def run_build(name: str, path: Path, store: Store, *, force: bool = False, limit
         say(f"run {run.run}: building {name} from {path}")
         try:
             version = _start_flow(name, config, store, force=force, inputs=plan.made.inputs)
+        except KeyboardInterrupt:
+            _end(store, run, "interrupted", "stopped from the keyboard")
+            raise Interrupted(f"interrupted; go on with: earmark resume {run.run}") from None
         except BaseException as error:
-            interrupted = isinstance(error, KeyboardInterrupt | SystemExit)
-            ended = {"state": "interrupted" if interrupted else "failed", "error": _first_line(error)}
-            save_run(store, run.model_copy(update={**ended, "ended": datetime.now(UTC)}))
+            _end(store, run, "failed", _first_line(error))
             raise
         save_run(store, run.model_copy(update={"state": "completed", "version": version, "ended": datetime.now(UTC)}))
     return Built(Version(name, store.folder(name) / version), new=before is None or before.name != version)
@@ -132,6 +134,12 @@ def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, in
     flow = load(find_corpus(name).flow)
     version: str = flow(config=config, store=str(store.root.absolute()), force=force, inputs=dict(inputs))
     return version
+
+
+def _end(store: Store, run: Run, state: State, error: str) -> None:
+    from tasks.store.runs import save_run
+
+    save_run(store, run.model_copy(update={"state": state, "error": error, "ended": datetime.now(UTC)}))
 
 
 def _first_line(error: BaseException) -> str:

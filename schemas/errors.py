@@ -22,3 +22,7 @@ class MissingExtraError(EarmarkError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs the '{extra}' extra; install it with: pip install 'earmark[{extra}]'")
+
+
+class Interrupted(EarmarkError):
+    """A build that a person stopped; it can be resumed. The command ends with exit code 130."""

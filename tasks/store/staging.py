@@ -146,6 +146,8 @@ def staging(
         for part in ("work", "steps", "version"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         yield Stage(store, corpus, build_key, folder)
+        if folder.is_dir() and not any((folder / "steps").iterdir()):
+            sweep(store, corpus, keep=None)  # nothing was done: another build had made the version meanwhile
 
 
 def sweep(store: Store, corpus: str, keep: Path | None) -> None:
