@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import os
+import select
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
@@ -35,6 +38,7 @@ from tasks.plan import Plan
 from tasks.store.commit import Made
 from tasks.store.manifest import Step, digest_of
 from tasks.store.versions import Version, open_store
+from tests.conftest import ROOT
 
 
 def build_version(config: MosPreferences, store_root: Path, *, force: bool = False) -> Version:
@@ -107,7 +111,7 @@ def rows_of(version: Version, table: str) -> list[dict[str, Any]]:
     return [row for path in version.files(table) for row in pq.read_table(path).to_pylist()]
 
 
-def serve_builds() -> None:
+def serve_builds(build: Callable[[str, str], None] = build_from_file) -> None:
     """Fork a build for each line `CONFIG<tab>STORE` of standard input; print its process number, then its exit status.
 
     All is imported once, so that a test can start and kill dozens of builds in a minute.
@@ -118,12 +122,50 @@ def serve_builds() -> None:
         if child == 0:
             status = 1
             try:
-                build_from_file(config, store)
+                build(config, store)
                 status = 0
+            except BaseException:
+                traceback.print_exc()
             finally:
+                sys.stderr.flush()
                 os._exit(status)
         print(child, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+
+
+class Builds:
+    """Starts builds in processes of their own, one at a time. They fork from one process that has imported all.
+
+    Args:
+        module: the module that calls `serve_builds` when it is run with `--serve`.
+    """
+
+    def __init__(self, module: str = "tests.builds") -> None:
+        self.module = module
+
+    def __enter__(self) -> Self:
+        command = [sys.executable, "-m", self.module, "--serve"]
+        pipe = subprocess.PIPE
+        self.server = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True, bufsize=1)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.communicate()
+
+    def start(self, config: Path, store: Path) -> int:
+        """Begin a build; its process number."""
+        assert self.server.stdin is not None
+        self.server.stdin.write(f"{config}\t{store}\n")
+        return self.said()
+
+    def said(self) -> int:
+        """The exit status of the build that was started; waits for its end."""
+        assert self.server.stdout is not None
+        return int(self.server.stdout.readline())
+
+    def ended(self, within_s: float) -> bool:
+        """Whether the build that was started ends within a time."""
+        return bool(select.select([self.server.stdout], [], [], within_s)[0])
 
 
 if __name__ == "__main__":

@@ -32,6 +32,36 @@ def default_answer(body: dict[str, Any], content: str) -> str:
     return json.dumps(fitting(schema, int(content[:8], 16)))
 
 
+def listening_answer(body: dict[str, Any], content: str) -> str:
+    """An answer by what the last two clips sound like, as a judge gives it that leans to the first clip at times.
+
+    It is a function of the clips, their order and the words of the last turn: each question that the schema asks has
+    its own, and about a quarter of the pairs get another answer the other way round.
+    """
+    schema = body["response_format"]["json_schema"]["schema"]
+    parts = body["messages"][-1]["content"]
+    words = "".join(part["text"] for part in parts if part["type"] == "text")
+    *_, first, second = (part["input_audio"]["data"] for part in parts if part["type"] == "input_audio")
+    said = {}
+    for name, part in schema["properties"].items():
+        if "enum" not in part:
+            said[name] = f"Heard {content[:12]}."
+            continue
+        draws = [_draw(name, clip) for clip in (first, second)]
+        told = _draw(name, words, *sorted((first, second)))
+        if told % 8 < 2:  # leans
+            said[name] = "A" if told % 8 else ("A", "B", "tie")[_draw(name, first, second) % 3]
+        elif told % 8 == 2:
+            said[name] = "tie"
+        else:
+            said[name] = "A" if draws[0] > draws[1] else "B"
+    return json.dumps(said)
+
+
+def _draw(*texts: str) -> int:
+    return int.from_bytes(hashlib.sha256("\n".join(texts).encode()).digest()[:4], "big")
+
+
 class OpenAIServer:
     """The server's state and handlers.
 
@@ -257,13 +287,15 @@ def main() -> None:
     parser.add_argument("--fault-rate", type=float, default=0.0)
     parser.add_argument("--faults", default=",".join(ALL))
     parser.add_argument("--batch-s", type=float, default=0.2)
+    parser.add_argument("--listen", action="store_true", help="answer by the clips, as a judge of pairs")
     options = parser.parse_args()
     faults = Faults(
         rate=options.fault_rate, kinds=tuple(options.faults.split(",")), latency_s=options.latency_ms / 1000
     )
 
     async def serve() -> None:
-        server = await OpenAIServer(faults, batch_s=options.batch_s).start(options.port)
+        answer = listening_answer if options.listen else default_answer
+        server = await OpenAIServer(faults, answer, options.batch_s).start(options.port)
         print(f"port={server.port}", flush=True)
         await asyncio.Event().wait()
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import random
-import select
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Self
 
 import pytest
 
 from tasks.store.staging import STAGING
 from tasks.store.versions import MANIFEST, Store, verify
-from tests.builds import build_version, contents_of, read_config
+from tests.builds import Builds, build_version, contents_of, read_config
 
 CLIPS = 3_000
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,56 +66,36 @@ def unharmed(configs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> S
     return Store(root)
 
 
-class Killer:
-    """Starts builds in processes of their own and kills them. They fork from one process that has imported all."""
+class Killer(Builds):
+    """Starts builds in processes of their own and kills them."""
 
     def __init__(self, seed: int) -> None:
+        super().__init__()
         self.rng = random.Random(seed)
         self.kills = 0
-
-    def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "tests.builds", "--serve"]
-        pipe = subprocess.PIPE
-        self.server = subprocess.Popen(command, cwd=ROOT, stdin=pipe, stdout=pipe, text=True, bufsize=1)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.communicate()
 
     def build(self, config: Path, store: Path) -> float:
         """One build that nobody kills; the seconds that it took."""
         started = time.monotonic()
-        self._start(config, store)
-        assert self._exit_code() == 0
+        self.start(config, store)
+        assert self.said() == 0
         return time.monotonic() - started
 
     def kill(self, config: Path, store: Path, build_s: float) -> None:
         """One build, killed at a random moment of it; every third time close to its commit."""
         near_commit = self.rng.random() < 1 / 3
-        child = self._start(config, store)
+        child = self.start(config, store)
         if near_commit:
-            while not self._ended(0.001) and not list((store / CORPUS).glob(f"{STAGING}/*/{BEFORE_COMMIT}")):
+            while not self.ended(0.001) and not list((store / CORPUS).glob(f"{STAGING}/*/{BEFORE_COMMIT}")):
                 pass
-            self._ended(self.rng.uniform(0, 0.15 * build_s))
+            self.ended(self.rng.uniform(0, 0.15 * build_s))
         else:
-            self._ended(self.rng.uniform(0, 0.8 * build_s))  # most go on from what an earlier one left
-        if not self._ended(0):
+            self.ended(self.rng.uniform(0, 0.8 * build_s))  # most go on from what an earlier one left
+        if not self.ended(0):
             os.kill(child, signal.SIGKILL)
-        code = self._exit_code()
+        code = self.said()
         assert code in (0, -signal.SIGKILL)
         self.kills += code != 0
-
-    def _start(self, config: Path, store: Path) -> int:
-        assert self.server.stdin is not None
-        self.server.stdin.write(f"{config}\t{store}\n")
-        return self._exit_code()
-
-    def _exit_code(self) -> int:
-        assert self.server.stdout is not None
-        return int(self.server.stdout.readline())
-
-    def _ended(self, within_s: float) -> bool:
-        return bool(select.select([self.server.stdout], [], [], within_s)[0])
 
 
 def check(store: Store, unharmed: Store) -> int:
