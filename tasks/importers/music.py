@@ -87,6 +87,10 @@ def words(cell: Any, wanted: str | None = None) -> str | None:
     text = cell.strip() if isinstance(cell, str) else "" if cell is None else cell
     if not isinstance(text, str):
         raise BadRow("bad_text", f"expected {wanted or 'text'} in words, found {shown(cell)}")
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # JSON can write half of a pair of surrogates, which no column can hold
+        raise BadRow("bad_text", f"expected {wanted or 'text'} in Unicode, found '{shown(text)}'") from None
     if len(text) > LONGEST_TEXT:
         raise BadRow("text_too_long", f"expected at most {LONGEST_TEXT} characters, found {len(text)}")
     if wanted and not text:
