@@ -124,10 +124,10 @@ def serve_builds(build: Callable[[str, str], None] = build_from_file) -> None:
             try:
                 build(config, store)
                 status = 0
-            except BaseException:
-                traceback.print_exc()
             finally:
-                sys.stderr.flush()
+                if status:
+                    traceback.print_exc()
+                    sys.stderr.flush()
                 os._exit(status)
         print(child, flush=True)
         print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
