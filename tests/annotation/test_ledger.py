@@ -26,9 +26,10 @@ from tests.servers.faults import Faults
 
 
 def postgres_binaries() -> Path | None:
-    """Where Debian keeps PostgreSQL's programs, or None."""
+    """The folder of PostgreSQL's programs, where Debian keeps them or on the path; or None."""
     found = sorted(Path("/usr/lib/postgresql").glob("*/bin/pg_ctl"))
-    return found[-1].parent if found else None
+    on_path = shutil.which("pg_ctl")
+    return found[-1].parent if found else Path(on_path).resolve().parent if on_path else None
 
 
 @pytest.fixture(scope="session")
@@ -38,7 +39,7 @@ def postgres() -> Iterator[str]:
     if binaries is None:
         pytest.skip("PostgreSQL's programs are not installed")
     if importlib.util.find_spec("psycopg") is None:
-        pytest.skip("psycopg is not installed (extra 'scale')")
+        pytest.skip("psycopg is not installed (extra 'scale' or 'dev')")
     folder = Path(tempfile.mkdtemp(prefix="ledger-pg-"))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -51,14 +52,15 @@ def postgres() -> Iterator[str]:
     def call(*command: str) -> None:
         subprocess.run([*as_user, *command], check=True, capture_output=True, cwd=folder)
 
-    call(str(binaries / "initdb"), "-D", data, "-A", "trust", "-U", "earmark")
     options = f"-p {port} -c listen_addresses=127.0.0.1 -k {folder}"
     control = str(binaries / "pg_ctl")
-    call(control, "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
     try:
+        call(str(binaries / "initdb"), "-D", data, "-A", "trust", "-U", "earmark")
+        call(control, "-D", data, "-w", "-l", str(folder / "log"), "-o", options, "start")
         yield f"postgresql://earmark@127.0.0.1:{port}/postgres"
     finally:
-        call(control, "-D", data, "-m", "immediate", "stop")
+        if (folder / "data" / "postmaster.pid").exists():
+            call(control, "-D", data, "-m", "immediate", "stop")
         shutil.rmtree(folder)
 
 

@@ -1,4 +1,4 @@
-"""Real inference on CPU with a tiny random model, where the libraries are installed."""
+"""transformers on CPU with a tiny random model; and what is said where the libraries are missing."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ from schemas.annotation import AnnotatorConfig
 from schemas.errors import MissingExtraError
 from tasks.annotation.backend import Media, question
 from tasks.annotation.outcome import Answer, Reject
-from tasks.annotation.request import Ask, Audio, AudioForm, Choice, Json, Message, Request, YesNo
+from tasks.annotation.request import Audio, AudioForm, Message, Request, YesNo
 from tasks.audio.encode import Encoder
 from tests.annotation.conftest import ask_all
 
 HAS_TRANSFORMERS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
-needs_transformers = pytest.mark.skipif(not HAS_TRANSFORMERS, reason="torch and transformers are not installed")
 
 
 def noise(folder: Path, seed: int) -> Audio:
@@ -31,8 +30,7 @@ def noise(folder: Path, seed: int) -> Audio:
     return Audio(hashlib.sha256(path.read_bytes()).hexdigest(), str(path), duration_s=2.0)
 
 
-@pytest.mark.slow
-@needs_transformers
+@pytest.mark.models
 def test_transformers_answers_with_text_and_probabilities(tmp_path: Path) -> None:
     from tests.annotation.tiny_model import make_tiny_model
 
@@ -85,37 +83,6 @@ def _by_hand(model: Path, clips: list[Audio]) -> list[float]:
             mass.append(sum(math.exp(logprobs[i[0]]) for i in ids if len(i) == 1))
         found.append(mass[0] / sum(mass))
     return found
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(importlib.util.find_spec("vllm") is None, reason="vllm is not installed")
-def test_vllm_offline_answers_with_json_choices_and_probabilities(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from tests.annotation.tiny_model import for_vllm, make_tiny_model
-
-    for name, value in (("VLLM_ENABLE_V1_MULTIPROCESSING", "0"), ("VLLM_CPU_KVCACHE_SPACE", "1")):
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("TORCHDYNAMO_DISABLE", "1")
-    model = make_tiny_model(tmp_path / "model")
-    for_vllm(model)
-    engine = {"dtype": "float32", "max_model_len": 1024, "enforce_eager": True, "max_logprobs": 50}
-    config = AnnotatorConfig(
-        annotator=f"vllm:{model}", max_tokens=120, temperature=1.0, seed=3, extra_body={"engine": engine}, repairs=0
-    )
-    clips = [noise(tmp_path, seed) for seed in range(3)]
-    schema = {"type": "object", "properties": {"choice": {"enum": ["A", "B"]}}, "required": ["choice"]}
-    asks: list[Ask] = [YesNo(), Choice(("A", "B", "tie")), Json.of(schema | {"additionalProperties": False})]
-    requests = [question(config, [Message.of("user", clip, "Which?")], ask) for ask in asks for clip in clips]
-    wrong = Audio("0" * 64, clips[0].path, duration_s=2.0)
-    requests.append(question(config, [Message.of("user", wrong)], YesNo()))
-    report = ask_all(config, requests, ledger=tmp_path / "l.sqlite", media=Media(load_audio=Encoder()))
-    values = [outcome.value for outcome in report.outcomes[:6] if isinstance(outcome, Answer)]
-    assert len(values) == 6, report.outcomes
-    assert len({value["p_yes"] for value in values[:3]}) == 3
-    assert all(value in ("A", "B", "tie") for value in values[3:])
-    assert set(report.reasons()) <= {"bad_media", "truncated"}
-    assert report.reasons()["bad_media"] == 1
 
 
 @pytest.mark.skipif(HAS_TRANSFORMERS, reason="transformers is installed")

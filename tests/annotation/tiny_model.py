@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,7 @@ TEMPLATE = (
 
 
 def make_tiny_model(folder: Path) -> Path:
-    """Write processor and weights into a folder; the same seed gives the same weights."""
+    """Write processor and weights into a folder; the same seed gives the same weights, for vLLM and transformers."""
     import torch
     from transformers import (
         Qwen2AudioConfig,
@@ -55,6 +54,7 @@ def make_tiny_model(folder: Path) -> Path:
         model.get_output_embeddings().weight.mul_(20)  # so that clips differ in more than rounding
     model.save_pretrained(folder)
     processor.save_pretrained(folder)
+    _name_for_vllm(folder / "model.safetensors")
     return folder
 
 
@@ -74,11 +74,10 @@ def _tokenizer() -> Any:
     )
 
 
-def for_vllm(folder: Path) -> None:
-    """Rename the weights to what vLLM looks for."""
+def _name_for_vllm(file: Path) -> None:
+    """Some versions of transformers write names that vLLM does not look for; they all read these."""
     from safetensors.torch import load_file, save_file
 
-    file = folder / "model.safetensors"
     held = load_file(file)
     renamed = {
         name.replace("language_model.model.model.", "language_model.model."): value for name, value in held.items()
@@ -86,18 +85,19 @@ def for_vllm(folder: Path) -> None:
     save_file(renamed, file, metadata={"format": "pt"})
 
 
-def main() -> None:
-    """Make the model in a folder and print the ids of its tokens Yes and No."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--for-vllm", action="store_true")
-    options = parser.parse_args()
-    make_tiny_model(options.folder)
-    if options.for_vllm:
-        for_vllm(options.folder)
-    tokenizer = _tokenizer()
-    print(",".join(str(tokenizer.encode(word)[0]) for word in ("Yes", "No")))
+def token_ids(folder: Path, *words: str) -> tuple[int, ...]:
+    """The one token of each word, with or without a space before it.
 
+    Raises:
+        ValueError: a word has no such token, or two.
+    """
+    from transformers import AutoTokenizer
 
-if __name__ == "__main__":
-    main()
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    found = []
+    for word in words:
+        spelled = [ids[0] for form in (word, f" {word}") if len(ids := tokenizer.encode(form)) == 1]
+        if len(spelled) != 1:
+            raise ValueError(f"expected one token for {word!r}, found {len(spelled)}")
+        found += spelled
+    return tuple(found)
