@@ -12,7 +12,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, StoreError
 from schemas.pseudo_preferences import BIAS, JUDGMENTS, LABELS, ORDERS, PAIRS, PseudoPreferences
 from schemas.tables import REJECTS, SPLITS, UNSPLIT
 from tasks.judging import ANSWERED, check_failed, judge_prompts
@@ -26,6 +26,7 @@ def write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config:
 
     Raises:
         EarmarkError: more requests than the config allows have no answer yet.
+        StoreError: a shard is missing.
     """
     view_parquet(connection, "pairs", _files(stage, PAIRS.name))
     view_parquet(connection, "answered", sorted((stage.work / "judged").glob("*.parquet")), ANSWERED)
@@ -33,6 +34,9 @@ def write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config:
     pairs = int(connection.execute("SELECT count(*) FROM pairs").fetchall()[0][0])
     asked = pairs * len(ORDERS) * len(judge_prompts(config))
     check_failed(config, asked, failures)
+    heard = connection.execute('SELECT count(DISTINCT (pair_id, "order", prompt)) FROM answered').fetchall()[0][0]
+    if heard + len(failures) != asked:
+        raise StoreError(f"judge: {asked} requests were to be asked, {heard} have answers and {len(failures)} failed")
     for split in SPLITS:
         rows = connection.sql(query("pseudo_preferences/judgments"), params={"split": split}).to_arrow_reader(100_000)
         stage.write(JUDGMENTS, split, rows)
