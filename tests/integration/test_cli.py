@@ -15,14 +15,13 @@ from typing import Any
 import psutil
 import pytest
 
-from flows.cli import app
 from flows.registry import CORPORA
 from tests.builds import build_version, contents_of, read_config, rows_of
+from tests.commands import COMMANDS
 from tests.conftest import ROOT
 
 CORPUS = "mos-preferences"
 DEMO = ROOT / f"data/demo/{CORPUS}.toml"
-COMMANDS = sorted(command.name or command.callback.__name__ for command in app.registered_commands if command.callback)
 HEAVY = {"prefect", "pandas", "pyarrow", "duckdb", "datasets", "pydantic", "numpy"}
 
 
@@ -78,10 +77,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def build_of(tmp_path: Path) -> Iterator[list[int]]:
-    """Process numbers of builds that a test starts; what is left of them is ended with the test."""
-    started: list[int] = []
-    yield started
+def nothing_left(tmp_path: Path) -> Iterator[None]:
+    """Ends what is left of a test's builds, however the test ends."""
+    yield
     for process in running(tmp_path):
         process.kill()
 
@@ -100,20 +98,20 @@ def running(place: Path) -> list[psutil.Process]:
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(command: str, tmp_path: Path) -> None:
-    shown = earmark(tmp_path / "store", command, "--help").stdout
+    shown = earmark(tmp_path / "store", *command.split(), "--help").stdout
     assert "Example" in shown
     assert f"earmark {command}" in shown
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     ended = earmark(tmp_path / "store", "--help", python=("-X", "importtime"))
-    assert all(command in ended.stdout for command in COMMANDS)
+    assert all(command.split()[0] in ended.stdout for command in COMMANDS)
     assert not imported(ended) & HEAVY
 
 
 def test_empty_store(tmp_path: Path) -> None:
     store = tmp_path / "store"
-    assert [corpus["newest"] for corpus in as_json(store, "list")] == [None] * len(CORPORA)
+    assert [(corpus["corpus"], corpus["newest"]) for corpus in as_json(store, "list")] == [(n, None) for n in CORPORA]
     assert as_json(store, "versions", CORPUS) == []
     assert as_json(store, "status") == []
     assert "earmark build" in earmark(store, "versions", CORPUS).stdout
@@ -122,7 +120,7 @@ def test_empty_store(tmp_path: Path) -> None:
 
 
 def test_list_versions_and_verify(store: Path) -> None:
-    assert as_json(store, "list")[0]["newest"] == "v2"
+    assert {corpus["corpus"]: corpus["newest"] for corpus in as_json(store, "list")}[CORPUS] == "v2"
     assert CORPUS in earmark(store, "list").stdout
     found = as_json(store, "versions", CORPUS)
     assert [version["version"] for version in found] == ["v1", "v2"]
@@ -181,7 +179,7 @@ def test_doctor(store: Path) -> None:
         (("build", "mos-preferencs", "-c", DEMO), "unknown corpus 'mos-preferencs'; did you mean 'mos-preferences'?"),
         (("build", CORPUS, "-c", "no/such.toml"), "config not found: no/such.toml"),
         (("build", CORPUS, "-c", "{bad}"), "unknown key 'sources[0].rooot'; did you mean 'root'?"),
-        (("versions", "music"), "unknown corpus 'music'; known: mos-preferences"),
+        (("versions", "music"), "unknown corpus 'music'; "),
         (("diff", CORPUS, "v1", "v9"), "has no v9"),
         (("explain", CORPUS, "nothing"), "found 'nothing'"),
         (("explain", f"{CORPUS}@v9", "nothing"), "has no v9"),
@@ -257,7 +255,7 @@ def test_dry_run_changes_nothing(store: Path, tmp_path: Path) -> None:
     assert not nowhere.exists()
 
 
-def test_build_once_then_up_to_date_without_prefect(tmp_path: Path, build_of: list[int]) -> None:
+def test_build_once_then_up_to_date_without_prefect(tmp_path: Path, nothing_left: None) -> None:
     store = tmp_path / "store"
     first = as_json(store, "build", CORPUS, "-c", DEMO)
     assert (first["version"], first["new"]) == ("v1", True)
@@ -271,7 +269,7 @@ def test_build_once_then_up_to_date_without_prefect(tmp_path: Path, build_of: li
 
 
 @pytest.mark.slow
-def test_killed_build_is_told_and_resumed(tmp_path: Path, build_of: list[int]) -> None:
+def test_killed_build_is_told_and_resumed(tmp_path: Path, nothing_left: None) -> None:
     store = tmp_path / "store"
     build = subprocess.Popen(
         [sys.executable, "-m", "flows.cli", "build", CORPUS, "--config", str(DEMO)],
@@ -303,3 +301,29 @@ def test_killed_build_is_told_and_resumed(tmp_path: Path, build_of: list[int]) -
     assert contents_of(build_version(read_config(DEMO), tmp_path / "direct").folder) == contents_of(
         store / CORPUS / "v1"
     )
+
+
+@pytest.mark.slow
+def test_build_that_is_stopped_by_hand_says_how_to_go_on(tmp_path: Path, nothing_left: None) -> None:
+    store = tmp_path / "store"
+    build = subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", "build", CORPUS, "--config", str(DEMO)],
+        cwd=ROOT,
+        env=environment(store),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    deadline = time.monotonic() + 60
+    while not list(store.glob("runs/*.json")):
+        assert build.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    time.sleep(3)
+    build.send_signal(signal.SIGINT)
+    _, said = build.communicate(timeout=60)
+    assert build.returncode == 130
+    assert said.splitlines()[-1] == "interrupted; go on with: earmark resume"
+    assert "Traceback" not in said
+    (run,) = as_json(store, "status")
+    assert (run["state"], run["error"]) == ("interrupted", "stopped by hand")

@@ -19,9 +19,9 @@ import psutil
 import pytest
 import yaml
 
+from flows import running
 from flows.registry import CORPORA, find_corpus
 from flows.running import demo_config
-from schemas.mos_preferences import MosPreferences
 from tests.builds import build_version, contents_of, read_config
 from tests.conftest import ROOT
 
@@ -152,11 +152,13 @@ def test_every_corpus_is_deployed() -> None:
     assert deployed == {find_corpus(name).flow for name in CORPORA}
 
 
-def test_deployed_config_is_the_demo() -> None:
-    (parameters,) = [deployment["parameters"] for deployment in DEPLOYMENTS if "mos-preferences" in deployment["tags"]]
-    config = MosPreferences.model_validate(parameters["config"])
-    assert config.recorded() == read_config(demo_config("mos-preferences")).recorded()
-    assert (ROOT / config.base) == demo_config("mos-preferences").parent
+@pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda deployment: deployment["entrypoint"])
+def test_deployed_config_is_the_demo(deployment: dict[str, Any]) -> None:
+    (name,) = set(deployment["tags"]) & set(CORPORA)
+    corpus = find_corpus(name)
+    config = corpus.config.model_validate(deployment["parameters"]["config"])
+    assert config.recorded() == running.read_config(corpus, demo_config(name)).recorded()
+    assert (ROOT / config.base) == demo_config(name).parent
 
 
 @pytest.mark.slow
