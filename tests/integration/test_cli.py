@@ -14,7 +14,9 @@ from typing import Any
 
 import psutil
 import pytest
+from typer.testing import CliRunner
 
+from flows.cli import app
 from flows.registry import CORPORA
 from tests.builds import build_version, contents_of, read_config, rows_of
 from tests.commands import COMMANDS
@@ -97,8 +99,8 @@ def running(place: Path) -> list[psutil.Process]:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_has_an_example(command: str, tmp_path: Path) -> None:
-    shown = earmark(tmp_path / "store", *command.split(), "--help").stdout
+def test_help_has_an_example(command: str) -> None:
+    shown = CliRunner().invoke(app, [*command.split(), "--help"]).stdout  # in process: there are many
     assert "Example" in shown
     assert f"earmark {command}" in shown
 
@@ -229,9 +231,7 @@ def test_verify_tells_of_damage(tmp_path: Path) -> None:
         ("bild",),
         ("build", CORPUS),
         ("build", CORPUS, "-c", DEMO, "--limit", 0),
-        ("build", CORPUS, "-c", DEMO, "--frobnicate"),
         ("diff", CORPUS, "v1"),
-        ("explain", CORPUS),
     ],
     ids=lambda arguments: " ".join(map(str, arguments)) or "nothing",
 )
@@ -323,7 +323,7 @@ def test_build_that_is_stopped_by_hand_says_how_to_go_on(tmp_path: Path, nothing
     build.send_signal(signal.SIGINT)
     _, said = build.communicate(timeout=60)
     assert build.returncode == 130
-    assert said.splitlines()[-1] == "interrupted; go on with: earmark resume"
-    assert "Traceback" not in said
     (run,) = as_json(store, "status")
-    assert (run["state"], run["error"]) == ("interrupted", "stopped by hand")
+    assert (run["state"], run["error"]) == ("interrupted", "stopped from the keyboard")
+    assert said.splitlines()[-1] == f"interrupted; go on with: earmark resume {run['run']}"
+    assert "Traceback" not in said
