@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import json
 import os
 import sys
@@ -20,6 +22,7 @@ import soundfile
 
 from schemas.config import parse_config, read_toml
 from schemas.pseudo_preferences import PseudoPreferences
+from tasks import plan
 from tasks.asking import asking
 from tasks.labels import bias_section
 from tasks.music_pairs import plan_build
@@ -46,17 +49,17 @@ Row = dict[str, Any]
 
 def build_judged(config: PseudoPreferences, store_root: Path, *, force: bool = False) -> Version:
     """Build a version, or find it up to date, by the same steps in the same order as the flow."""
-    plan = plan_build(config, open_store(str(store_root)))
-    if (done := plan.up_to_date()) and not force:
+    planned = plan_build(config, open_store(str(store_root)))
+    if (done := planned.up_to_date()) and not force:
         return done
-    with plan.stage(fresh=force) as stage:
+    with planned.stage(fresh=force) as stage:
         read_pool.fn(stage, config)
         questions = plan_pairs.fn(stage, config)
         with asking(stage.store, config.judge) as session:
             for start in in_shards(questions):
                 judge.fn(stage, config, session, questions, start)
         keep_consistent.fn(stage, config)
-        return plan.commit(stage, sections={"How the judge leans": bias_section(stage)})
+        return planned.commit(stage, sections={"How the judge leans": bias_section(stage)})
 
 
 def read_config(path: Path) -> PseudoPreferences:
@@ -148,5 +151,19 @@ def make_pool(
     return asked, made
 
 
+def warm_up() -> None:
+    """Do once what every forked build would do again: late imports, and the digest of the code."""
+    for name in ("pandas", "tasks.annotation.openai_compatible", "tasks.annotation.ledger_sqlite"):
+        importlib.import_module(name)
+    plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
+    plan.code_digest("flows.pseudo_preferences")  # type: ignore[attr-defined]
+
+
+def serve() -> None:
+    """Serve builds, quickly."""
+    warm_up()
+    serve_builds(build_from_file)
+
+
 if __name__ == "__main__":
-    serve_builds(build_from_file) if sys.argv[1:] == ["--serve"] else build_from_file(*sys.argv[1:])
+    serve() if sys.argv[1:] == ["--serve"] else build_from_file(*sys.argv[1:])
