@@ -21,12 +21,13 @@ def read_image(image: Image) -> bytes:
     Raises:
         BadMedia: it cannot be read, or is not the one that the key names.
     """
+    path = Path(image.path)  # messages name the file, and not where it lies: rejects keep them
     try:
-        held = Path(image.path).read_bytes()
+        held = path.read_bytes()
     except OSError as error:
-        raise BadMedia(f"image {image.path}: {error.strerror}") from None
+        raise BadMedia(f"image {path.name}: {error.strerror}") from None
     if hashlib.sha256(held).hexdigest() != image.sha256:
-        raise BadMedia(f"image {image.path}: changed since it was indexed as {image.sha256[:12]}; index it again")
+        raise BadMedia(f"image {path.name}: changed since it was indexed as {image.sha256[:12]}; index it again")
     return held
 
 

@@ -110,17 +110,18 @@ def decode(path: str, sha256: str) -> tuple[Samples, int]:
     Raises:
         InputError: it cannot be read or decoded, or has another hash.
     """
+    name = Path(path).name  # where it lies on this machine is nobody's business: rejects keep these words
     try:
         held = Path(path).read_bytes()
     except OSError as error:
-        raise InputError(f"clip {path}: {error.strerror}") from None
+        raise InputError(f"clip {name}: {error.strerror}") from None
     found = hashlib.sha256(held).hexdigest()
     if found != sha256:
-        raise InputError(f"clip {path}: expected SHA-256 {sha256[:12]}…, found {found[:12]}…; index the audio again")
+        raise InputError(f"clip {name}: expected SHA-256 {sha256[:12]}…, found {found[:12]}…; index the audio again")
     try:
         samples, rate = soundfile.read(io.BytesIO(held), dtype="float32", always_2d=True)
     except soundfile.LibsndfileError as error:
-        raise InputError(f"clip {path}: cannot be decoded: {error.error_string.strip()}") from None
+        raise InputError(f"clip {name}: cannot be decoded: {error.error_string.strip()}") from None
     return samples, rate
 
 
@@ -137,7 +138,7 @@ def span(samples: Samples, rate: int, part: Part) -> Samples:
     held = samples[start:end]
     if not len(held):
         raise InputError(
-            f"clip {part.path}: expected sound from {start / rate:g} s to {end / rate:g} s, "
+            f"clip {Path(part.path).name}: expected sound from {start / rate:g} s to {end / rate:g} s, "
             f"found {len(samples) / rate:g} s in all"
         )
     return held
