@@ -112,16 +112,18 @@ def known_order_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPrefe
     return notes
 
 
-def read_ranks(path: Path) -> Mapping[str, Mapping[str, int]]:
+def read_ranks(path: Path) -> Mapping[str, Mapping[str, float]]:
     """Ranks of models by dimension, 1 the best, from `{"ranks": {dimension: {model: rank}}}`."""
     try:
-        ranks: Mapping[str, Mapping[str, int]] = json.loads(path.read_text("utf-8"))["ranks"]
+        ranks: Mapping[str, Mapping[str, float]] = json.loads(path.read_text("utf-8"))["ranks"]
+        if not all(isinstance(rank, int | float) for known in dict(ranks).values() for rank in dict(known).values()):
+            raise TypeError("a rank that is no number")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"known_order: expected JSON with 'ranks' in {path.name}, found: {error}") from None
     return ranks
 
 
-def expected(rank_a: int, rank_b: int) -> str:
+def expected(rank_a: float, rank_b: float) -> str:
     """The label that two known ranks ask for; 1 is the best."""
     return "tie" if rank_a == rank_b else "a" if rank_a < rank_b else "b"
 

@@ -16,12 +16,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import EarmarkError
+from schemas.errors import ConfigError, EarmarkError
 from schemas.pseudo_preferences import PseudoPreferences
 from tasks.annotation.outcome import Answer, Outcome, Reject, Report
 from tasks.annotation.request import Request
 from tasks.judging import passes_of
-from tasks.labels import bias_section
+from tasks.labels import bias_section, expected, read_ranks
 from tasks.music_pairs import plan_build
 from tasks.music_steps import in_shards, judge, keep_consistent, plan_pairs, read_pool
 from tasks.plan import Plan
@@ -312,3 +312,39 @@ def test_answers_that_may_still_come_stop_the_build(pool: Path, fault: str, stop
         judged(pool, config, draws),
     ):
         pass
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{}",
+        "nonsense",
+        '{"ranks": 1}',
+        '{"ranks": [1]}',
+        '{"ranks": {"musicality": 1}}',
+        '{"ranks": {"musicality": {"ant": "first"}}}',
+        '{"ranks": {"musicality": {"ant": null}}}',
+        '{"ranks": {"musicality": {"ant": [1]}}}',
+        "\udcff",
+    ],
+)
+def test_a_file_of_known_ranks_that_is_none(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "ranks.json"
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
+    with pytest.raises(ConfigError, match="known_order") as caught:
+        read_ranks(path)
+    assert len(str(caught.value).splitlines()) == 1
+    assert str(tmp_path) not in str(caught.value)
+
+
+def test_known_ranks(tmp_path: Path) -> None:
+    path = tmp_path / "ranks.json"
+    path.write_text('{"about": "x", "ranks": {"musicality": {"ant": 1, "bee": 2.5, "cat": 1}}}')
+    known = read_ranks(path)["musicality"]
+    assert [expected(known[a], known[b]) for a, b in (("ant", "bee"), ("bee", "ant"), ("ant", "cat"))] == [
+        "a",
+        "b",
+        "tie",
+    ]
