@@ -10,8 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests import builds
+from schemas.errors import EarmarkError
+from tasks import judging, music_steps
+from tests import builds, music
+from tests.annotation.conftest import LocalServer
 from tests.importers import layouts
+from tests.servers.faults import Faults
+from tests.servers.openai_server import listening_answer
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -67,3 +72,26 @@ def test_flow_gives_the_same_version(tmp_path: Path) -> None:
     assert builds.contents_of(folder) == builds.contents_of(alone.folder)
     assert build(config, str(tmp_path / "flow")) == "v1"
     assert build(config, str(tmp_path / "flow"), force=True) == "v1"
+
+
+@pytest.mark.usefixtures("prefect")
+def test_shards_judged_side_by_side_give_the_same_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flows.pseudo_preferences import build
+
+    for module in (judging, music_steps):
+        monkeypatch.setattr(module, "PAIRS_A_SHARD", 3)
+    music.make_pool(tmp_path, 5)
+    with LocalServer(Faults(rate=0.2, kinds=("500", "wrong_shape"))) as server:
+        config = music.config_of(tmp_path, server.base_url)
+
+        def broken(*_: object) -> str:
+            raise RuntimeError("down")
+
+        server.answer = broken
+        with pytest.raises(EarmarkError, match=r"^30 of 30 requests have no answer yet, most for 'server_error'"):
+            build(music.config_of(tmp_path, server.base_url, judge={"retries": 0}), str(tmp_path / "flow"))
+        server.answer = listening_answer
+        assert build(config, str(tmp_path / "flow")) == "v1"
+        alone = music.build_judged(config, tmp_path / "alone")
+    (folder,) = (tmp_path / "flow").glob("*/v1")
+    assert builds.contents_of(folder) == builds.contents_of(alone.folder)
