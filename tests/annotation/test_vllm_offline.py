@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.models
 def test_json_choices_and_the_probabilities_of_transformers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (environment(tmp_path) | {"VLLM_ENABLE_V1_MULTIPROCESSING": "0"}).items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(tempfile, "tempdir", None)  # so that TMPDIR is read again
     model = make_tiny_model(tmp_path / "model")
     engine = {"dtype": "float32", "max_model_len": 1024, "enforce_eager": True, "max_logprobs": 50}
     config = AnnotatorConfig.model_validate(
