@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import sys
 import traceback
 from pathlib import Path
@@ -131,14 +132,14 @@ def resume(
     **Examples:** `earmark resume` · `earmark resume 20260102-030405-ab12`
     """
     from flows import console
-    from flows.running import run_build
+    from flows.running import resume_run
     from tasks.store.runs import find_run
 
     place = _store(store)
     found = find_run(place, run)
     if found.current_state() == "running":
         raise StoreError(f"run {found.run} is still running (process {found.pid} on {found.host})")
-    console.show_built(run_build(found.corpus, Path(found.config), place, limit=found.limit))
+    console.show_built(resume_run(found, place))
 
 
 @app.command(rich_help_panel=_LOOK)
@@ -294,6 +295,11 @@ def _run() -> tuple[str, int]:
         return f"error: {' '.join(str(error).split())}", 1
     except BrokenPipeError:
         return "", 1
+    except (OSError, sqlite3.Error) as error:  # a full disk, a read-only store, a locked ledger
+        traceback.clear_frames(error.__traceback__)
+        where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
+        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        return f"error: {said}{where}", 1
     except SystemExit as ended:
         return "", ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
     return "", 0

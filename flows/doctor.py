@@ -22,6 +22,7 @@ EXTRAS = {
 KEYS = {
     "OPENAI_API_KEY": "OpenAI's API",
     "GEMINI_API_KEY": "Gemini's API",
+    "GOOGLE_API_KEY": "Gemini's API, in place of GEMINI_API_KEY",
     "HF_TOKEN": "publishing to the Hugging Face Hub",
 }
 LITTLE_SPACE_GB = 5
@@ -81,8 +82,24 @@ def _store(store: Store) -> list[Finding]:
             "ok" if writable else "bad",
             f"{store.root} ({held})" if writable else f"{existing} is not writable",
         ),
+        _ledger(store),
         Finding("disk", "ok" if free > LITTLE_SPACE_GB else "bad", f"{free:,.0f} GB free at {existing}"),
     ]
+
+
+def _ledger(store: Store) -> Finding:
+    from schemas.errors import EarmarkError
+    from tasks.annotation.ledger_reports import stats
+    from tasks.ledger import has_ledger, ledger_address
+
+    if not has_ledger(store):
+        return Finding("ledger", "off", "none yet; the first build that asks a model makes it")
+    try:
+        found = stats(ledger_address(store))
+    except EarmarkError as error:
+        return Finding("ledger", "bad", str(error))
+    answered = sum(model["answered"] for model in found["models"].values())
+    return Finding("ledger", "ok", f"{found['ledger']}: {answered:,} answers, {found['bytes']:,} bytes")
 
 
 def _services() -> list[Finding]:

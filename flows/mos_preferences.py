@@ -7,15 +7,20 @@ chosen. Pairs are balanced over three categories: same content, same source, unm
 from __future__ import annotations
 
 from prefect import flow, unmapped
+from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.mos_preferences import MosPreferences
 from tasks.mos_pairs import pair_clips
-from tasks.mos_ratings import import_source, in_shards, index_clips, merge_votes, write_ratings
+from tasks.mos_ratings import STEPS_AT_ONCE, import_source, in_shards, index_clips, merge_votes, write_ratings
 from tasks.mos_sources import plan_build
 from tasks.store.versions import open_store
 
 
-@flow(name="mos-preferences", flow_run_name="mos-preferences")
+@flow(
+    name="mos-preferences",
+    flow_run_name="mos-preferences",
+    task_runner=ThreadPoolTaskRunner(max_workers=STEPS_AT_ONCE),  # type: ignore[arg-type]
+)
 def build(
     config: MosPreferences, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None
 ) -> str:
@@ -31,7 +36,7 @@ def build(
         The version's name.
     """
     plan = plan_build(config, open_store(store), inputs)
-    with plan.stage(fresh=force) as stage:
+    with plan.stage() as stage:
         if (done := plan.up_to_date(tidy=False)) and not force:
             return done.name
         import_source.map(unmapped(stage), unmapped(config), config.sources).result()

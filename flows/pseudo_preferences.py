@@ -6,16 +6,23 @@ Two generations of one prompt are judged in both orders; what both orders agree 
 from __future__ import annotations
 
 from prefect import flow, unmapped
+from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.pseudo_preferences import PseudoPreferences
 from tasks.asking import asking
+from tasks.judging import SHARDS_AT_ONCE
 from tasks.labels import bias_section
 from tasks.music_pairs import plan_build
-from tasks.music_steps import in_shards, judge, keep_consistent, plan_pairs, read_pool
+from tasks.music_steps import count_rows, in_shards, judge, keep_consistent, plan_pairs, read_pool
+from tasks.progress import working
 from tasks.store.versions import open_store
 
 
-@flow(name="pseudo-preferences", flow_run_name="pseudo-preferences")
+@flow(
+    name="pseudo-preferences",
+    flow_run_name="pseudo-preferences",
+    task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
+)
 def build(
     config: PseudoPreferences, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None
 ) -> str:
@@ -31,13 +38,15 @@ def build(
         The version's name.
     """
     plan = plan_build(config, open_store(store), inputs)
-    with plan.stage(fresh=force) as stage:
+    with plan.stage() as stage:
         if (done := plan.up_to_date(tidy=False)) and not force:
             return done.name
         read_pool(stage, config)
         questions = plan_pairs(stage, config)
-        with asking(stage.store, config.judge) as session:
-            shards = in_shards(questions)
-            judge.map(unmapped(stage), unmapped(config), unmapped(session), unmapped(questions), shards).result()
+        shards = in_shards(questions)
+        with asking(stage.store, config.judge) as session, working("judge pairs", count_rows(questions)) as work:
+            judge.map(
+                unmapped(stage), unmapped(config), unmapped(session), unmapped(questions), shards, unmapped(work)
+            ).result()
         keep_consistent(stage, config)
         return plan.commit(stage, sections={"How the judge leans": bias_section(stage)}).name

@@ -81,8 +81,31 @@ def forecast_build(name: str, path: Path, store: Store, limit: int | None = None
     }
 
 
-def run_build(name: str, path: Path, store: Store, *, force: bool = False, limit: int | None = None) -> Built:
+def resume_run(run: Run, store: Store) -> Built:
+    """Go on with a run that did not end well, and settle its record.
+
+    Raises:
+        EarmarkError: the build failed again.
+    """
+    from tasks.store.runs import save_run
+
+    built = run_build(run.corpus, Path(run.config), store, force=run.force, limit=run.limit, fresh=False)
+    save_run(store, run.model_copy(update={"state": "completed", "version": built.version.name, "error": None}))
+    return built
+
+
+def run_build(
+    name: str, path: Path, store: Store, *, force: bool = False, limit: int | None = None, fresh: bool = True
+) -> Built:
     """Build a version unless one is up to date, and keep a record of the run.
+
+    Args:
+        name: the corpus.
+        path: its config.
+        store: where the version goes.
+        force: build even if a version is up to date.
+        limit: only the first rows of each source.
+        fresh: with `force`, forget the finished steps of an interrupted build.
 
     Raises:
         EarmarkError: the build failed; the record says why, and `earmark resume` goes on.
@@ -93,10 +116,12 @@ def run_build(name: str, path: Path, store: Store, *, force: bool = False, limit
 
     with shown():
         plan, config = plan_build(name, path, store, limit)
-        if (done := plan.up_to_date()) and not force:
+        if not force and (done := plan.up_to_date()):
             return Built(done, new=False)
         before = store.latest(name)
-        run = start_run(store, name, path, limit)
+        if force and fresh:
+            plan.forget()
+        run = start_run(store, name, path, limit, force=force)
         say(f"run {run.run}: building {name} from {path}")
         try:
             version = _start_flow(name, config, store, force=force, inputs=plan.made.inputs)

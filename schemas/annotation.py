@@ -76,7 +76,9 @@ class AnnotatorConfig(Model):
     )
     most_response_bytes: int = Field(default=8 << 20, ge=1024, description="A longer response is cut off and refused.")
 
-    budget_usd: Dollars | None = Field(default=None, description="The run stops before it would cost more.")
+    budget_usd: Dollars | None = Field(
+        default=None, description="What one run may cost; it stops before it would cost more. Counts only with prices."
+    )
     prices: Prices | None = Field(default=None, description="Needed for a budget and for costs.")
     on_limit: Literal["refuse", "cut"] = Field(
         default="refuse", description="What happens to audio beyond the model's limits; the answer records a cut."
@@ -119,7 +121,7 @@ class AnnotatorConfig(Model):
     @model_validator(mode="after")
     def _money(self) -> Self:
         paid = self.annotator.startswith(("openai:", "gemini:"))
-        if self.budget_usd is not None and self.prices is None and paid:
+        if self.budget_usd is not None and self.prices is None and paid and self.base_url is None:
             raise ValueError("budget_usd needs [prices]: input_per_million and output_per_million")
         if self.batch and not paid:
             raise ValueError("batch = true needs an openai: or gemini: annotator")

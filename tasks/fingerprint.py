@@ -20,7 +20,8 @@ OURS = ("flows", "tasks", "schemas", "prompts")
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(?:\(([^)]*)\)|(.+))|import[ \t]+([\w.]+))", re.MULTILINE
 )
-LIBRARIES = ("duckdb", "pyarrow")  # their releases may write the same rows as other bytes
+# Their releases may write the same rows as other bytes.
+LIBRARIES = ("duckdb", "numpy", "pyarrow", "soundfile", "soxr")
 
 
 def build_key(

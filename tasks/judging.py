@@ -21,6 +21,8 @@ from tasks.store.files import replacing
 from tasks.store.staging import Stage
 
 PAIRS_A_SHARD = 500
+SHARDS_AT_ONCE = 4  # their requests share one pace; more shards would only hold more of them in memory
+LASTING = frozenset({"bad_request", "over_limit", "bad_media"})  # asked anew by a further run, with the same outcome
 ANSWERED = pa.schema(
     [
         ("pair_id", pa.string()),
@@ -104,15 +106,25 @@ def passes_of(config: PseudoPreferences, pairs: Sequence[dict[str, Any]]) -> Ite
                 yield Pass(pair["pair_id"], order, dimensions, prompt.id, request)
 
 
-def judge_shard(stage: Stage, config: PseudoPreferences, session: Session, questions: Path, start: int) -> Path:
-    """Ask about some of the pairs; what the ledger holds is not asked again.
+def pairs_a_shard(config: PseudoPreferences) -> int:
+    """How many pairs make a shard; with the provider's batch API, as many as fill one batch."""
+    passes_a_pair = len(ORDERS) * len(judge_prompts(config))
+    return max(1, config.judge.batch_requests // passes_a_pair) if config.judge.batch else PAIRS_A_SHARD
 
-    Leaves `work/judged/<start>.parquet` and `work/failed/<start>.parquet`.
+
+def judge_shard(stage: Stage, config: PseudoPreferences, session: Session, questions: Path, shard: int) -> int:
+    """Ask about one shard of pairs (a row group of `questions`); what the ledger holds is not asked again.
+
+    Leaves `work/judged/<shard>.parquet` and `work/failed/<shard>.parquet`.
+
+    Returns:
+        How many pairs it held.
 
     Raises:
         StopRun: a fault that every request would meet, or the budget's end; the build can be resumed.
     """
-    pairs = pq.read_table(questions).slice(start, PAIRS_A_SHARD).to_pylist()
+    with pq.ParquetFile(questions) as file:
+        pairs = file.read_row_group(shard).to_pylist()
     passes = list(passes_of(config, pairs))
     report = session.ask([one.request for one in passes])
     answered, failed = [], []
@@ -137,10 +149,9 @@ def judge_shard(stage: Stage, config: PseudoPreferences, session: Session, quest
         else:
             named = "+".join(one.dimensions)
             failed.append((one.pair_id, one.order, named, outcome.key, outcome.reason, outcome.detail, outcome.final))
-    _write(stage.work / "failed" / f"{start:09d}.parquet", FAILED, failed)
-    path = stage.work / "judged" / f"{start:09d}.parquet"
-    _write(path, ANSWERED, answered)
-    return path
+    _write(stage.work / "failed" / f"{shard:06d}.parquet", FAILED, failed)
+    _write(stage.work / "judged" / f"{shard:06d}.parquet", ANSWERED, answered)
+    return len(pairs)
 
 
 def own_letter(position: str, order: str) -> str:
@@ -153,10 +164,12 @@ def own_letter(position: str, order: str) -> str:
 def check_failed(config: PseudoPreferences, asked: int, failures: Sequence[dict[str, Any]]) -> None:
     """Stop a build that too many requests left without an answer that another run might still get.
 
+    A request that the model cannot take, or whose clip cannot be read, is no such request: it stays a reject.
+
     Raises:
         EarmarkError: how many, and their commonest reason.
     """
-    passing = [row["reason"] for row in failures if not row["final"]]
+    passing = [row["reason"] for row in failures if not row["final"] and row["reason"] not in LASTING]
     if passing and len(passing) > config.judge.most_failed * asked:
         commonest = max(sorted(set(passing)), key=passing.count)
         raise EarmarkError(

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from schemas.errors import ConfigError, StoreError
 from schemas.pseudo_preferences import BIAS, JUDGMENTS, LABELS, ORDERS, PAIRS, PseudoPreferences
 from schemas.tables import REJECTS, SPLITS, UNSPLIT
-from tasks.judging import ANSWERED, check_failed, judge_prompts
+from tasks.judging import ANSWERED, LASTING, check_failed, judge_prompts
 from tasks.sql import query, view_parquet
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
@@ -51,7 +51,11 @@ def write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config:
             entered=asked,
             kept=asked - len(failures),
             rejected=dict(sorted(Counter(row["reason"] for row in failures).items())),
-            notes=(f"judged by {config.judge.annotator}, each pair in both orders",),
+            notes=(
+                f"judged by {config.judge.annotator}, each pair in both orders",
+                *_unanswered_note(failures),
+                *_unpriced_note(config),
+            ),
         )
     )
 
@@ -80,8 +84,8 @@ def write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Ps
             place=5,
             unit="pairs",
             stage="labels",
-            follows=(),
-            entered=kept + refused.num_rows,
+            follows=("pairs",),
+            entered=int(connection.execute("SELECT count(*) FROM pairs").fetchall()[0][0]),
             kept=kept,
             rejected=dict(sorted(Counter(refused["reason"].to_pylist()).items())),
             table=LABELS.name,
@@ -146,6 +150,19 @@ def bias_section(stage: Stage) -> str:
         shown = " | ".join("" if share is None else f"{share:.3f}" for share in shares)
         lines.append(f"| {row['value']} | {row['dimension']} | {row['set']} | {row['pairs']:,} | {shown} |")
     return "\n".join(lines)
+
+
+def _unanswered_note(failures: Sequence[dict[str, Any]]) -> list[str]:
+    unanswered = sum(not row["final"] and row["reason"] not in LASTING for row in failures)
+    if not unanswered:
+        return []
+    return [f"{unanswered} requests got no answer; building again with --force asks them, and them alone"]
+
+
+def _unpriced_note(config: PseudoPreferences) -> list[str]:
+    if config.judge.budget_usd is None or config.judge.prices is not None:
+        return []
+    return ["judge.budget_usd had no effect: without [prices] nothing is known to cost anything"]
 
 
 def _failures_table(failures: Sequence[dict[str, Any]]) -> pa.Table:

@@ -30,6 +30,7 @@ from tasks.store.staging import Stage
 ROWS_PER_SOURCE = 1 << 40  # a source's rows are numbered from its place times this, so that all rows have one order
 BATCH = 100_000
 CLIPS_A_SHARD = 5_000
+STEPS_AT_ONCE = 4
 CONVERTED_RATE_HZ = 16_000
 
 IMPORTED = pa.schema(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from itertools import islice
 from pathlib import Path
 
 from schemas.mos_preferences import CORPUS, MosPreferences, Source
 from tasks.fingerprint import file_digests
-from tasks.importers.registry import input_files, listing
+from tasks.importers.registry import input_files, listing, read_source
+from tasks.importers.rows import Rating
 from tasks.media import audio_digest, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
@@ -21,7 +23,7 @@ def plan_build(config: MosPreferences, store: Store, inputs: dict[str, str] | No
 
 
 def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
-    """SHA-256 of every list, and of the names and contents of a source's audio files if they are looked at."""
+    """SHA-256 of every list, and of the audio files that they name if those are looked at."""
     digests: dict[str, str] = {}
     for source in config.sources:
         digests |= file_digests(input_files(source, config.path))
@@ -30,9 +32,16 @@ def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
         if config.audio != "none":
             with working(f"hash audio of {source.name}") as work:
                 digests[f"{source.name}/audio"] = audio_digest(
-                    audio_folder(config, source), media_index(store), work.advance
+                    named_audio(config, source), media_index(store), work.advance
                 )
     return digests
+
+
+def named_audio(config: MosPreferences, source: Source) -> dict[str, Path]:
+    """The audio file of every clip that a source's lists name."""
+    rows = (row for row in read_source(source, config.path) if isinstance(row, Rating))
+    named = {row.file: row.audio for row in islice(rows, config.limit)}
+    return {file: find_audio(config, source, file, audio) for file, audio in named.items()}
 
 
 def audio_folder(config: MosPreferences, source: Source) -> Path:

@@ -22,7 +22,7 @@ from tasks.fingerprint import file_digests
 from tasks.importers.music import Generation, Prompt, read_generations, read_prompts
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import without_place
-from tasks.judging import passes_of, prompt_digests
+from tasks.judging import pairs_a_shard, passes_of, prompt_digests
 from tasks.ledger import has_ledger, ledger_address
 from tasks.media import audio_digest, media_index
 from tasks.plan import Plan, make_plan
@@ -30,7 +30,7 @@ from tasks.progress import working
 from tasks.quotas import share_out
 from tasks.sql import connect, query, view_parquet
 from tasks.store.files import replacing
-from tasks.store.manifest import Step, digest_of
+from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 from tasks.store.versions import Store
 
@@ -78,15 +78,25 @@ def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] |
 
 
 def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
-    """SHA-256 of both tables, and of the names and contents of the audio that lies beside them."""
+    """SHA-256 of both tables, and of the audio that they name."""
     written = {without_place(name): config.path(name) for name in (config.prompts, config.generations)}
     digests = file_digests(written.items())
     if config.known_order:
         digests |= file_digests([(without_place(config.known_order), config.path(config.known_order))])
-    folders = sorted({path.parent for path in written.values()})
     with working("hash audio") as work:
-        found = [audio_digest(folder, media_index(store), work.advance) for folder in folders]
-    return {**digests, "audio": digest_of(found)}
+        return {**digests, "audio": audio_digest(named_audio(config), media_index(store), work.advance)}
+
+
+def named_audio(config: PseudoPreferences) -> dict[str, Path]:
+    """The audio file of every generation and reference that the tables name."""
+    folder = config.path(config.prompts).parent
+    prompts = read_prompts(config.path(config.prompts), config.prompts)
+    references = (row.reference_audio for row in prompts if isinstance(row, Prompt) and row.reference_audio)
+    found = {f"reference {name}": folder / name for name in references}
+    for row in read_generations(config.path(config.generations), config.generations):
+        if isinstance(row, Generation):
+            found[row.audio] = audio_path(config, row.audio)
+    return found
 
 
 def import_tables(stage: Stage, config: PseudoPreferences) -> Step:
@@ -259,14 +269,14 @@ def _pair_rows(connection: duckdb.DuckDBPyConnection, split: str) -> Iterator[pa
     yield from connection.sql(query("pseudo_preferences/pairs"), params={"split": split}).to_arrow_reader(100_000)
 
 
-def write_questions(stage: Stage, connection: duckdb.DuckDBPyConnection) -> Path:
-    """Leave `work/questions.parquet`: one row a pair, with all that the judge gets."""
+def write_questions(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Path:
+    """Leave `work/questions.parquet`: one row a pair with all that the judge gets, one row group a shard."""
     path = stage.work / "questions.parquet"
     for name in (PAIRS.name, CLIPS.name):
         view_parquet(connection, name, [file for files in stage.tables()[name].values() for file in files])
     rows = connection.sql(query("pseudo_preferences/questions")).to_arrow_table()
     with replacing(path) as temporary:
-        pq.write_table(rows, temporary)
+        pq.write_table(rows, temporary, row_group_size=pairs_a_shard(config))
     return path
 
 
@@ -287,7 +297,7 @@ def forecast(config: PseudoPreferences, store: Store) -> dict[str, Any]:
             open_pool(connection, stage, config)
             write_clips(stage, connection)
             write_pairs(stage, connection, config)
-            pairs = pq.read_table(write_questions(stage, connection)).to_pylist()
+            pairs = pq.read_table(write_questions(stage, connection, config)).to_pylist()
         requests = [one.request for one in passes_of(config, pairs)]
         address = ledger_address(store) if has_ledger(store) else Path(folder) / "ledger.sqlite"
         with Session(config.judge, ledger=address, media=clip_media()) as session:

@@ -11,10 +11,10 @@ from prefect.cache_policies import NO_CACHE
 from schemas.pseudo_preferences import PseudoPreferences
 from tasks import music_pairs
 from tasks.annotation.session import Session
-from tasks.judging import PAIRS_A_SHARD, judge_shard
+from tasks.judging import judge_shard
 from tasks.labels import write_judgments, write_labels
 from tasks.music_pairs import import_tables, measure_clips, open_pool
-from tasks.progress import working
+from tasks.progress import Work, working
 from tasks.sql import connect
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
@@ -42,18 +42,27 @@ def plan_pairs(stage: Stage, config: PseudoPreferences) -> Path:
     with working("plan pairs"), connect(stage.work / "spill") as connection:
         open_pool(connection, stage, config)
         music_pairs.write_pairs(stage, connection, config)
-        return music_pairs.write_questions(stage, connection)
+        return music_pairs.write_questions(stage, connection, config)
 
 
 def in_shards(questions: Path) -> list[int]:
-    """Where each shard of pairs begins."""
-    return list(range(0, pq.read_metadata(questions).num_rows, PAIRS_A_SHARD))
+    """The numbers of the shards of pairs."""
+    return list(range(pq.read_metadata(questions).num_row_groups))
 
 
-@task(name="judge", task_run_name="judge-{start:07d}", cache_policy=NO_CACHE)
-def judge(stage: Stage, config: PseudoPreferences, session: Session, questions: Path, start: int) -> Path:
+def count_rows(questions: Path) -> int:
+    """How many pairs there are."""
+    return int(pq.read_metadata(questions).num_rows)
+
+
+@task(name="judge", task_run_name="judge-{shard:04d}", cache_policy=NO_CACHE)
+def judge(
+    stage: Stage, config: PseudoPreferences, session: Session, questions: Path, shard: int, progress: Work | None = None
+) -> None:
     """Ask about one shard of pairs, in both orders; the ledger answers what was asked before."""
-    return judge_shard(stage, config, session, questions, start)
+    count = judge_shard(stage, config, session, questions, shard)
+    if progress is not None:
+        progress.advance(count)
 
 
 @task(name="labels", cache_policy=NO_CACHE)

@@ -39,10 +39,14 @@ class Plan:
         return version
 
     @contextmanager
-    def stage(self, *, fresh: bool = False) -> Iterator[Stage]:
-        """Hold the corpus's lock and work in its staging folder; `fresh` forgets an interrupted build's steps."""
-        with staging(self.store, self.made.corpus.name, self.build_key, fresh=fresh, say=say) as stage:
+    def stage(self) -> Iterator[Stage]:
+        """Hold the corpus's lock and work in its staging folder, where an interrupted build's finished steps are."""
+        with staging(self.store, self.made.corpus.name, self.build_key, say=say) as stage:
             yield stage
+
+    def forget(self) -> None:
+        """Drop the finished steps of an interrupted build, unless a build is at work."""
+        sweep_if_idle(self.store, self.made.corpus.name)
 
     def commit(self, stage: Stage, sections: Mapping[str, str] | None = None) -> Version:
         """Check what was staged and make it a version; `sections` are added to the card, Markdown by heading."""

@@ -46,7 +46,9 @@ def build_version(config: MosPreferences, store_root: Path, *, force: bool = Fal
     plan = plan_build(config, open_store(str(store_root)))
     if (done := plan.up_to_date()) and not force:
         return done
-    with plan.stage(fresh=force) as stage:
+    if force:
+        plan.forget()
+    with plan.stage() as stage:
         for source in config.sources:
             import_source.fn(stage, config, source)
         merge_votes.fn(stage, config)

@@ -55,7 +55,9 @@ def build_judged(config: PseudoPreferences, store_root: Path, *, force: bool = F
     planned = plan_build(config, open_store(str(store_root)))
     if (done := planned.up_to_date()) and not force:
         return done
-    with planned.stage(fresh=force) as stage:
+    if force:
+        planned.forget()
+    with planned.stage() as stage:
         read_pool.fn(stage, config)
         questions = plan_pairs.fn(stage, config)
         with asking(stage.store, config.judge) as session:

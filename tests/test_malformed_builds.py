@@ -11,6 +11,7 @@ import pytest
 import soundfile
 
 from schemas.errors import EarmarkError
+from tasks.mos_sources import plan_build
 from tasks.store.versions import Version, open_store, verify
 from tests.builds import build_version, config_of, rows_of
 
@@ -236,3 +237,19 @@ def test_audio_folder_that_is_missing(clips: Path) -> None:
     assert isinstance(version, Version)
     assert {row["reason"] for row in rows_of(version, "rejects")} == {"audio_missing"}
     assert sum(version.manifest.rows["pairs"].values()) == 0
+
+
+def test_a_versions_own_audio_is_no_input(tmp_path: Path) -> None:
+    """The store may lie below the folder that lists name audio from; what a build converts must not ask for another."""
+    (tmp_path / "t.csv").write_text("f,m\na.wav,2\nb.wav,4\n", encoding="utf-8")
+    for name, pitch in (("a", 200), ("b", 300)):
+        tone = 0.5 * np.sin(2 * np.pi * pitch * np.arange(4_000) / 8_000)
+        soundfile.write(tmp_path / f"{name}.wav", tone, 8_000)
+    values = {"name": "one", "format": "table", "files": {"test": "t.csv"}, "columns": {"file": "f", "mos": "m"}}
+    config = config_of(tmp_path, values, audio="convert")
+    assert build_version(config, tmp_path / "store").name == "v1"
+    assert plan_build(config, open_store(str(tmp_path / "store"))).up_to_date() is not None
+    soundfile.write(tmp_path / "unnamed.wav", np.zeros(800), 8_000)
+    assert plan_build(config, open_store(str(tmp_path / "store"))).up_to_date() is not None
+    soundfile.write(tmp_path / "b.wav", np.zeros(800) + 0.25, 8_000)
+    assert plan_build(config, open_store(str(tmp_path / "store"))).up_to_date() is None

@@ -337,6 +337,16 @@ def test_listener_rows_with_other_facts_are_rejects(tmp_path: Path) -> None:
     }
 
 
+def test_a_listener_has_one_rating_a_clip(tmp_path: Path) -> None:
+    listeners(tmp_path / "t.csv", ["a,1,w1,x", "a,3,w2,x", "a,1,w1,x", "a,5,w2,x", "b,4,w1,x"])
+    columns = {"file": "file", "mos": "score", "listener": "who", "system": "sys"}
+    version = build_version(config_of(tmp_path, source("one", columns=columns)), tmp_path / "store")
+    clips = {row["file"]: row for row in rows_of(version, "ratings")}
+    assert (clips["a"]["mos"], clips["a"]["votes"]) == (2.0, 2)
+    rejects = {(row["reason"], row["line"]) for row in rows_of(version, "rejects")}
+    assert rejects == {("duplicate", 4), ("conflicting_score", 5)}
+
+
 def test_missing_split_is_a_reject_where_others_have_one() -> None:
     rows = [Rating("a.wav", 1.0, "list", 1, "test"), Rating("b.wav", 2.0, "list", 2, None)]
     _, found = built(config_of(Path("/"), source("one")), (rows, ["one", "one"]))

@@ -59,7 +59,7 @@ def server() -> Iterator[OpenAIServer]:
 def planned(folder: Path, **values: Any) -> Iterator[Stage]:
     """A stage whose pool is read and whose pairs are chosen."""
     config = config_of(folder, NOWHERE, **values)
-    with plan_build(config, open_store(str(folder / "store"))).stage(fresh=True) as stage:
+    with plan_build(config, open_store(str(folder / "store"))).stage() as stage:
         read_pool.fn(stage, config)
         plan_pairs.fn(stage, config)
         yield stage
@@ -408,7 +408,7 @@ FILES: list[tuple[Callable[[Path], None], dict[str, Any], str]] = [
     (nothing, {"judge": {"dimensions": ["musicality"]}}, "require"),
     (nothing, {"judge": {"dimensions": []}}, "dimensions"),
     (nothing, {"judge": {"annotator": "nobody:x"}}, "annotator"),
-    (nothing, {"judge": {"budget_usd": 1.0}}, "prices"),
+    (nothing, {"judge": {"budget_usd": 1.0, "base_url": None}}, "prices"),
 ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import email.utils
 import json
+import math
 import os
 import re
 import time
@@ -33,6 +34,8 @@ from tasks.annotation.errors import (
 )
 
 CHUNK = 1 << 16
+LONGEST_WAIT_S = 3600.0
+SHORTEST_SECRET = 12  # what is shorter is no key but a placeholder such as EMPTY, and may be a word of an answer
 
 
 class Http:
@@ -132,7 +135,7 @@ class Http:
     def redacted(self, text: str) -> str:
         """The text without any secret."""
         for secret in self._secrets:
-            if secret in text:
+            if len(secret) >= SHORTEST_SECRET and secret in text:
                 text = text.replace(secret, "[redacted]")
         return text
 
@@ -178,21 +181,30 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     milliseconds = headers.get("retry-after-ms")
     if milliseconds:
         with suppress(ValueError):
-            return max(0.0, float(milliseconds) / 1000)
+            return _believable(float(milliseconds) / 1000)
     said = headers.get("retry-after")
     if not said:
         return None
     with suppress(ValueError):
-        return max(0.0, float(said))
-    with suppress(ValueError):
-        return max(0.0, email.utils.parsedate_to_datetime(said).timestamp() - time.time())
+        return _believable(float(said))
+    with suppress(ValueError, OverflowError):
+        return _believable(email.utils.parsedate_to_datetime(said).timestamp() - time.time())
     return None
+
+
+def _believable(seconds: float) -> float | None:
+    """A wait between nothing and an hour; a server that asks for longer is asked again after that."""
+    return min(max(0.0, seconds), LONGEST_WAIT_S) if math.isfinite(seconds) else None
 
 
 def _retry_delay(text: str) -> float | None:
     """Seconds that Google's error details ask to wait (`"retryDelay": "12s"`)."""
     found = re.search(r'"retryDelay":\s*"([0-9.]+)s"', text)
-    return float(found.group(1)) if found else None
+    if found is None:
+        return None
+    with suppress(ValueError):
+        return _believable(float(found.group(1)))
+    return None
 
 
 def _error_in(text: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from urllib.parse import urlsplit
 
 ALIVE_S = 60.0
 """A process that was not seen for so long is dead, even where its process id is in use (again)."""
@@ -140,9 +141,11 @@ settled_at = ? WHERE id = ?
 
 
 def shown(address: str | Path) -> str:
-    """An address without its password."""
-    before, at, after = str(address).rpartition("@")
-    return f"{before.partition('://')[0]}://…@{after}" if at and "://" in before else str(address)
+    """An address without user, password and options: a file's path, or a server's host and database."""
+    if "://" not in str(address):
+        return str(address)
+    url = urlsplit(str(address))
+    return f"{url.scheme}://{url.hostname or ''}{f':{url.port}' if url.port else ''}{url.path}"
 
 
 def migrations(kind: Literal["sqlite", "postgres"]) -> list[tuple[int, str]]:

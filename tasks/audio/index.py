@@ -59,7 +59,11 @@ class MediaIndex:
         new = [index for index, found in enumerate(known) if found is None]
         for index, found in zip(new, pool.map(probe, [batch[i] for i in new]), strict=True):
             known[index] = found
-        rows = [(str(batch[i]), *stamp, *_columns(known[i])) for i in new if (stamp := stamps[i]) is not None]
+        rows = [
+            (str(batch[i]), *stamp, *_columns(known[i]))
+            for i in new
+            if (stamp := stamps[i]) is not None and isinstance(known[i], Probe)
+        ]
         if rows:
             with self._open() as connection:
                 connection.executemany("INSERT OR REPLACE INTO media VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)

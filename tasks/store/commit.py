@@ -73,6 +73,8 @@ def commit(stage: Stage, made: Made) -> Version:
     )
     write_text(stage.version / "README.md", card)
     manifest = manifest.model_copy(update={"files": (*entries, _entry(stage.version / "README.md", stage.version))})
+    for folder in [path for path in stage.version.rglob("*") if path.is_dir()]:
+        sync(folder)  # the names of files are as durable as their bytes before the manifest speaks of them
     write_text(stage.version / MANIFEST, manifest.to_json())
     final = stage.store.folder(stage.corpus) / manifest.version
     stage.version.rename(final)

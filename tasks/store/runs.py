@@ -29,7 +29,7 @@ class Run(BaseModel):
         run: its name, `20260102-030405-ab12`; sorts by time.
         process_started: start time of the process in seconds since 1970, to tell it from a later one with its number.
         config: the config file, absolute.
-        step: the last step that finished.
+        force: whether it was to build even if a version was up to date.
         version: the version it committed or found up to date.
         error: one line, if it failed.
     """
@@ -40,13 +40,13 @@ class Run(BaseModel):
     corpus: str
     config: str
     limit: int | None = None
+    force: bool = False
     host: str
     pid: int
     process_started: float
     started: datetime
     ended: datetime | None = None
     state: State = "running"
-    step: str | None = None
     version: str | None = None
     error: str | None = None
 
@@ -57,7 +57,7 @@ class Run(BaseModel):
         return self.state
 
 
-def start_run(store: Store, corpus: str, config: Path, limit: int | None = None) -> Run:
+def start_run(store: Store, corpus: str, config: Path, limit: int | None = None, *, force: bool = False) -> Run:
     """Write the record of a run that begins now."""
     now = datetime.now(UTC)
     run = Run(
@@ -65,6 +65,7 @@ def start_run(store: Store, corpus: str, config: Path, limit: int | None = None)
         corpus=corpus,
         config=str(config.absolute()),
         limit=limit,
+        force=force,
         host=socket.gethostname(),
         pid=os.getpid(),
         process_started=psutil.Process().create_time(),

@@ -120,7 +120,7 @@ class Stage:
 
 @contextmanager
 def staging(
-    store: Store, corpus: str, build_key: str, *, wait: bool = True, fresh: bool = False, say: Callable[[str], None]
+    store: Store, corpus: str, build_key: str, *, wait: bool = True, say: Callable[[str], None]
 ) -> Iterator[Stage]:
     """Hold a corpus's lock and give its staging folder; sweep away what earlier, killed builds left.
 
@@ -129,7 +129,6 @@ def staging(
         corpus: the corpus.
         build_key: finished steps of an interrupted build with the same key are found again.
         wait: wait for another build of this corpus to end, or refuse at once.
-        fresh: forget finished steps of an interrupted build.
         say: told once if there is something to wait for.
 
     Raises:
@@ -142,7 +141,7 @@ def staging(
         raise StoreError(f"store: {parent} cannot be written: {error.strerror}") from None
     with _locked(parent / LOCK, corpus, wait, say):
         folder = parent / STAGING / build_key[:16]
-        sweep(store, corpus, keep=None if fresh else folder)
+        sweep(store, corpus, keep=folder)
         for part in ("work", "steps", "version"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         yield Stage(store, corpus, build_key, folder)

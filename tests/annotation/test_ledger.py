@@ -168,7 +168,8 @@ def test_migrations_are_numbered_alike_and_a_newer_ledger_is_refused(tmp_path: P
 
 
 def test_addresses_are_checked_and_passwords_are_not_shown(tmp_path: Path) -> None:
-    assert shown("postgresql://me:secret@host/db") == "postgresql://…@host/db"
+    assert shown("postgresql://me:secret@host/db") == "postgresql://host/db"
+    assert shown("postgresql://host:5433/db?user=me&password=secret") == "postgresql://host:5433/db"
     with pytest.raises(LedgerError, match="expected a file path"):
         connect("mysql://me:secret@host/db")
     (tmp_path / "no").write_bytes(b"this is not a database, and long enough to tell" * 10)

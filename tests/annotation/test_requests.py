@@ -235,3 +235,8 @@ def test_retry_after_in_all_its_forms() -> None:
 def test_configs_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         AnnotatorConfig(**options)
+
+
+@pytest.mark.parametrize(("said", "waits"), [("inf", None), ("nan", None), ("1e12", 3600.0), ("-3", 0.0)])
+def test_an_absurd_retry_after_parks_nothing_for_good(said: str, waits: float | None) -> None:
+    assert retry_after({"retry-after": said}) == waits

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import EarmarkError
-from tasks import judging, music_steps
+from tasks import judging
 from tests import builds, music
 from tests.annotation.conftest import LocalServer
 from tests.importers import layouts
@@ -78,8 +78,7 @@ def test_flow_gives_the_same_version(tmp_path: Path) -> None:
 def test_shards_judged_side_by_side_give_the_same_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from flows.pseudo_preferences import build
 
-    for module in (judging, music_steps):
-        monkeypatch.setattr(module, "PAIRS_A_SHARD", 3)
+    monkeypatch.setattr(judging, "PAIRS_A_SHARD", 3)
     music.make_pool(tmp_path, 5)
     with LocalServer(Faults(rate=0.2, kinds=("500", "wrong_shape"))) as server:
         config = music.config_of(tmp_path, server.base_url)

@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from flows.cli import app
 from flows.running import forecast_build
 from schemas.errors import EarmarkError
-from tasks import judging, music_steps
+from tasks import judging
 from tasks.store.versions import Store, Version, verify
 from tests import music
 from tests.annotation.conftest import LocalServer
@@ -182,8 +182,7 @@ def test_only_what_changes_an_answer_asks_again(
     pool = pool.rename(pool.with_name("moved"))
     prompts, generations = (pool / f"{name}.jsonl" for name in ("prompts", "generations"))
     with monkeypatch.context() as patched:
-        for module in (judging, music_steps):
-            patched.setattr(module, "PAIRS_A_SHARD", 5)
+        patched.setattr(judging, "PAIRS_A_SHARD", 5)
         elsewhere = server.base_url.replace("127.0.0.1", "localhost")
         assert more(url=elsewhere, judge={"max_concurrency": 1, "require": ["musicality"], "retries": 9}) == 0
 
@@ -208,7 +207,6 @@ def test_the_order_of_shards_changes_no_byte(
     pool: Path, tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
     monkeypatch.setattr(judging, "PAIRS_A_SHARD", 2)
-    monkeypatch.setattr(music_steps, "PAIRS_A_SHARD", 2)
     in_shards = music.in_shards
     server.faults = Faults(rate=0.2, kinds=("refusal",), most=None)  # so that failures stand in order too
     config = config_of(pool, server.base_url, judge={"most_failed": 1.0})

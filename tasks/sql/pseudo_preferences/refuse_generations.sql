@@ -1,20 +1,25 @@
 -- Grain: one row a generation that cannot be judged, with the first reason that applies.
 CREATE TABLE refused_generations AS
-WITH known AS (
+WITH numbered AS (
     SELECT
         generations.*,
         media.* EXCLUDE (kind, item),
         home IS NULL AS homeless,
         row_number() OVER same_id AS occurrence,
-        first(line) OVER same_id AS first_line,
-        CASE WHEN media.clip_sha256 IS NOT NULL THEN row_number() OVER same_audio ELSE 1 END AS heard,
-        first(generation_id) OVER same_audio AS first_heard
+        first(line) OVER same_id AS first_line
     FROM generations
     JOIN media ON media.kind = 'generation' AND media.item = generations.row
     LEFT JOIN (SELECT prompt_id AS home FROM asked_prompts) AS homes ON homes.home = generations.prompt_id
-    WINDOW
-        same_id AS (PARTITION BY generation_id ORDER BY generations.row),
-        same_audio AS (PARTITION BY media.clip_sha256 ORDER BY home IS NULL, generations.row)
+    WINDOW same_id AS (PARTITION BY generation_id ORDER BY generations.row)
+),
+
+known AS (
+    SELECT
+        *,
+        CASE WHEN clip_sha256 IS NOT NULL THEN row_number() OVER same_audio ELSE 1 END AS heard,
+        first(generation_id) OVER same_audio AS first_heard
+    FROM numbered
+    WINDOW same_audio AS (PARTITION BY clip_sha256 ORDER BY homeless OR occurrence > 1, row)
 )
 
 SELECT

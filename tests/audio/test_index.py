@@ -1,0 +1,62 @@
+"""The media index: a second look costs nothing, and a fault that may pass is looked at again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from tasks.audio import index as index_module
+from tasks.audio.index import MediaIndex
+from tasks.audio.probe import AudioFault, Probe, probe
+
+
+def tone(path: Path, peak: float = 0.5) -> Path:
+    samples = peak * np.sin(np.linspace(0, 800 * np.pi, 8_000))
+    soundfile.write(path, samples, 8_000, subtype="PCM_16")
+    return path
+
+
+def test_measures_once_and_again_when_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Path] = []
+
+    def watched(path: Path) -> Probe | AudioFault:
+        asked.append(path)
+        return probe(path)
+
+    monkeypatch.setattr(index_module, "probe", watched)
+    clip, index = tone(tmp_path / "a.wav"), MediaIndex(tmp_path / "media.sqlite")
+    (first,) = index.look([clip])
+    assert isinstance(first, Probe)
+    assert (first.duration_s, first.sample_rate_hz, first.channels) == (1.0, 8_000, 1)
+    assert first.peak_dbfs == pytest.approx(-6.02, abs=0.01)
+    assert MediaIndex(tmp_path / "media.sqlite").look([clip]) == [first]
+    assert len(asked) == 1
+    tone(clip, peak=0.25)
+    (second,) = index.look([clip])
+    assert isinstance(second, Probe)
+    assert second.clip_sha256 != first.clip_sha256
+    assert len(asked) == 2
+
+
+def test_a_fault_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clip, index = tone(tmp_path / "a.wav"), MediaIndex(tmp_path / "media.sqlite")
+    with monkeypatch.context() as broken:
+        broken.setattr(index_module, "probe", lambda path: AudioFault("audio_unreadable", "too many open files"))
+        assert isinstance(index.look([clip])[0], AudioFault)
+    assert isinstance(index.look([clip])[0], Probe)
+
+
+def test_missing_and_silent_and_empty(tmp_path: Path) -> None:
+    soundfile.write(tmp_path / "none.wav", np.zeros(0), 8_000)
+    soundfile.write(tmp_path / "still.wav", np.zeros(800), 8_000)
+    found = MediaIndex(tmp_path / "media.sqlite").look(
+        [tmp_path / "gone.wav", tmp_path / "none.wav", tmp_path / "still.wav"]
+    )
+    assert isinstance(found[0], AudioFault)
+    assert isinstance(found[1], AudioFault)
+    assert (found[0].reason, found[1].reason) == ("audio_missing", "audio_empty")
+    assert isinstance(found[2], Probe)
+    assert found[2].peak_dbfs == -200
