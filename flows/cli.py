@@ -25,7 +25,7 @@ app = typer.Typer(
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="DIR|URL", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
+    typer.Option("--store", metavar="DIR", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 SpecArgument = Annotated[

@@ -14,7 +14,7 @@ app = typer.Typer(
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="DIR|URL", help="The store whose ledger is meant; EARMARK_LEDGER names another."),
+    typer.Option("--store", metavar="DIR", help="The store whose ledger is meant; EARMARK_LEDGER names another."),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from tasks.store.versions import Store
 
 def plan_build(config: MosPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """What a version would be made from; says whether there is anything to build."""
-    return make_plan(CORPUS, config, store, inputs or digest_inputs(config, store))
+    return make_plan(CORPUS, config, store, partial(digest_inputs, config, store), inputs=inputs)
 
 
 def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:

@@ -6,6 +6,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -73,8 +74,9 @@ MEDIA_SCHEMA = pa.schema(
 
 def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """What a version would be made from; says whether there is anything to build."""
-    given = inputs or digest_inputs(config, store)
-    return make_plan(CORPUS, config, store, given, prompts=prompt_digests(config), models=(config.judge.annotator,))
+    prompts, models = prompt_digests(config), (config.judge.annotator,)
+    digest = partial(digest_inputs, config, store)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompts, models=models)
 
 
 def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:

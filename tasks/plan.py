@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from schemas.config import BuildConfig
 from schemas.corpus import Corpus
+from schemas.errors import InputError
 from tasks.fingerprint import build_key, code_digest, library_versions
 from tasks.progress import say
 from tasks.store.commit import Made, commit
@@ -25,11 +26,13 @@ class Plan:
         store: where the version goes.
         made: everything that the manifest says of its making.
         build_key: names all that decides the version's rows.
+        digest_again: the inputs' digests as they are when it is called.
     """
 
     store: Store
     made: Made
     build_key: str
+    digest_again: Callable[[], dict[str, str]]
 
     def up_to_date(self, *, tidy: bool = True) -> Version | None:
         """The version that was built from the same things, if there is one; `tidy` removes what a killed build left."""
@@ -49,7 +52,16 @@ class Plan:
         sweep_if_idle(self.store, self.made.corpus.name)
 
     def commit(self, stage: Stage, sections: Mapping[str, str] | None = None) -> Version:
-        """Check what was staged and make it a version; `sections` are added to the card, Markdown by heading."""
+        """Check what was staged and make it a version; `sections` are added to the card, Markdown by heading.
+
+        Raises:
+            InputError: an input changed while it was read.
+            StoreError: a check failed.
+        """
+        now, before = self.digest_again(), self.made.inputs
+        for name in sorted(now.keys() | before.keys()):
+            if now.get(name) != before.get(name):
+                raise InputError(f"{name} changed during the build; nothing was committed, build again to read it anew")
         return commit(stage, replace(self.made, sections=dict(sections or {})))
 
 
@@ -57,8 +69,9 @@ def make_plan(
     corpus: Corpus,
     config: BuildConfig,
     store: Store,
-    inputs: dict[str, str],
+    digest: Callable[[], dict[str, str]],
     *,
+    inputs: dict[str, str] | None = None,
     prompts: dict[str, str] | None = None,
     models: tuple[str, ...] = (),
     parents: tuple[Parent, ...] = (),
@@ -69,11 +82,13 @@ def make_plan(
         corpus: the corpus; its flow's source and all that it imports enter the build key.
         config: the build config.
         store: where the version goes.
-        inputs: SHA-256 of every input file, by its name in the tables.
+        digest: gives the SHA-256 of every input, by its name in the tables.
+        inputs: what that gave just now, if the caller knows.
         prompts: SHA-256 of every prompt by `name@version`.
         models: the models that will be asked.
         parents: versions of other corpora that are read.
     """
+    inputs = digest() if inputs is None else inputs
     identity: dict[str, Any] = {**config.identity(), "parents": [parent.digest for parent in parents]}
     made = Made(
         corpus=corpus,
@@ -85,4 +100,4 @@ def make_plan(
         prompts=prompts or {},
         models=models,
     )
-    return Plan(store, made, build_key(identity, inputs, corpus.tables, made.code, made.prompts))
+    return Plan(store, made, build_key(identity, inputs, corpus.tables, made.code, made.prompts), digest)

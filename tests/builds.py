@@ -83,7 +83,7 @@ def build_rows(config: MosPreferences, rows: Sequence[Rating], dataset_of: Seque
     """Build from rows as importers yield them, so that any combination of unknown facts can be tried."""
     inputs = {"rows": digest_of([list(row) for row in rows])}
     made = Made(CORPUS, config.recorded(), inputs, code="", libraries={})
-    plan = Plan(open_store(str(store_root)), made, digest_of([config.identity(), inputs]))
+    plan = Plan(open_store(str(store_root)), made, digest_of([config.identity(), inputs]), lambda: inputs)
     with plan.stage() as stage:
         for number, source in enumerate(config.sources):
             held = [row for row, name in zip(rows, dataset_of, strict=True) if name == source.name]

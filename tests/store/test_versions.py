@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from schemas.errors import StoreError
+from schemas.errors import InputError, StoreError
 from schemas.mos_preferences import CORPUS, PAIRS, RATINGS, MosPreferences
 from schemas.tables import REJECTS, Table
 from tasks.fingerprint import build_key
@@ -29,7 +29,7 @@ from tasks.store.commit import schema_digest
 from tasks.store.files import link_over, replacing
 from tasks.store.manifest import Manifest, Step, read_manifest
 from tasks.store.staging import STAGING, staging, sweep
-from tasks.store.versions import MANIFEST, Store, Version, verify
+from tasks.store.versions import MANIFEST, Store, Version, open_store, verify
 from tests.builds import build_version, config_of, contents_of, rows_of
 from tests.importers import layouts
 
@@ -507,3 +507,14 @@ def test_pairs_hold_no_clip_that_ratings_lack(shared: tuple[Path, Version]) -> N
     clips = {row["sample_id"] for row in rows_of(shared[1], RATINGS.name)}
     used = {row[side] for row in rows_of(shared[1], PAIRS.name) for side in ("chosen_id", "rejected_id")}
     assert used <= clips
+
+
+def test_an_input_that_changes_during_the_build_commits_nothing(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("f,m\na,1\nb,2\n", encoding="utf-8")
+    values = {"name": "one", "format": "table", "files": {"test": "t.csv"}, "columns": {"file": "f", "mos": "m"}}
+    config = config_of(tmp_path, values)
+    plan = plan_build(config, open_store(str(tmp_path / "store")))
+    (tmp_path / "t.csv").write_text("f,m\na,1\nb,3\n", encoding="utf-8")
+    with plan.stage() as stage, pytest.raises(InputError, match=r"one/t\.csv changed during the build"):
+        plan.commit(stage)
+    assert open_store(str(tmp_path / "store")).versions(config.corpus) == []
