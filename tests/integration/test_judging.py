@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
 from flows.cli import app
 from flows.running import forecast_build
-from schemas.errors import EarmarkError
+from schemas.errors import EarmarkError, InputError
 from tasks import judging
 from tasks.store.versions import Store, Version, verify
 from tests import music
@@ -150,11 +151,15 @@ def test_audio_that_changes_under_the_build_names_no_place_of_this_machine(
         return questions
 
     monkeypatch.setattr(music.plan_pairs, "fn", then_change)
-    version = build_judged(config_of(pool, server.base_url, judge={"most_failed": 1.0}), tmp_path / "store")
-    assert_accounts(version)
-    rejects = [row for row in rows_of(version, "rejects") if row["stage"] == "judge"]
+    config = config_of(pool, server.base_url, judge={"most_failed": 1.0})
+    with pytest.raises(InputError, match=r"^audio changed during the build; nothing was committed"):
+        build_judged(config, tmp_path / "store")
+    (rejected,) = (tmp_path / "store").rglob("work/rejects/judge.parquet")
+    rejects = pq.read_table(rejected, partitioning=None).to_pylist()
     assert [row["reason"] for row in rejects] == ["bad_media"] * 4
     assert all("p000-ant-1.wav" in row["detail"] and str(tmp_path) not in row["detail"] for row in rejects)
+    monkeypatch.undo()
+    assert_accounts(build_judged(config, tmp_path / "store"))
 
 
 # -- what asks again, and what does not -----------------------------------------------------------------------------
