@@ -262,7 +262,8 @@ PAIRS = Table(
             column(
                 "chosen_better_probability",
                 pa.float64(),
-                "Phi(mos_gap / sqrt(chosen_mos_se^2 + rejected_mos_se^2)): that the true means stand in this order.",
+                "Phi(mos_gap / sqrt(chosen_mos_se^2 + rejected_mos_se^2)): that the true means stand in this order; "
+                "null where a standard error is unknown or both are 0.",
                 unit="0.5 to 1",
                 source="normal approximation of the difference of two independent means (Welch 1938, Biometrika 29)",
                 optional=True,
