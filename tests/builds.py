@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import select
+import signal
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -164,6 +166,12 @@ class Builds:
         """The exit status of the build that was started; waits for its end."""
         assert self.server.stdout is not None
         return int(self.server.stdout.readline())
+
+    def kill(self, child: int) -> None:
+        """Kill the build that was started, unless it has ended. One that ends this moment is gone already."""
+        if not self.ended(0):
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
 
     def ended(self, within_s: float) -> bool:
         """Whether the build that was started ends within a time."""

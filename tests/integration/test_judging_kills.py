@@ -3,7 +3,6 @@ twice."""
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import time
@@ -35,7 +34,7 @@ def server() -> Iterator[Server]:
     started.process.communicate()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def builds() -> Iterator[Builds]:
     """Forked builds."""
     with Builds("tests.music") as started:
@@ -107,8 +106,7 @@ def harass(kills: int, server: Server, builds: Builds, folder: Path, *, batch: b
                 builds.ended(draw.uniform(0, 0.1 * build_s))
             else:
                 builds.ended(draw.uniform(0, 0.8 * build_s))
-            if not builds.ended(0):
-                os.kill(child, signal.SIGKILL)
+            builds.kill(child)
             code = builds.said()
             assert code in (0, -signal.SIGKILL)
             done += code != 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import subprocess
@@ -81,7 +80,7 @@ class Killer(Builds):
         assert self.said() == 0
         return time.monotonic() - started
 
-    def kill(self, config: Path, store: Path, build_s: float) -> None:
+    def harm(self, config: Path, store: Path, build_s: float) -> None:
         """One build, killed at a random moment of it; every third time close to its commit."""
         near_commit = self.rng.random() < 1 / 3
         child = self.start(config, store)
@@ -91,8 +90,7 @@ class Killer(Builds):
             self.ended(self.rng.uniform(0, 0.15 * build_s))
         else:
             self.ended(self.rng.uniform(0, 0.8 * build_s))  # most go on from what an earlier one left
-        if not self.ended(0):
-            os.kill(child, signal.SIGKILL)
+        self.kill(child)
         code = self.said()
         assert code in (0, -signal.SIGKILL)
         self.kills += code != 0
@@ -121,7 +119,7 @@ def harass(kills: int, seed: int, configs: list[Path], unharmed: Store, folder: 
             if versions == len(configs):
                 stores.append(Store(folder / f"{len(stores)}"))
                 versions = 0
-            killer.kill(configs[versions], stores[-1].root, build_s)
+            killer.harm(configs[versions], stores[-1].root, build_s)
             versions = check(stores[-1], unharmed)
         for store in stores:
             for config in configs:
