@@ -37,6 +37,15 @@ class Server:
             held: dict[str, int] = json.load(response)
             return held
 
+    def settled(self) -> dict[str, int]:
+        """What it was asked, once everything that a killed process had sent is counted."""
+        held = self.counts()
+        while True:
+            time.sleep(0.03)
+            before, held = held, self.counts()
+            if held == before:
+                return held
+
 
 @pytest.fixture
 def serve() -> Iterator[Any]:
@@ -90,8 +99,7 @@ def kill_at_random(serve: Any, tmp_path: Path, kills: int, count: int, longest_s
             os.kill(process.pid, signal.SIGKILL)
             done += 1
         process.communicate()
-        time.sleep(0.03)  # what reached the server is counted by now
-        lost = server.counts()["asked"] - received(ledger) - in_flight
+        lost = server.settled()["asked"] - received(ledger) - in_flight
         assert 0 <= lost <= CONCURRENCY
         in_flight += lost
         assert server.counts()["distinct"] < count, "the run ended before the kills: make it longer"
