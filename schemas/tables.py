@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pyarrow as pa
 
@@ -43,6 +44,17 @@ def column(
     return pa.field(name, type_, nullable=True, metadata=metadata)
 
 
+AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # what `datasets` stores for an `Audio` feature
+
+
+def audio_column(description: str, name: str = "audio") -> pa.Field:
+    """A column of whole audio files: their bytes, and a name `<SHA-256>.<extension>`; null where none is embedded.
+
+    `datasets` reads it as an `Audio` feature. Parquet row groups and files of its table are cut by bytes too.
+    """
+    return column(name, AUDIO, description, optional=True)
+
+
 @dataclass(frozen=True)
 class Table:
     """A published table.
@@ -71,10 +83,33 @@ class Table:
     rows_per_group: int = 500_000
     rows_per_file: int = 5_000_000
 
+    def __post_init__(self) -> None:
+        """Tell `datasets` which columns are audio: a struct of bytes and path alone does not say so."""
+        if self.audio:
+            features = {field.name: _feature(field.type) for field in self.schema}
+            metadata = {"huggingface": json.dumps({"info": {"features": features}})}
+            object.__setattr__(self, "schema", self.schema.with_metadata(metadata))
+
+    @property
+    def audio(self) -> tuple[str, ...]:
+        """Names of the columns that hold audio files."""
+        return tuple(field.name for field in self.schema if field.type == AUDIO)
+
     @property
     def required(self) -> tuple[str, ...]:
         """Names of the columns that may not be null."""
         return tuple(field.name for field in self.schema if field.metadata[b"required"] == b"true")
+
+
+def _feature(type_: pa.DataType) -> Any:
+    """A type as `datasets` writes it into a Parquet file's metadata."""
+    if type_ == AUDIO:
+        return {"_type": "Audio"}
+    if pa.types.is_struct(type_):
+        return {field.name: _feature(field.type) for field in type_}
+    if pa.types.is_list(type_):
+        return {"feature": _feature(type_.value_type), "_type": "List"}
+    return {"dtype": {"double": "float64", "float": "float32"}.get(str(type_), str(type_)), "_type": "Value"}
 
 
 REJECTS = Table(

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+import pyarrow as pa
+
+from schemas.errors import InputError
+from schemas.tables import AUDIO
 from tasks.audio.index import MediaIndex
 from tasks.audio.probe import Probe
 from tasks.store.manifest import digest_of
@@ -34,3 +39,32 @@ def audio_digest(files: Mapping[str, Path], index: MediaIndex, seen: Callable[[i
             for name, probe in zip(names, found, strict=True)
         ]
     )
+
+
+def embed(rows: pa.RecordBatch | pa.Table, files: Sequence[Path], sha256s: Sequence[str]) -> pa.Table:
+    """Append the column `audio`: each row's audio file as it is, named `<SHA-256>.<extension>`.
+
+    Args:
+        rows: a few rows of a table whose last column is an `audio_column`; their audio is held in memory at once.
+        files: the file of each row.
+        sha256s: what the media index found of each file.
+
+    Raises:
+        InputError: a file is not what was measured.
+    """
+    held = [
+        {"bytes": _bytes_of(file, sha256), "path": f"{sha256}{file.suffix.lower()}"}
+        for file, sha256 in zip(files, sha256s, strict=True)
+    ]
+    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    return table.append_column("audio", pa.array(held, AUDIO))
+
+
+def _bytes_of(file: Path, sha256: str) -> bytes:
+    content = file.read_bytes()
+    if (found := hashlib.sha256(content).hexdigest()) != sha256:
+        raise InputError(
+            f"{file}: expected the audio that was measured (SHA-256 {sha256[:16]}…), found {found[:16]}…; "
+            "leave inputs alone during a build, and build again"
+        )
+    return content

@@ -5,19 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.errors import StoreError
 from schemas.tables import Table
 from tasks.store.files import sync
 
+AUDIO_BYTES_PER_GROUP = 200_000_000  # a reader holds one row group; the Hub's viewer wants at most 300 MB
+AUDIO_BYTES_PER_FILE = 500_000_000
+
 
 def write_shards(folder: Path, table: Table, split: str, batches: Iterable[pa.RecordBatch | pa.Table]) -> list[Path]:
     """Write one split of a table as `<split>-00000-of-0000N.parquet` below `folder`.
 
-    Row groups and files are cut at fixed row counts, so the bytes do not depend on how the rows came in batches.
-    Zstandard, content-defined chunking and a page index make a changed version cheap to upload and quick to browse.
+    Row groups and files are cut at fixed row counts, and those with audio at fixed numbers of bytes too, so the bytes
+    of the files do not depend on how the rows came in batches. Zstandard, content-defined chunking and a page index
+    make a changed version cheap to upload and quick to browse. Audio, compressed already, is stored as it is.
 
     Returns:
         The files, in order. No rows give one empty file, so that the split can still be loaded.
@@ -28,26 +34,41 @@ def write_shards(folder: Path, table: Table, split: str, batches: Iterable[pa.Re
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     writer: pq.ParquetWriter | None = None
-    in_file = 0
+    rows = audio = 0
     for group in _in_groups(table, batches):
-        if writer is None or in_file + len(group) > table.rows_per_file:
+        size = int(_audio_bytes(table, group).sum())
+        if writer is None or rows + len(group) > table.rows_per_file or audio + size > AUDIO_BYTES_PER_FILE:
             if writer is not None:
                 writer.close()
             written.append(folder / f".{split}-{len(written):05d}.tmp")
-            writer, in_file = _open(written[-1], table.schema), 0
+            writer, rows, audio = _open(written[-1], table), 0, 0
         writer.write_table(group, row_group_size=table.rows_per_group)
-        in_file += len(group)
+        rows, audio = rows + len(group), audio + size
     if writer is None:
         written.append(folder / f".{split}-00000.tmp")
-        writer = _open(written[-1], table.schema)
+        writer = _open(written[-1], table)
     writer.close()
     return [_settle(path, split, index, len(written)) for index, path in enumerate(written)]
 
 
-def _open(path: Path, schema: pa.Schema) -> pq.ParquetWriter:
+def _open(path: Path, table: Table) -> pq.ParquetWriter:
     return pq.ParquetWriter(
-        path, schema, compression="zstd", use_content_defined_chunking=True, write_page_index=True, store_schema=True
+        path,
+        table.schema,
+        compression=_compression(table),
+        use_content_defined_chunking=True,
+        write_page_index=True,
+        store_schema=True,
     )
+
+
+def _compression(table: Table) -> str | dict[str, str]:
+    if not table.audio:
+        return "zstd"
+    bare = pa.BufferOutputStream()
+    pq.write_table(table.schema.empty_table(), bare)
+    leaves = [leaf.path for leaf in pq.ParquetFile(pa.BufferReader(bare.getvalue())).schema]
+    return {leaf: "none" if leaf in {f"{name}.bytes" for name in table.audio} else "zstd" for leaf in leaves}
 
 
 def _settle(path: Path, split: str, index: int, count: int) -> Path:
@@ -58,21 +79,33 @@ def _settle(path: Path, split: str, index: int, count: int) -> Path:
 
 
 def _in_groups(table: Table, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
-    """Regroup batches into tables of exactly `rows_per_group` rows (the last may be shorter)."""
+    """Regroup batches into tables of exactly `rows_per_group` rows, or of as many as their audio's bytes allow."""
     held: list[pa.Table] = []
-    rows = 0
+    rows = size = 0
     for batch in batches:
         part = _fit(table, batch)
         while part.num_rows:
-            room = table.rows_per_group - rows
-            held.append(part.slice(0, room))
-            rows += held[-1].num_rows
-            part = part.slice(room)
-            if rows == table.rows_per_group:
+            upto = size + np.cumsum(_audio_bytes(table, part))
+            room = min(table.rows_per_group - rows, int(np.searchsorted(upto, AUDIO_BYTES_PER_GROUP, "right")))
+            room = max(room, 0 if rows else 1)  # one clip beyond the bound is a group of its own
+            if taken := min(room, part.num_rows):
+                held.append(part.slice(0, taken))
+                rows, size = rows + taken, int(upto[taken - 1])
+                part = part.slice(taken)
+            if part.num_rows or rows == table.rows_per_group:
                 yield pa.concat_tables(held).combine_chunks()
-                held, rows = [], 0
+                held, rows, size = [], 0, 0
     if rows:
         yield pa.concat_tables(held).combine_chunks()
+
+
+def _audio_bytes(table: Table, part: pa.Table) -> np.ndarray:
+    """Bytes of embedded audio in each row."""
+    sizes = np.zeros(part.num_rows, np.int64)
+    for name in table.audio:
+        lengths = pc.binary_length(pc.struct_field(part[name], "bytes"))
+        sizes += pc.fill_null(lengths, 0).to_numpy()
+    return sizes
 
 
 def _fit(table: Table, batch: pa.RecordBatch | pa.Table) -> pa.Table:
