@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from schemas.annotation import AnnotatorConfig, Prices
 from schemas.config import BuildConfig, Model
 from schemas.corpus import Corpus, Story
-from schemas.tables import REJECTS, Split, Table, column
+from schemas.tables import REJECTS, Split, Table, audio_column, column
 
 Dimension = Literal["musicality", "alignment"]
 DIMENSIONS: tuple[Dimension, ...] = ("musicality", "alignment")
@@ -36,6 +36,7 @@ class Clips(Model):
 
     shortest_s: float = Field(default=2.0, ge=0, description="Shorter clips are rejects.")
     silence_dbfs: float = Field(default=-60.0, le=0, description="Clips whose peak is lower are rejects.")
+    embed: bool = Field(default=False, description="Whether the table `clips` holds the audio files themselves.")
 
 
 class Hearing(Model):
@@ -139,6 +140,7 @@ CLIPS = Table(
             column("peak_dbfs", pa.float64(), "Peak.", unit="dB of full scale", optional=True),
             column("source_file", pa.string(), "The table that the row came from."),
             column("source_line", pa.int64(), "Line in that table, counted from 1."),
+            audio_column("The audio file as it was judged; null unless the config says `clips.embed`."),
         ]
     ),
     key=("generation_id",),

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.pseudo_preferences import CLIPS, CORPUS, MODALITIES, PAIRS, PseudoPreferences
-from schemas.tables import REJECTS, SPLITS
+from schemas.tables import AUDIO, REJECTS, SPLITS
 from tasks.annotation.session import Session
 from tasks.asking import clip_media
 from tasks.audio.probe import AudioFault
@@ -25,7 +25,7 @@ from tasks.importers.rows import Note, Reject
 from tasks.importers.table import without_place
 from tasks.judging import pairs_a_shard, passes_of, prompt_digests
 from tasks.ledger import has_ledger, ledger_address
-from tasks.media import audio_digest, media_index
+from tasks.media import audio_digest, embed, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.quotas import share_out
@@ -34,6 +34,8 @@ from tasks.store.files import replacing
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 from tasks.store.versions import Store
+
+EMBEDDED_AT_ONCE = 16  # clips whose audio is in memory; a row group of audio is held besides
 
 PROMPTS_SCHEMA = pa.schema(
     [
@@ -201,7 +203,7 @@ def open_pool(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Pseud
     connection.execute(query("pseudo_preferences/refuse_generations"), limits)
 
 
-def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection) -> Step:
+def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:
     """Write the published table `clips`; prompts and generations that cannot be used are rejects."""
     refused = connection.sql(
         """SELECT 'prompts', prompt_id, 'clips', reason, detail, source_file, line FROM refused_prompts
@@ -212,8 +214,7 @@ def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection) -> Step:
     stage.write_rejects("clips", refused.rename_columns(REJECTS.schema.names))
     kept = 0
     for split in SPLITS:
-        rows = connection.sql(query("pseudo_preferences/clips"), params={"split": split}).to_arrow_reader(100_000)
-        kept += stage.write(CLIPS, split, rows)
+        kept += stage.write(CLIPS, split, _clip_rows(connection, config, split))
     stage.drop_empty_splits(CLIPS)
     prompts = int(connection.execute("SELECT count(*) FROM asked_prompts").fetchall()[0][0])
     return stage.record(
@@ -229,6 +230,17 @@ def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection) -> Step:
             notes=(f"{kept} clips of {prompts} prompts can be judged",),
         )
     )
+
+
+def _clip_rows(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences, split: str) -> Iterator[pa.Table]:
+    for batch in connection.sql(query("pseudo_preferences/clips"), params={"split": split}).to_arrow_reader():
+        for start in range(0, len(batch), EMBEDDED_AT_ONCE):
+            clips = pa.Table.from_batches([batch.slice(start, EMBEDDED_AT_ONCE)])
+            if config.clips.embed:
+                files = [audio_path(config, file) for file in clips["file"].to_pylist()]
+                yield embed(clips, files, clips["clip_sha256"].to_pylist())
+            else:
+                yield clips.append_column("audio", pa.nulls(len(clips), AUDIO))
 
 
 def write_pairs(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:
@@ -289,6 +301,7 @@ def forecast(config: PseudoPreferences, store: Store) -> dict[str, Any]:
         InputError: a table is missing.
         LedgerError: the ledger cannot be read.
     """
+    config = config.model_copy(update={"clips": config.clips.model_copy(update={"embed": False})})
     with tempfile.TemporaryDirectory() as folder:
         stage = Stage(store, CORPUS.name, "dry-run", Path(folder))
         for part in ("work", "steps", "version"):
@@ -297,7 +310,7 @@ def forecast(config: PseudoPreferences, store: Store) -> dict[str, Any]:
         measure_clips(stage, config)
         with connect(stage.work / "spill") as connection:
             open_pool(connection, stage, config)
-            write_clips(stage, connection)
+            write_clips(stage, connection, config)
             write_pairs(stage, connection, config)
             pairs = pq.read_table(write_questions(stage, connection, config)).to_pylist()
         requests = [one.request for one in passes_of(config, pairs)]

@@ -30,7 +30,7 @@ def read_pool(stage: Stage, config: PseudoPreferences) -> Step:
     measure_clips(stage, config)
     with connect(stage.work / "spill") as connection:
         open_pool(connection, stage, config)
-        return music_pairs.write_clips(stage, connection)
+        return music_pairs.write_clips(stage, connection, config)
 
 
 @task(name="pairs", cache_policy=NO_CACHE)

@@ -19,11 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile
 
-from schemas.errors import EarmarkError
+from schemas.errors import EarmarkError, InputError
 from schemas.pseudo_preferences import MODALITIES
-from tasks.music_pairs import plan_build
+from tasks.music_pairs import import_tables, measure_clips, open_pool, plan_build, write_clips
 from tasks.music_steps import plan_pairs, read_pool
 from tasks.quotas import share_out
+from tasks.sql import connect
 from tasks.store.staging import Stage
 from tasks.store.versions import open_store, verify
 from tests.annotation.conftest import LocalServer
@@ -205,6 +206,39 @@ def test_splits_go_by_what_a_prompt_says(tmp_path: Path) -> None:
         places[row["clip_sha256"]].add(row["split"])
     assert len({split for held in places.values() for split in held}) == 3
     assert all(len(held) == 1 for held in places.values())
+
+
+# -- audio --------------------------------------------------------------------------------------------------------
+
+
+def test_embedded_clips_are_the_files_as_they_are(tmp_path: Path) -> None:
+    _, made = make_pool(tmp_path, 8)
+    files = {row["generation_id"]: tmp_path / row["audio"] for row in made}
+    with planned(tmp_path, clips={"embed": True}) as stage:
+        clips = staged_rows(stage, "clips")
+    assert clips
+    for row in clips:
+        file = files[row["generation_id"]]
+        assert row["audio"] == {"bytes": file.read_bytes(), "path": f"{row['clip_sha256']}{file.suffix}"}
+
+
+def test_clips_are_not_embedded_unless_asked(tmp_path: Path) -> None:
+    make_pool(tmp_path, 2)
+    with planned(tmp_path) as stage:
+        assert {row["audio"] for row in staged_rows(stage, "clips")} == {None}
+
+
+def test_a_clip_that_changed_after_it_was_measured_is_not_embedded(tmp_path: Path) -> None:
+    _, made = make_pool(tmp_path, 2)
+    config = config_of(tmp_path, NOWHERE, clips={"embed": True})
+    with plan_build(config, open_store(str(tmp_path / "store"))).stage() as stage:
+        import_tables(stage, config)
+        measure_clips(stage, config)
+        write_clip(tmp_path / made[0]["audio"], 99)
+        with connect(stage.work / "spill") as connection:
+            open_pool(connection, stage, config)
+            with pytest.raises(InputError, match="expected the audio that was measured"):
+                write_clips(stage, connection, config)
 
 
 # -- rejects ------------------------------------------------------------------------------------------------------

@@ -78,6 +78,10 @@ def _rows(
     found: list[dict[str, Any]] = (
         connection.sql(query, params={"files": files, "wanted": wanted}).to_arrow_table().to_pylist()
     )
+    for row in found:
+        for name in table.audio:
+            if row.get(name):
+                row[name] = {"path": row[name]["path"], "size_bytes": len(row[name]["bytes"])}
     return found
 
 

@@ -16,7 +16,9 @@ from typer.testing import CliRunner
 from flows.cli import app
 from flows.running import forecast_build
 from schemas.errors import EarmarkError, InputError
+from schemas.pseudo_preferences import CLIPS
 from tasks import judging
+from tasks.store.explain import explain
 from tasks.store.versions import Store, Version, verify
 from tests import music
 from tests.annotation.conftest import LocalServer
@@ -316,3 +318,11 @@ def test_the_ledger_holds_what_the_server_counted(pool: Path, tmp_path: Path, se
     with sqlite3.connect(tmp_path / "store/ledger.sqlite") as ledger:
         assert ledger.execute("SELECT count(*) FROM attempts").fetchone()[0] == asked(server)
     ledger.close()
+
+
+def test_embedded_audio_is_named_where_rows_are_shown(pool: Path, tmp_path: Path, server: OpenAIServer) -> None:
+    version = build_judged(config_of(pool, server.base_url, clips={"embed": True}), tmp_path / "store")
+    clip = rows_of(version, "clips")[0]
+    (account,) = explain(version, [CLIPS], clip["generation_id"])
+    assert account.row["audio"] == {"path": clip["audio"]["path"], "size_bytes": len(clip["audio"]["bytes"])}
+    assert {**account.row, "audio": None} == {**clip, "audio": None}
