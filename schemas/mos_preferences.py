@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from schemas.config import LARGEST, BuildConfig, Model, Name, nearest
 from schemas.corpus import Corpus, Story
-from schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, column
+from schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, audio_column, column
 
 CATEGORIES = ("same_content", "same_source", "unmatched")
 FORMATS = ("bvcc", "nisqa", "singmos", "somos", "tmhint-qi", "vmc23", "table")
@@ -134,7 +134,8 @@ class MosPreferences(BuildConfig):
 
     corpus: Literal["mos-preferences"] = Field(default="mos-preferences", description="The corpus to build.")
     audio: Literal["none", "index", "convert"] = Field(
-        default="none", description="none: lists only; index: hash and measure the clips; convert: 16 kHz mono WAV too."
+        default="none",
+        description="none: lists only; index: hash and measure the clips; convert: hold them as 16 kHz mono WAV too.",
     )
     sources: tuple[Source, ...] = Field(min_length=1, description="The rated corpora.")
     quotas: dict[str, dict[Split, Count]] = Field(default={}, description="Pairs to keep a dataset and split.")
@@ -211,17 +212,11 @@ RATINGS = Table(
                 "sample_rate_hz", pa.int64(), "Sample rate of the file.", unit="Hz", source="audio index", optional=True
             ),
             column("channels", pa.int64(), "Channels of the file.", source="audio index", optional=True),
-            column(
-                "audio_file",
-                pa.string(),
-                "16 kHz mono WAV within this version.",
-                source="audio = convert",
-                optional=True,
-            ),
             column("source_file", pa.string(), "Source name and path of the list that the row came from."),
             column(
                 "source_line", pa.int64(), "Line in that list, counted from 1 (the first, where ratings were averaged)."
             ),
+            audio_column("The clip as 16 kHz mono WAV; null unless the config says `audio = convert`."),
         ]
     ),
     key=("sample_id",),

@@ -15,6 +15,8 @@ from tasks.audio.probe import Probe
 from tasks.store.manifest import digest_of
 from tasks.store.versions import Store
 
+EMBEDDED_AT_ONCE = 16  # clips whose audio is in memory while a table is written, beside the row group under way
+
 
 def media_index(store: Store) -> MediaIndex:
     """What was measured of audio files, shared by all corpora of a store (`<store>/media.sqlite`)."""

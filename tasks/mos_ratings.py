@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -14,12 +14,12 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.mos_preferences import RATINGS, MosPreferences, Source
-from schemas.tables import REJECTS, SPLITS
+from schemas.tables import AUDIO, REJECTS, SPLITS
 from tasks.audio.decode import decode_mono, write_wav
 from tasks.audio.probe import AudioFault, Probe
 from tasks.importers.registry import read_source
 from tasks.importers.rows import Note, Rating, Reject
-from tasks.media import media_index
+from tasks.media import EMBEDDED_AT_ONCE, media_index
 from tasks.mos_sources import find_audio
 from tasks.progress import working
 from tasks.sql import connect, literal, query, view_parquet
@@ -60,7 +60,7 @@ MEDIA = pa.schema(
         ("duration_s", pa.float64()),
         ("sample_rate_hz", pa.int64()),
         ("channels", pa.int64()),
-        ("audio_file", pa.string()),
+        ("converted", pa.string()),
         ("reason", pa.string()),
         ("detail", pa.string()),
     ]
@@ -245,10 +245,10 @@ def _measured(stage: Stage, config: MosPreferences, file: Path, probe: Probe | A
 
 
 def _convert(stage: Stage, file: Path, sha256: str) -> str:
-    """Write the clip as 16 kHz mono WAV into the version, once for equal bytes; its path there."""
+    """Write the clip as 16 kHz mono WAV among the intermediate files, once for equal bytes; its path there."""
     name = f"audio/{sha256[:2]}/{sha256}.wav"
-    if not (stage.version / name).is_file():
-        with replacing(stage.version / name) as temporary:
+    if not (stage.work / name).is_file():
+        with replacing(stage.work / name) as temporary:
             write_wav(temporary, decode_mono(file, CONVERTED_RATE_HZ), CONVERTED_RATE_HZ)
     return name
 
@@ -274,7 +274,7 @@ def _write_ratings(stage: Stage, connection: duckdb.DuckDBPyConnection, config: 
     kept = 0
     for split in SPLITS:
         rows = connection.sql(query("mos_preferences/ratings"), params={"split": split}).to_arrow_reader(BATCH)
-        kept += stage.write(RATINGS, split, rows)
+        kept += stage.write(RATINGS, split, _with_audio(stage, config, rows))
     stage.drop_empty_splits(RATINGS)
     entered = connection.execute("SELECT count(*) FROM placed").fetchall()[0][0]
     return stage.record(
@@ -289,6 +289,17 @@ def _write_ratings(stage: Stage, connection: duckdb.DuckDBPyConnection, config: 
             table=RATINGS.name,
         )
     )
+
+
+def _with_audio(stage: Stage, config: MosPreferences, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Put the converted audio itself in place of its path."""
+    for batch in rows:
+        at_once = EMBEDDED_AT_ONCE if config.audio == "convert" else len(batch)
+        for start in range(0, len(batch), at_once):
+            ratings = pa.Table.from_batches([batch.slice(start, at_once)])
+            names = ratings["converted"].to_pylist()
+            held = [{"bytes": (stage.work / n).read_bytes(), "path": Path(n).name} if n else None for n in names]
+            yield ratings.drop_columns("converted").append_column("audio", pa.array(held, AUDIO))
 
 
 def _write_scales(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> None:

@@ -25,7 +25,7 @@ from tasks.importers.rows import Note, Reject
 from tasks.importers.table import without_place
 from tasks.judging import pairs_a_shard, passes_of, prompt_digests
 from tasks.ledger import has_ledger, ledger_address
-from tasks.media import audio_digest, embed, media_index
+from tasks.media import EMBEDDED_AT_ONCE, audio_digest, embed, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.quotas import share_out
@@ -34,8 +34,6 @@ from tasks.store.files import replacing
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 from tasks.store.versions import Store
-
-EMBEDDED_AT_ONCE = 16  # clips whose audio is in memory; a row group of audio is held besides
 
 PROMPTS_SCHEMA = pa.schema(
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -203,7 +204,7 @@ def test_indexed_audio(clips: Path) -> None:
     }
     assert found["mono.wav"]["duration_s"] == 1.0
     assert found["cut.wav"]["duration_s"] == 4_500 / 16_000
-    assert all(len(row["clip_sha256"]) == 64 and row["audio_file"] is None for row in found.values())
+    assert all(len(row["clip_sha256"]) == 64 and row["audio"] is None for row in found.values())
 
 
 def test_converted_audio(clips: Path) -> None:
@@ -214,11 +215,10 @@ def test_converted_audio(clips: Path) -> None:
     assert rejects == FAULTS
     assert set(found) == {"mono.wav", "stereo.wav", "high.wav", "cut.wav", "packed.flac"}
     for row in found.values():
-        info = soundfile.info(version.folder / row["audio_file"])
+        assert row["audio"]["path"] == f"{row['clip_sha256']}.wav"
+        info = soundfile.info(io.BytesIO(row["audio"]["bytes"]))
         assert (info.samplerate, info.channels, info.format, info.subtype) == (16_000, 1, "WAV", "PCM_16")
         assert abs(info.duration - row["duration_s"]) < 0.001
-    held = {path.relative_to(version.folder).as_posix() for path in (version.folder / "audio").rglob("*.wav")}
-    assert held == {row["audio_file"] for row in found.values()}
 
 
 def test_audio_that_changes_is_another_build(clips: Path) -> None:

@@ -40,8 +40,8 @@ def make_ratings(folder: Path, clips: int, contents: int, systems: int, speakers
             1.0 AS scale_min, 5.0 AS scale_max, 'system-' || (md5_number_lower('sys' || i) % {systems}) AS system_id,
             'speaker-' || (md5_number_lower('spk' || i) % {speakers}) AS speaker_id,
             'content-' || (md5_number_lower('txt' || i) % {contents}) AS content_id, NULL AS condition_id,
-            NULL AS clip_sha256, NULL AS duration_s, NULL AS sample_rate_hz, NULL AS channels, NULL AS audio_file,
-            'bench/list.csv' AS source_file, i + 1 AS source_line
+            NULL AS clip_sha256, NULL AS duration_s, NULL AS sample_rate_hz, NULL AS channels,
+            'bench/list.csv' AS source_file, i + 1 AS source_line, NULL AS audio
         FROM range({clips}) t(i) ORDER BY i"""
     with duckdb.connect(config={"memory_limit": "2GB"}) as connection:
         reader = connection.sql(query).to_arrow_reader(100_000)

@@ -1,4 +1,5 @@
--- Grain: one row a usable clip of one split, in the order of the sources; the published table `ratings`.
+-- Grain: one row a usable clip of one split, in the order of the sources; the published table `ratings`, with the path of its converted audio
+-- in place of the audio.
 SELECT
     concat(dataset, '/', file) AS sample_id,
     dataset,
@@ -19,9 +20,9 @@ SELECT
     media.duration_s,
     media.sample_rate_hz,
     media.channels,
-    media.audio_file,
     source_file,
-    line AS source_line
+    line AS source_line,
+    media.converted
 FROM placed
 JOIN scales USING (dataset)
 LEFT JOIN media USING (row)
