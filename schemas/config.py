@@ -6,7 +6,7 @@ import difflib
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -23,6 +23,16 @@ class Model(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
 
+class Licence(Model):
+    """What the owner of a source allows; `earmark publish` obeys it."""
+
+    licence: str | None = Field(default=None, description="SPDX identifier, such as `CC-BY-4.0`, or the owner's words.")
+    redistribute: Literal["all", "rows", "none"] = Field(
+        default="rows",
+        description="What may be published: rows and audio (`all`), rows without audio (`rows`), nothing (`none`).",
+    )
+
+
 class BuildConfig(Model):
     """What every corpus's config holds."""
 
@@ -30,6 +40,10 @@ class BuildConfig(Model):
     seed: int = Field(default=17, ge=0, le=LARGEST, description="Seed of every choice that is drawn.")
     limit: int | None = Field(
         default=None, ge=1, le=LARGEST, description="Only the first rows of each source: to try a config."
+    )
+    licences: dict[str, Licence] = Field(
+        default={},
+        description="Licences by source, as the tables name it (`Table.source`). Without one, audio is not published.",
     )
     base: Path = Field(
         default=Path(), description="Folder that relative paths start from: the config file's own; else given here."

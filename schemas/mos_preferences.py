@@ -160,8 +160,9 @@ class MosPreferences(BuildConfig):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
             raise ValueError(f"expected one source a name, found '{twice[0]}' twice")
-        for table, datasets in (("quotas", self.quotas), ("triplets.datasets", self.triplets.datasets)):
-            for name in datasets:
+        quotas, triplets, licences = set(self.quotas), set(self.triplets.datasets), set(self.licences)
+        for table, named in (("quotas", quotas), ("triplets.datasets", triplets), ("licences", licences)):
+            for name in sorted(named):
                 if name not in names:
                     raise ValueError(f"{table}: no source is named '{name}'{nearest(name, names)}")
         return self
@@ -221,6 +222,7 @@ RATINGS = Table(
     ),
     key=("sample_id",),
     exclusive=("sample_id", "clip_sha256"),
+    source="dataset",
     says=(
         "read from {source_file}, line {source_line}",
         "MOS {mos} on a scale from {scale_min} to {scale_max}; ratings: {votes}, standard error: {mos_se}",
@@ -268,6 +270,7 @@ PAIRS = Table(
     key=("pair_id",),
     exclusive=("chosen_id", "rejected_id"),
     links=(("chosen_id", "ratings"), ("rejected_id", "ratings")),
+    source="dataset",
     says=(
         "both clips stand in group {group_id}; they make a {category} pair",
         "MOS {chosen_mos} is above {rejected_mos}: a gap of {mos_gap}, decile {gap_decile} of the dataset's gaps, "
@@ -296,6 +299,7 @@ TRIPLETS = Table(
     ),
     key=("triplet_id",),
     links=(("a_id", "ratings"), ("b_id", "ratings"), ("c_id", "ratings")),
+    source="dataset",
     says=("all three clips stand in group {group_id}, each two a {category} pair", "MOS {a_mos} > {b_mos} > {c_mos}"),
 )
 

@@ -67,6 +67,9 @@ class Table:
         splits: whether rows are divided by a `split` column. A table without splits has the one named `UNSPLIT`.
         exclusive: columns whose values may not occur in two splits.
         links: columns that name a row of another table: (column, table); that table's key has one column.
+        source: the column that names a row's source, as `licences` in the config does. Rows whose source may not be
+            redistributed are not published, nor are rows whose `links` lead to one; where only its audio may not, the
+            columns of audio are null in what is published.
         says: sentences with `{column}` in them, by which `earmark explain` tells what was decided for a row.
         rows_per_group: rows in one Parquet row group (aim at 100 to 300 MB in memory).
         rows_per_file: rows in one Parquet file (aim at no more than 500 MB on disk).
@@ -79,6 +82,7 @@ class Table:
     splits: bool = True
     exclusive: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
+    source: str | None = None
     says: tuple[str, ...] = ()
     rows_per_group: int = 500_000
     rows_per_file: int = 5_000_000
