@@ -1,0 +1,156 @@
+"""MTG-Jamendo (Bogdanov et al. 2019): tagged tracks, as `autotagging*.tsv` and `raw_30s_cleantags.tsv` list them.
+
+Tab-separated, header `TRACK_ID ARTIST_ID ALBUM_ID PATH DURATION TAGS`; a track's tags run on as further columns, so
+rows differ in length. A tag is written `genre---punkrock`, `instrument---guitar` or `mood/theme---calm`. The path is
+`14/214.mp3`: the folder is the last two digits of the track's number. `tag_map.json` beside the lists names synonyms.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from schemas.errors import InputError
+from tasks.importers.cells import BadRow, clip, identifier, number, shown
+from tasks.importers.lines import read_rows, unreadable
+from tasks.importers.lists import require_columns
+from tasks.importers.rows import Note, Reject
+from tasks.importers.table import without_place
+
+CATEGORIES = ("genre", "instrument", "mood/theme")
+COLUMNS = ("TRACK_ID", "ARTIST_ID", "ALBUM_ID", "PATH", "DURATION", "TAGS")
+MARK = "---"
+
+TagMap = Mapping[str, Mapping[str, str]]
+
+
+class Tag(NamedTuple):
+    """A tag and what it speaks of."""
+
+    category: str  # genre, instrument or mood/theme
+    name: str  # as published, in lower case, without spaces: `punkrock`
+
+
+class Track(NamedTuple):
+    """One track, as the list states it."""
+
+    track_id: str  # `track_0000214`
+    artist_id: str
+    album_id: str
+    path: str  # below the folder of the audio: `14/214.mp3`
+    duration_s: float
+    tags: tuple[Tag, ...]  # each once, synonyms replaced, in the order of the list; may be empty
+    source_file: str  # the list, as the config writes it
+    line: int  # from 1, the header being one
+
+
+def read_tracks(
+    path: Path, written: str, synonyms: TagMap | None = None, audio: Path | None = None
+) -> Iterator[Track | Reject | Note]:
+    """Yield one track or one reject a row, in the order of the list.
+
+    Args:
+        path: the TSV file, read through gzip where its name ends in `.gz`.
+        written: the path as the config writes it; rows and rejects name it.
+        synonyms: what `read_tag_map` returned.
+        audio: folder of the audio, without it that of the list; paths that start with it are made relative to it,
+            and none may leave it.
+
+    Raises:
+        InputError: the file is missing, is not UTF-8, is empty, or has another header.
+    """
+    name = without_place(written)
+    rows = read_rows(path, name, "\t")
+    take = _columns(name, next(rows, None))
+    lines: dict[str, int] = {}
+    for line, cells in rows:
+        if isinstance(cells, Reject):
+            yield cells
+            continue
+        try:
+            track = _track(cells, take, name, line, synonyms or {}, str(audio or path.parent))
+            first = lines.setdefault(track.track_id, line)
+            if first != line:
+                raise BadRow("duplicate_id", f"expected each track once, found it in line {first}")
+        except BadRow as bad:
+            item = cells[take[0]].strip() if take[0] < len(cells) else ""
+            yield Reject(shown(item or "\t".join(cells)), bad.reason, bad.detail, name, line)
+        else:
+            yield track
+    if not lines:
+        yield Note(f"{name} holds no tracks")
+
+
+def read_tag_map(path: Path, written: str) -> TagMap:
+    """Synonyms by category: `{"genre": {"punk": "punkrock"}, …}`.
+
+    Raises:
+        InputError: missing, or not of that form.
+    """
+    name = without_place(written)
+    try:
+        held = json.loads(path.read_text("utf-8-sig"))
+    except OSError as error:
+        raise unreadable(name, error) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name}: expected JSON, found: {shown(error)}") from None
+    if not isinstance(held, dict):
+        raise InputError(f"{name}: expected an object of categories, found {shown(held)}")
+    for category, words in held.items():
+        if category not in CATEGORIES:
+            raise InputError(f"{name}: expected categories {', '.join(CATEGORIES)}, found '{shown(category)}'")
+        if not isinstance(words, dict) or not all(isinstance(word, str) and word for word in words.values()):
+            raise InputError(f"{name}: expected an object of tags under '{category}', found {shown(words)}")
+    return held
+
+
+def parse_tag(cell: str, synonyms: TagMap) -> Tag:
+    """A tag from `category---name`.
+
+    Raises:
+        BadRow: no such form, or a category that MTG-Jamendo does not have.
+    """
+    category, mark, tag = cell.strip().partition(MARK)
+    if not mark or category not in CATEGORIES:
+        known = ", ".join(f"{known}{MARK}…" for known in CATEGORIES)
+        raise BadRow("bad_tag", f"expected {known}, found '{shown(cell.strip())}'")
+    tag = identifier(tag, "tag").lower()
+    return Tag(category, synonyms.get(category, {}).get(tag, tag))
+
+
+def _columns(name: str, first: tuple[int, list[str] | Reject] | None) -> tuple[int, ...]:
+    """Where the columns stand; the tags come last, since they run on."""
+    if first is None:
+        raise InputError(f"{name}: expected a list of tracks, found an empty file")
+    top = first[1]
+    if isinstance(top, Reject):
+        raise InputError(f"{name}: expected a header, found a line that cannot be read: {top.detail}")
+    header = [cell.strip() for cell in top]
+    require_columns(name, COLUMNS, header)
+    if header[-1] != COLUMNS[-1]:
+        raise InputError(f"{name}: expected TAGS as the last column, found '{shown(header[-1])}'")
+    return tuple(header.index(column) for column in COLUMNS)
+
+
+def _track(cells: Sequence[str], take: tuple[int, ...], name: str, line: int, synonyms: TagMap, root: str) -> Track:
+    at_tags = take[-1]
+    if len(cells) < at_tags:  # a track without tags may end before their column
+        raise BadRow("ragged_row", f"expected at least {at_tags} fields, found {len(cells)}")
+    track, artist, album = (
+        identifier(cells[at], word) for at, word in zip(take[:3], ("track", "artist", "album"), strict=True)
+    )
+    tags = dict.fromkeys(parse_tag(cell, synonyms) for cell in cells[at_tags:] if cell.strip())
+    file, duration_s = clip(cells[take[3]], root), _duration(cells[take[4]])
+    return Track(track, artist, album, file, duration_s, tuple(tags), name, line)
+
+
+def _duration(cell: str) -> float:
+    value = number(cell)
+    if 0 < value < math.inf:
+        return value
+    if not cell.strip():
+        raise BadRow("missing_duration", "expected a duration in seconds, found an empty cell")
+    raise BadRow("bad_duration", f"expected a duration in seconds, found '{shown(cell)}'")

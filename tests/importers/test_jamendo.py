@@ -1,0 +1,177 @@
+"""MTG-Jamendo's lists: ragged rows, synonyms, and what cannot be read; made-up ones and the real one."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.errors import InputError
+from tasks.importers.jamendo import CATEGORIES, Tag, Track, parse_tag, read_tag_map, read_tracks
+from tasks.importers.rows import Note, Reject
+
+HEADER = "TRACK_ID\tARTIST_ID\tALBUM_ID\tPATH\tDURATION\tTAGS"
+FIRST = "track_0000214\tartist_000014\talbum_000031\t14/214.mp3\t124.6\tgenre---punkrock"
+Rows = list[Track | Reject | Note]
+
+
+def read(folder: Path, *lines: str, header: str = HEADER, end: str = "\r\n", **options: object) -> Rows:
+    """What a list of these lines gives."""
+    path = folder / "tags.tsv"
+    path.write_bytes(end.join([header, *lines, ""]).encode())
+    return list(read_tracks(path, "tags.tsv", **options))  # type: ignore[arg-type]
+
+
+def only_reject(rows: Rows) -> Reject:
+    """The one reject among the rows."""
+    (reject,) = (row for row in rows if isinstance(row, Reject))
+    return reject
+
+
+def test_a_row_is_a_track_with_all_its_tags(tmp_path: Path) -> None:
+    row = f"{FIRST}\tinstrument---guitar\tmood/theme---calm\tgenre---punkrock"
+    (track,) = read(tmp_path, row)
+    tags = (Tag("genre", "punkrock"), Tag("instrument", "guitar"), Tag("mood/theme", "calm"))
+    numbers = ("track_0000214", "artist_000014", "album_000031")
+    assert track == Track(*numbers, "14/214.mp3", 124.6, tags, "tags.tsv", 2)
+
+
+def test_synonyms_become_one_tag(tmp_path: Path) -> None:
+    path = tmp_path / "tag_map.json"
+    path.write_text(json.dumps({"genre": {"punk": "punkrock"}, "mood/theme": {"punk": "wild"}}))
+    row = FIRST.replace("punkrock", "Punk") + "\tgenre---punkrock\tmood/theme---punk"
+    (track,) = read(tmp_path, row, synonyms=read_tag_map(path, "tag_map.json"))
+    assert isinstance(track, Track)
+    assert track.tags == (Tag("genre", "punkrock"), Tag("mood/theme", "wild"))
+
+
+def test_packed_lists_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "tags.tsv.gz"
+    path.write_bytes(gzip.compress(f"\ufeff{HEADER}\n{FIRST}\n".encode()))
+    assert [row.line for row in read_tracks(path, "lists/tags.tsv.gz") if isinstance(row, Track)] == [2]
+
+
+@pytest.mark.parametrize("tail", ["", "\t", "\t\t\t "])
+def test_a_track_may_have_no_tags(tmp_path: Path, tail: str) -> None:
+    (track,) = read(tmp_path, FIRST.rpartition("\t")[0] + tail)
+    assert isinstance(track, Track)
+    assert track.tags == ()
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("track_1\tartist_1\talbum_1", "ragged_row"),
+        (FIRST.replace("124.6", "long"), "bad_duration"),
+        (FIRST.replace("124.6", "0"), "bad_duration"),
+        (FIRST.replace("124.6", "inf"), "bad_duration"),
+        (FIRST.replace("124.6", " "), "missing_duration"),
+        (FIRST.replace("track_0000214", ""), "missing_track"),
+        (FIRST.replace("14/214.mp3", "../214.mp3"), "path_outside_root"),
+        (FIRST.replace("14/214.mp3", "/etc/passwd"), "path_outside_root"),
+        (FIRST.replace("genre---", "colour---"), "bad_tag"),
+        (FIRST.replace("genre---", ""), "bad_tag"),
+        (FIRST.replace("genre---punkrock", "genre---"), "missing_tag"),
+    ],
+)
+def test_a_bad_row_is_a_reject_that_names_its_line(tmp_path: Path, row: str, reason: str) -> None:
+    good = FIRST.replace("0000214", "0000007")
+    rows = read(tmp_path, good, "", row)
+    reject = only_reject(rows)
+    assert (reject.reason, reject.source_file, reject.line) == (reason, "tags.tsv", 4)
+    assert len(rows) == 2
+
+
+def test_a_track_twice_is_a_reject_that_names_the_first(tmp_path: Path) -> None:
+    reject = only_reject(read(tmp_path, FIRST, FIRST.replace("124.6", "3.0")))
+    assert (reject.reason, reject.line) == ("duplicate_id", 3)
+    assert "line 2" in reject.detail
+
+
+def test_paths_below_the_audio_folder_are_made_relative(tmp_path: Path) -> None:
+    (track,) = read(tmp_path, FIRST.replace("14/214", f"{tmp_path}/14/214"), audio=tmp_path)
+    assert isinstance(track, Track)
+    assert track.path == "14/214.mp3"
+
+
+def test_a_list_without_tracks_says_so(tmp_path: Path) -> None:
+    assert read(tmp_path) == [Note("tags.tsv holds no tracks")]
+
+
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (HEADER.replace("\tTAGS", ""), "expected a column 'TAGS'"),
+        (HEADER.replace("TRACK_ID", "TRACK"), "the nearest are 'TRACK'"),
+        (f"{HEADER}\tEXTRA", "expected TAGS as the last column, found 'EXTRA'"),
+    ],
+)
+def test_another_header_is_one_clear_line(tmp_path: Path, header: str, said: str) -> None:
+    with pytest.raises(InputError, match=said):
+        read(tmp_path, FIRST, header=header)
+
+
+@pytest.mark.parametrize("held", ["[]", "{", '{"colour": {}}', '{"genre": {"punk": 3}}', '{"genre": []}'])
+def test_a_bad_tag_map_is_one_clear_line(tmp_path: Path, held: str) -> None:
+    path = tmp_path / "tag_map.json"
+    path.write_text(held)
+    with pytest.raises(InputError, match=r"^tag_map\.json: expected"):
+        read_tag_map(path, "tag_map.json")
+
+
+def test_missing_files_are_one_clear_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="found no such file"):
+        list(read_tracks(tmp_path / "none.tsv", "none.tsv"))
+    with pytest.raises(InputError, match="found no such file"):
+        read_tag_map(tmp_path / "none.json", "none.json")
+
+
+CELL = st.text(st.characters(blacklist_characters='\t\r\n\0"', blacklist_categories=("Cs",)), max_size=12)
+TAG = st.builds("{}---{}".format, st.sampled_from(CATEGORIES), st.text("abcz90", min_size=1, max_size=5))
+GOOD = st.lists(TAG, max_size=6).map(lambda tags: ["artist_1", "album_1", "1/1.mp3", "3.5", *tags])
+
+
+@settings(max_examples=60, deadline=None)
+@given(rows=st.lists(GOOD | st.lists(CELL, min_size=1, max_size=9), max_size=12), end=st.sampled_from(["\n", "\r\n"]))
+def test_every_line_is_a_track_or_a_reject(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], end: str
+) -> None:
+    folder = tmp_path_factory.mktemp("lists", numbered=True)
+    lines = ["\t".join([f"track_{number}", *row]) for number, row in enumerate(rows)]
+    held = [row for row in read(folder, *lines, end=end) if not isinstance(row, Note)]
+    assert len(held) == len(lines)
+    assert [row.line for row in held] == list(range(2, 2 + len(held)))
+    for row in held:
+        if isinstance(row, Track):
+            assert len(set(row.tags)) == len(row.tags)
+            assert {tag.category for tag in row.tags} <= set(CATEGORIES)
+
+
+def test_real_list_is_read_to_the_last_tag(real: Path) -> None:
+    path = real / "mtg-jamendo/autotagging.tsv"
+    rows = list(read_tracks(path, "autotagging.tsv"))
+    counted: Counter[str] = Counter()
+    with path.open(newline="", encoding="utf-8") as stream:
+        lines = list(csv.reader(stream, delimiter="\t"))[1:]
+    for line in lines:
+        counted.update(set(line[5:]))
+    tracks = [row for row in rows if isinstance(row, Track)]
+    assert len(rows) == len(lines) == len(tracks) == 55_525
+    assert Counter(f"{tag.category}---{tag.name}" for track in tracks for tag in track.tags) == counted
+    assert round(sum(track.duration_s for track in tracks) / 3600) == 3764
+
+
+def test_real_synonyms_leave_no_tag_that_they_replace(real: Path) -> None:
+    synonyms = read_tag_map(real / "mtg-jamendo/tag_map.json", "tag_map.json")
+    assert parse_tag("genre---punk", synonyms) == Tag("genre", "punkrock")
+    tracks = read_tracks(real / "mtg-jamendo/autotagging.tsv", "autotagging.tsv", synonyms)
+    found = {tag for row in tracks if isinstance(row, Track) for tag in row.tags}
+    replaced = {Tag(category, word) for category, words in synonyms.items() for word in words}
+    assert len(found) == 87 + 40 + 56
+    assert not found & replaced
