@@ -10,19 +10,17 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import EarmarkError
 from schemas.pseudo_preferences import ORDERS, PseudoPreferences
 from tasks.annotation.backend import question
 from tasks.annotation.outcome import Answer
 from tasks.annotation.prompts import Prompt, load_prompt
 from tasks.annotation.request import Audio, AudioForm, Request
 from tasks.annotation.session import Session
-from tasks.store.files import replacing
+from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage
 
 PAIRS_A_SHARD = 500
 SHARDS_AT_ONCE = 4  # their requests share one pace; more shards would only hold more of them in memory
-LASTING = frozenset({"bad_request", "over_limit", "bad_media"})  # asked anew by a further run, with the same outcome
 ANSWERED = pa.schema(
     [
         ("pair_id", pa.string()),
@@ -149,8 +147,8 @@ def judge_shard(stage: Stage, config: PseudoPreferences, session: Session, quest
         else:
             named = "+".join(one.dimensions)
             failed.append((one.pair_id, one.order, named, outcome.key, outcome.reason, outcome.detail, outcome.final))
-    _write(stage.work / "failed" / f"{shard:06d}.parquet", FAILED, failed)
-    _write(stage.work / "judged" / f"{shard:06d}.parquet", ANSWERED, answered)
+    write_rows(stage.work / "failed" / f"{shard:06d}.parquet", FAILED, failed)
+    write_rows(stage.work / "judged" / f"{shard:06d}.parquet", ANSWERED, answered)
     return len(pairs)
 
 
@@ -159,26 +157,3 @@ def own_letter(position: str, order: str) -> str:
     if position == "tie":
         return "tie"
     return position.lower() if order == "forward" else {"A": "b", "B": "a"}[position]
-
-
-def check_failed(config: PseudoPreferences, asked: int, failures: Sequence[dict[str, Any]]) -> None:
-    """Stop a build that too many requests left without an answer that another run might still get.
-
-    A request that the model cannot take, or whose clip cannot be read, is no such request: it stays a reject.
-
-    Raises:
-        EarmarkError: how many, and their commonest reason.
-    """
-    passing = [row["reason"] for row in failures if not row["final"] and row["reason"] not in LASTING]
-    if passing and len(passing) > config.judge.most_failed * asked:
-        commonest = max(sorted(set(passing)), key=passing.count)
-        raise EarmarkError(
-            f"{len(passing)} of {asked} requests have no answer yet, most for '{commonest}'; answers are kept: "
-            "when the cause is gone, go on with: earmark resume"
-        )
-
-
-def _write(path: Path, schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> None:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    with replacing(path) as temporary:
-        pq.write_table(pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema), temporary)

@@ -15,7 +15,8 @@ import pyarrow.parquet as pq
 from schemas.errors import ConfigError, StoreError
 from schemas.pseudo_preferences import BIAS, JUDGMENTS, LABELS, ORDERS, PAIRS, PseudoPreferences
 from schemas.tables import REJECTS, SPLITS, UNSPLIT
-from tasks.judging import ANSWERED, LASTING, check_failed, judge_prompts
+from tasks.asking import LASTING, check_failed
+from tasks.judging import ANSWERED, judge_prompts
 from tasks.sql import query, view_parquet
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
@@ -33,7 +34,7 @@ def write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config:
     failures = _rows(sorted((stage.work / "failed").glob("*.parquet")))
     pairs = int(connection.execute("SELECT count(*) FROM pairs").fetchall()[0][0])
     asked = pairs * len(ORDERS) * len(judge_prompts(config))
-    check_failed(config, asked, failures)
+    check_failed(config.judge.most_failed, asked, failures)
     heard = connection.execute('SELECT count(DISTINCT (pair_id, "order", prompt)) FROM answered').fetchall()[0][0]
     if heard + len(failures) != asked:
         raise StoreError(f"judge: {asked} requests were to be asked, {heard} have answers and {len(failures)} failed")

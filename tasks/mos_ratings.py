@@ -22,6 +22,7 @@ from tasks.importers.rows import Note, Rating, Reject
 from tasks.media import EMBEDDED_AT_ONCE, media_index
 from tasks.mos_sources import find_audio
 from tasks.progress import working
+from tasks.rejects import rejects_table
 from tasks.sql import connect, literal, query, view_parquet
 from tasks.store.files import replacing
 from tasks.store.manifest import Step
@@ -97,7 +98,7 @@ def _import_source(stage: Stage, config: MosPreferences, source: Source) -> Step
             kept += len(batch)
             work.advance(len(batch))
     name = f"import-{source.name}"
-    stage.write_rejects(name, rejects_table("import", rejects))
+    stage.write_rejects(name, rejects_table("import", ((RATINGS.name, reject) for reject in rejects)))
     return stage.record(
         Step(
             name=name,
@@ -120,13 +121,6 @@ def _ratings(imported: Iterable[Rating | Reject | Note], rejects: list[Reject], 
             rejects.append(found)
         else:
             notes.append(found.text)
-
-
-def rejects_table(stage: str, rejects: Iterable[Reject]) -> pa.Table:
-    """Rejects of rated clips as rows of the `rejects` table."""
-    rows = [(RATINGS.name, r.item, stage, r.reason, r.detail, r.source_file, r.line) for r in rejects]
-    names = REJECTS.schema.names
-    return pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in rows], REJECTS.schema)
 
 
 @task(name="merge", cache_policy=NO_CACHE)

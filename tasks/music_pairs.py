@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -29,9 +29,11 @@ from tasks.media import EMBEDDED_AT_ONCE, audio_digest, embed, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.quotas import share_out
+from tasks.rejects import rejects_table
 from tasks.sql import connect, query, view_parquet
 from tasks.store.files import replacing
 from tasks.store.manifest import Step
+from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage
 from tasks.store.versions import Store
 
@@ -118,8 +120,8 @@ def import_tables(stage: Stage, config: PseudoPreferences) -> Step:
         prompts = prompts[: config.limit]
         known = {row[1] for row in prompts}
         generations = [row for row in generations if row[2] in known]
-    _write(stage.work / "prompts.parquet", PROMPTS_SCHEMA, prompts)
-    _write(stage.work / "generations.parquet", GENERATIONS_SCHEMA, generations)
+    write_rows(stage.work / "prompts.parquet", PROMPTS_SCHEMA, prompts)
+    write_rows(stage.work / "generations.parquet", GENERATIONS_SCHEMA, generations)
     stage.write_rejects("import", rejects_table("import", rejects))
     kept = len(prompts) + len(generations)
     return stage.record(
@@ -150,19 +152,6 @@ def _sorted(
     return rows
 
 
-def rejects_table(stage: str, rejects: Iterable[tuple[str, Reject]]) -> pa.Table:
-    """Rejects as rows of the `rejects` table."""
-    rows = [(t, r.item, stage, r.reason, r.detail, r.source_file, r.line) for t, r in rejects]
-    return pa.Table.from_pylist([dict(zip(REJECTS.schema.names, row, strict=True)) for row in rows], REJECTS.schema)
-
-
-def _write(path: Path, schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> None:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    with replacing(path) as temporary:
-        table = pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)
-        pq.write_table(table, temporary)
-
-
 def measure_clips(stage: Stage, config: PseudoPreferences) -> None:
     """Hash and measure every generation and reference, each once. Leaves `work/media.parquet`."""
     prompts = pq.read_table(stage.work / "prompts.parquet").to_pylist()
@@ -179,7 +168,7 @@ def measure_clips(stage: Stage, config: PseudoPreferences) -> None:
     for (kind, item, _), probe in zip(wanted, found, strict=True):
         measured = (*[None] * 5, *probe) if isinstance(probe, AudioFault) else (*probe, None, None)
         rows.append((kind, item, *measured))
-    _write(stage.work / "media.parquet", MEDIA_SCHEMA, rows)
+    write_rows(stage.work / "media.parquet", MEDIA_SCHEMA, rows)
 
 
 def audio_path(config: PseudoPreferences, file: str) -> Path:

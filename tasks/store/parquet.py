@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +13,7 @@ import pyarrow.parquet as pq
 
 from schemas.errors import StoreError
 from schemas.tables import Table
-from tasks.store.files import sync
+from tasks.store.files import replacing, sync
 
 AUDIO_BYTES_PER_GROUP = 200_000_000  # a reader holds one row group; the Hub's viewer wants at most 300 MB
 AUDIO_BYTES_PER_FILE = 500_000_000
@@ -49,6 +50,13 @@ def write_shards(folder: Path, table: Table, split: str, batches: Iterable[pa.Re
         writer = _open(written[-1], table)
     writer.close()
     return [_settle(path, split, index, len(written)) for index, path in enumerate(written)]
+
+
+def write_rows(path: Path, schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> None:
+    """Write an intermediate file of a few columns, whole or not at all; published tables go through `Stage.write`."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    with replacing(path) as temporary:
+        pq.write_table(pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema), temporary)
 
 
 def _open(path: Path, table: Table) -> pq.ParquetWriter:

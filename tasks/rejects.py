@@ -1,0 +1,16 @@
+"""What importers could not read, as rows of the published table `rejects`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import pyarrow as pa
+
+from schemas.tables import REJECTS
+from tasks.importers.rows import Reject
+
+
+def rejects_table(stage: str, rejects: Iterable[tuple[str, Reject]]) -> pa.Table:
+    """Rejects as rows of the `rejects` table."""
+    rows = [(t, r.item, stage, r.reason, r.detail, r.source_file, r.line) for t, r in rejects]
+    return pa.Table.from_pylist([dict(zip(REJECTS.schema.names, row, strict=True)) for row in rows], REJECTS.schema)
