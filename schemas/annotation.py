@@ -35,7 +35,7 @@ class Limits(Model):
 class AnnotatorConfig(Model):
     """An annotator: one model behind one backend. Secrets are never here; they come from the environment."""
 
-    annotator: str = Field(description="`backend:model`, such as `openai:gpt-4.1-mini` or `builtin:music-pair-1`.")
+    annotator: str = Field(description="`backend:model`, such as `openai:gpt-4.1-mini` or `builtin:music-pair-2`.")
     base_url: str | None = Field(default=None, description="The server, up to and with `/v1`; not part of any key.")
     api_key_env: str | None = Field(
         default=None,

@@ -198,5 +198,5 @@ def _beyond(value: float, least: float, slope: float, most: float) -> float:
     return min(most, max(0.0, (value - least) * slope))
 
 
-JUDGES: dict[str, Judge] = {"music-pair-1": music_pair}
+JUDGES: dict[str, Judge] = {"music-pair-2": music_pair}
 """Name with version → function of facts and measurements."""

@@ -5,6 +5,8 @@ Shapes: `samples` is float, (frames,) or (frames, channels), full scale ±1. Lev
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -31,7 +33,7 @@ class Measurements:
         level_db: root mean square, dB full scale.
         loudness_lufs: gated loudness after ITU-R BS.1770, of the mix-down.
         clipped_share: share of samples that lie in clipped runs, 0 to 1.
-        noise_floor_db: level of the quietest twentieth of frames that are not digital silence, dB full scale.
+        noise_floor_db: level below which lies the quietest twentieth of frames, dropouts left out, dB full scale.
         dynamics_db: 95th over 10th percentile of the frames' levels.
         bandwidth_hz: frequency below which lies 99.5 % of the spectrum's energy.
         dropouts_per_min: sudden gaps of 3 to 400 ms within sound, a minute.
@@ -89,17 +91,17 @@ def measure(samples: Samples, sample_rate_hz: int) -> Measurements:
     frequencies, power = spectrum(mono, sample_rate_hz)
     low, mid, high = band_shares(frequencies, power)
     tempo, pulse = tempo_bpm(mono, sample_rate_hz)
-    sounding = levels[levels > FLOOR_DB + 20]
+    gaps = dropouts(mono, sample_rate_hz)
     return Measurements(
         duration_s=duration_s,
         peak_db=decibels(float(np.abs(kept).max())),
         level_db=decibels(float(np.sqrt(np.mean(mono**2)))),
         loudness_lufs=loudness_lufs(mono, sample_rate_hz),
         clipped_share=clipped_share(kept),
-        noise_floor_db=float(np.percentile(sounding, 5)) if sounding.size else FLOOR_DB,
+        noise_floor_db=noise_floor_db(levels, gaps),
         dynamics_db=float(np.percentile(levels, 95) - np.percentile(levels, 10)),
         bandwidth_hz=bandwidth_hz(frequencies, power),
-        dropouts_per_min=dropouts_per_min(mono, sample_rate_hz),
+        dropouts_per_min=len(gaps) / (len(mono) / sample_rate_hz / 60),
         silent_share=float(np.mean(levels < -60)),
         centroid_hz=centroid_hz(frequencies, power),
         low_share=low,
@@ -185,20 +187,35 @@ def flatness(power: Samples) -> float:
     return float(np.exp(np.mean(np.log(held))) / np.mean(held))
 
 
-def dropouts_per_min(mono: Samples, sample_rate_hz: int) -> float:
-    """Gaps of 3 to 400 ms, below -70 dB, whose both neighbours of 20 ms sound above -45 dB, a minute."""
+def noise_floor_db(levels: Samples, gaps: Sequence[tuple[float, float]]) -> float:
+    """The fifth percentile of frame levels, dB full scale.
+
+    Digital silence between notes counts: nothing is quieter. That of a dropout does not, since it hides the floor.
+
+    Args:
+        levels: what `frame_levels_db` found.
+        gaps: what `dropouts` found.
+    """
+    kept = np.ones(len(levels), bool)
+    for start_s, end_s in gaps:
+        kept[int(start_s / FRAME_S) : math.ceil(end_s / FRAME_S)] = False
+    return float(np.percentile(levels[kept], 5)) if kept.any() else FLOOR_DB
+
+
+def dropouts(mono: Samples, sample_rate_hz: int) -> list[tuple[float, float]]:
+    """Start and end in seconds of gaps of 3 to 400 ms, below -70 dB, whose neighbours of 20 ms sound above -45 dB."""
     step = max(1, int(0.001 * sample_rate_hz))
     whole = np.abs(mono[: len(mono) // step * step]).reshape(-1, step)
     if len(whole) < 50:
-        return 0.0
+        return []
     peaks = whole.max(axis=1)  # one value a millisecond
     edges = np.flatnonzero(np.diff(np.concatenate(([0], (peaks < 10 ** (-70 / 20)).astype(np.int8), [0]))))
-    gaps = 0
+    loud, gaps = 10 ** (-45 / 20), []
     for start, end in zip(edges[::2], edges[1::2], strict=True):
         before, after = peaks[max(0, start - 20) : start], peaks[end : end + 20]
-        loud = 10 ** (-45 / 20)
-        gaps += 3 <= end - start <= 400 and before.size > 0 < after.size and min(before.max(), after.max()) > loud
-    return gaps / (len(mono) / sample_rate_hz / 60)
+        if 3 <= end - start <= 400 and before.size > 0 < after.size and min(before.max(), after.max()) > loud:
+            gaps.append((start * step / sample_rate_hz, end * step / sample_rate_hz))
+    return gaps
 
 
 def tempo_bpm(mono: Samples, sample_rate_hz: int) -> tuple[float, float]:

@@ -91,6 +91,20 @@ def test_each_measurement_sees_its_degradation() -> None:
     assert measure(worse("quiet", music()), RATE).loudness_lufs < clean.loudness_lufs - 35
 
 
+def test_silence_between_notes_is_no_noise_and_that_of_dropouts_says_nothing() -> None:
+    notes = np.concatenate([np.r_[music(0.6), np.zeros(RATE // 2)] for _ in range(6)])  # a digital pause after each
+    hissing = notes + 10 ** (-70 / 20) * np.random.default_rng(1).standard_normal(len(notes))
+    assert measure(notes, RATE).noise_floor_db == -120
+    assert measure(hissing, RATE).noise_floor_db == pytest.approx(-70, abs=2)
+    assert quality(measure(notes, RATE).as_dict())[0] >= quality(measure(hissing, RATE).as_dict())[0]
+    noise = 0.1 * np.random.default_rng(2).standard_normal(6 * RATE)
+    holed = noise.copy()
+    for start in range(RATE // 2, len(holed), RATE // 2):
+        holed[start : start + RATE // 5] = 0
+    floor = measure(noise, RATE).noise_floor_db
+    assert measure(holed, RATE).noise_floor_db == pytest.approx(floor, abs=1)
+
+
 @pytest.mark.parametrize("bpm", [75.0, 100.0, 128.0, 150.0])
 def test_tempo_up_to_its_octave(bpm: float) -> None:
     found = measure(music(10, bpm), RATE).tempo_bpm
@@ -124,7 +138,7 @@ def clip(path: Path, samples: Samples) -> Audio:
 def test_the_builtin_judge_through_the_engine(tmp_path: Path) -> None:
     good, bad = clip(tmp_path / "a.wav", music()), clip(tmp_path / "b.wav", worse("noise", music()))
     encoder = Encoder()
-    config = AnnotatorConfig(annotator="builtin:music-pair-1")
+    config = AnnotatorConfig(annotator="builtin:music-pair-2")
     schema = Json.of({"type": "object", "required": ["musicality", "alignment", "reason"]})
     pairs = [(good, bad), (bad, good)]
     requests = [
@@ -168,7 +182,7 @@ def test_encoding_gives_the_asked_form_and_the_same_bytes(tmp_path: Path) -> Non
 
 
 def test_a_measure_function_is_needed(tmp_path: Path) -> None:
-    config = AnnotatorConfig(annotator="builtin:music-pair-1")
+    config = AnnotatorConfig(annotator="builtin:music-pair-2")
     part = Audio("a" * 64, "a.wav")
 
     async def story() -> Any:

@@ -228,7 +228,7 @@ def test_retry_after_in_all_its_forms() -> None:
         {"annotator": "openai:m", "base_url": "http://me:secret@host/v1"},
         {"annotator": "openai:m", "base_url": "file:///etc/passwd"},
         {"annotator": "openai:m", "budget_usd": 1.0},
-        {"annotator": "builtin:music-pair-1", "batch": True},
+        {"annotator": "builtin:music-pair-2", "batch": True},
         {"annotator": "openai:m", "unknown": 1},
     ],
 )
