@@ -15,7 +15,8 @@ from prefect.cache_policies import NO_CACHE
 
 from schemas.mos_preferences import RATINGS, MosPreferences, Source
 from schemas.tables import AUDIO, REJECTS, SPLITS
-from tasks.audio.decode import decode_mono, write_wav
+from tasks.audio.decode import convert
+from tasks.audio.faults import BadAudio
 from tasks.audio.probe import AudioFault, Probe
 from tasks.importers.registry import read_source
 from tasks.importers.rows import Note, Rating, Reject
@@ -234,8 +235,8 @@ def _measured(stage: Stage, config: MosPreferences, file: Path, probe: Probe | A
         return (*probe[:4], None, None, None)
     try:
         return (*probe[:4], _convert(stage, file, probe.clip_sha256), None, None)
-    except RuntimeError as error:  # soundfile's errors: the header was sound, the samples are not
-        return (None, None, None, None, None, "audio_unreadable", f"expected samples that decode: {error}")
+    except BadAudio as bad:  # the file changed since it was measured
+        return (None, None, None, None, None, bad.reason, bad.detail)
 
 
 def _convert(stage: Stage, file: Path, sha256: str) -> str:
@@ -243,7 +244,7 @@ def _convert(stage: Stage, file: Path, sha256: str) -> str:
     name = f"audio/{sha256[:2]}/{sha256}.wav"
     if not (stage.work / name).is_file():
         with replacing(stage.work / name) as temporary:
-            write_wav(temporary, decode_mono(file, CONVERTED_RATE_HZ), CONVERTED_RATE_HZ)
+            convert(file, temporary, CONVERTED_RATE_HZ)
     return name
 
 

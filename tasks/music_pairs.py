@@ -166,7 +166,7 @@ def measure_clips(stage: Stage, config: PseudoPreferences) -> None:
         found = media_index(stage.store).look([path for _, _, path in wanted], seen=work.advance)
     rows = []
     for (kind, item, _), probe in zip(wanted, found, strict=True):
-        measured = (*[None] * 5, *probe) if isinstance(probe, AudioFault) else (*probe, None, None)
+        measured = (*[None] * 5, *probe) if isinstance(probe, AudioFault) else (*probe[:5], None, None)
         rows.append((kind, item, *measured))
     write_rows(stage.work / "media.parquet", MEDIA_SCHEMA, rows)
 

@@ -1,42 +1,100 @@
-"""Samples out of audio files: decoded, averaged to mono, resampled; the same bytes from one run to the next."""
+"""Samples out of audio files: decoded, averaged to mono, resampled; the same bytes from one run to the next.
+
+soundfile and soxr let other threads run while they work: two threads on two cores decode twice as much.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import soundfile
 import soxr
 
+from tasks.audio.faults import LONGEST_S, BadAudio
+from tasks.audio.sound import Samples, open_sound
 
-def decode_mono(path: Path, sample_rate_hz: int) -> npt.NDArray[np.float32]:
+
+def decode(path: Path, *, longest_s: float = LONGEST_S, first_s: float | None = None) -> tuple[Samples, int]:
+    """Samples (frames, channels), full scale ±1, and the rate in Hz of a whole file.
+
+    Args:
+        path: WAV, FLAC, MP3, OGG (Vorbis or Opus), or M4A.
+        longest_s: longer files are refused.
+        first_s: only so much from the start; what lies beyond is not decoded.
+
+    Raises:
+        BadAudio: there is nothing to decode, or it cannot be.
+    """
+    with open_sound(path, longest_s) as sound:
+        rate, wanted = sound.sample_rate_hz, None if first_s is None else round(first_s * sound.sample_rate_hz)
+        held, done = [], 0
+        for block in sound.blocks():
+            held.append(block.copy())
+            done += len(block)
+            if wanted is not None and done >= wanted:
+                break
+        if not done:
+            raise BadAudio("audio_empty", "expected at least one sample, found none")
+    return _joined(held)[:wanted], rate
+
+
+def decode_mono(path: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S) -> Samples:
     """Decode a file to mono at a given rate, with soxr's HQ quality.
 
     Args:
-        path: WAV, FLAC, MP3 or OGG.
+        path: WAV, FLAC, MP3, OGG (Vorbis or Opus), or M4A.
         sample_rate_hz: the rate wanted.
+        longest_s: longer files are refused.
 
     Returns:
         Samples of shape (frames,), nominally within [-1, 1]. Channels are averaged.
 
     Raises:
-        soundfile.LibsndfileError: the file cannot be decoded.
+        BadAudio: there is nothing to decode, or it cannot be.
     """
-    samples, rate = soundfile.read(path, dtype="float32", always_2d=True)
-    mono = samples[:, 0] if samples.shape[1] == 1 else _average(samples)
-    return mono if rate == sample_rate_hz else soxr.resample(mono, rate, sample_rate_hz, quality="HQ")
+    return _joined(list(mono_blocks(path, sample_rate_hz, longest_s=longest_s)))
 
 
-def write_wav(path: Path, samples: npt.NDArray[np.float32], sample_rate_hz: int) -> None:
-    """Write mono samples as 16-bit PCM WAV; samples beyond full scale are clipped."""
-    soundfile.write(path, np.clip(samples, -1.0, 1.0), sample_rate_hz, subtype="PCM_16", format="WAV")
+def mono_blocks(path: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S) -> Iterator[Samples]:
+    """What `decode_mono` returns, in parts of a few hundred kilobytes, however long the file.
+
+    Raises:
+        BadAudio: as `decode_mono`, when the fault is met.
+    """
+    with open_sound(path, longest_s) as sound:
+        rate, empty = sound.sample_rate_hz, True
+        resampler = soxr.ResampleStream(rate, sample_rate_hz, 1, dtype="float32", quality="HQ")
+        for block in sound.blocks():
+            mono, empty = average(block), False
+            yield mono if rate == sample_rate_hz else resampler.resample_chunk(mono)
+        if empty:
+            raise BadAudio("audio_empty", "expected at least one sample, found none")
+        if rate != sample_rate_hz:
+            yield resampler.resample_chunk(np.empty(0, np.float32), last=True)
 
 
-def _average(samples: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-    """The mean over channels by summing columns, which is many times faster than `mean(axis=1)` on few channels."""
+def convert(source: Path, target: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S) -> None:
+    """Write a file as mono 16-bit PCM WAV at a given rate; samples beyond full scale are clipped.
+
+    Raises:
+        BadAudio: as `decode_mono`; `target` is then a part of a file.
+    """
+    with soundfile.SoundFile(target, "w", sample_rate_hz, 1, subtype="PCM_16", format="WAV") as file:
+        for block in mono_blocks(source, sample_rate_hz, longest_s=longest_s):
+            file.write(np.clip(block, -1.0, 1.0))
+
+
+def average(samples: Samples) -> Samples:
+    """The mean over channels, (frames,), by summing columns: many times faster than `mean(axis=1)` on few channels."""
     total = samples[:, 0].copy()
     for channel in range(1, samples.shape[1]):
         total += samples[:, channel]
-    total *= np.float32(1.0 / samples.shape[1])
+    if samples.shape[1] > 1:
+        total *= np.float32(1.0 / samples.shape[1])
     return total
+
+
+def _joined(parts: list[Samples]) -> Samples:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)

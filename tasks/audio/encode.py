@@ -15,6 +15,10 @@ import soundfile
 import soxr
 
 from schemas.errors import InputError
+from tasks.audio.decode import average
+from tasks.audio.decode import decode as decode_file
+from tasks.audio.faults import BadAudio
+from tasks.audio.sound import open_file
 
 Samples = npt.NDArray[np.float32]
 CACHED_BYTES = 256 << 20
@@ -112,17 +116,15 @@ def decode(path: str, sha256: str) -> tuple[Samples, int]:
     """
     name = Path(path).name  # where it lies on this machine is nobody's business: rejects keep these words
     try:
-        held = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"clip {name}: {error.strerror}") from None
-    found = hashlib.sha256(held).hexdigest()
-    if found != sha256:
-        raise InputError(f"clip {name}: expected SHA-256 {sha256[:12]}…, found {found[:12]}…; index the audio again")
-    try:
-        samples, rate = soundfile.read(io.BytesIO(held), dtype="float32", always_2d=True)
-    except soundfile.LibsndfileError as error:
-        raise InputError(f"clip {name}: cannot be decoded: {error.error_string.strip()}") from None
-    return samples, rate
+        with open_file(Path(path)) as file:
+            found = hashlib.file_digest(file, "sha256").hexdigest()
+        if found != sha256:
+            raise InputError(
+                f"clip {name}: expected SHA-256 {sha256[:12]}…, found {found[:12]}…; index the audio again"
+            )
+        return decode_file(Path(path))
+    except BadAudio as bad:
+        raise InputError(f"clip {name}: {bad.detail}") from None
 
 
 def span(samples: Samples, rate: int, part: Part) -> Samples:
@@ -147,9 +149,9 @@ def span(samples: Samples, rate: int, part: Part) -> Samples:
 def encode(samples: Samples, rate: int, form: Form) -> bytes:
     """Samples (frames, channels) as 16-bit WAV or FLAC bytes in the form's rate and channels."""
     if form.channels == 1 and samples.shape[1] > 1:
-        samples = samples.mean(axis=1, keepdims=True)
+        samples = average(samples)[:, None]
     elif form.channels is not None and samples.shape[1] != form.channels:
-        samples = np.repeat(samples.mean(axis=1, keepdims=True), form.channels, axis=1)
+        samples = np.repeat(average(samples)[:, None], form.channels, axis=1)
     target = form.sample_rate_hz or rate
     if target != rate:
         samples = soxr.resample(samples, rate, target, quality="HQ")

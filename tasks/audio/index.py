@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
-from tasks.audio.probe import AudioFault, Probe, probe
+from tasks.audio.faults import LONGEST_S
+from tasks.audio.probe import AudioFault, Probe, probe, within
 
-_SCHEMA = """CREATE TABLE IF NOT EXISTS media (
+FORMAT = 2  # of the table; one of another format is dropped: it holds nothing that cannot be measured again
+ASKED_AT_ONCE = 4096  # paths in one query
+KEPT_AT_ONCE = 256  # new measurements in one transaction: what a kill may cost
+_SCHEMA = f"""CREATE TABLE media (
     path TEXT PRIMARY KEY, size INTEGER NOT NULL, changed_ns INTEGER NOT NULL,
-    clip_sha256 TEXT, duration_s REAL, sample_rate_hz INTEGER, channels INTEGER, peak_dbfs REAL,
-    reason TEXT, detail TEXT
-) WITHOUT ROWID"""
-_BATCH = 256
+    clip_sha256 TEXT NOT NULL, duration_s REAL NOT NULL, sample_rate_hz INTEGER NOT NULL, channels INTEGER NOT NULL,
+    peak_dbfs REAL NOT NULL, level_dbfs REAL NOT NULL, silent_share REAL NOT NULL, codec TEXT NOT NULL
+) WITHOUT ROWID; PRAGMA user_version = {FORMAT}"""
+_KNOWN = f"""SELECT path, size, changed_ns, {", ".join(Probe._fields)} FROM media
+    WHERE path IN (SELECT value FROM json_each(?))"""
+_KEEP = f"INSERT OR REPLACE INTO media VALUES ({', '.join('?' * (3 + len(Probe._fields)))})"
+
+Stamp = tuple[int, int]
 
 
 class MediaIndex:
-    """A file that remembers what `probe` found.
+    """A file that remembers what `probe` found. Faults are not remembered: their causes may pass.
 
     Args:
         path: the SQLite file; created when missing. Several processes may share it.
@@ -29,89 +40,92 @@ class MediaIndex:
         self.path = path
         with self._open() as connection:
             connection.execute("PRAGMA journal_mode = WAL")
-            connection.execute(_SCHEMA)
+            connection.execute("BEGIN IMMEDIATE")
+            if connection.execute("PRAGMA user_version").fetchone()[0] != FORMAT:
+                for statement in ("DROP TABLE IF EXISTS media", *_SCHEMA.split("; ")):
+                    connection.execute(statement)
 
     def look(
-        self, paths: Sequence[Path], *, threads: int = 4, seen: Callable[[int], None] = lambda count: None
+        self,
+        paths: Sequence[Path],
+        *,
+        threads: int | None = None,
+        longest_s: float = LONGEST_S,
+        seen: Callable[[int], None] = lambda count: None,
     ) -> list[Probe | AudioFault]:
         """Probe files, each only if it is new or has changed.
 
         Args:
             paths: absolute paths.
-            threads: files read at once.
+            threads: files read at once; without it, one for each processor, and two more that wait for the disk.
+            longest_s: longer files are faults.
             seen: told how many more files are done, for progress.
 
         Returns:
-            One result a path, in order. A missing file is looked for again each time.
+            One result a path, in order. A file with a fault is looked at again each time.
         """
-        results: list[Probe | AudioFault] = []
-        with ThreadPoolExecutor(threads) as pool:
-            for start in range(0, len(paths), _BATCH):
-                batch = paths[start : start + _BATCH]
-                results += self._look_at(batch, pool)
-                seen(len(batch))
-        return results
+        results: list[Probe | AudioFault | None] = []
+        stamps: list[Stamp | None] = []
+        for start in range(0, len(paths), ASKED_AT_ONCE):
+            batch = paths[start : start + ASKED_AT_ONCE]
+            stamps += [_stamp(path) for path in batch]
+            known = self._known(batch, stamps[start:])
+            results += known
+            seen(sum(found is not None for found in known))
+        new = [place for place, found in enumerate(results) if found is None]
+        measured = self._measure([(paths[i], stamps[i]) for i in new], threads or (os.cpu_count() or 1) + 2, longest_s)
+        for place, found in zip(new, measured, strict=True):
+            results[place] = found
+            seen(1)
+        return [within(found, longest_s) for found in results if found is not None]
 
-    def _look_at(self, batch: Sequence[Path], pool: ThreadPoolExecutor) -> list[Probe | AudioFault]:
-        stamps = [_stamp(path) for path in batch]
+    def _known(self, paths: Sequence[Path], stamps: Sequence[Stamp | None]) -> list[Probe | None]:
         with self._open() as connection:
-            known = [self._known(connection, path, stamp) for path, stamp in zip(batch, stamps, strict=True)]
-        new = [index for index, found in enumerate(known) if found is None]
-        for index, found in zip(new, pool.map(probe, [batch[i] for i in new]), strict=True):
-            known[index] = found
-        rows = [
-            (str(batch[i]), *stamp, *_columns(known[i]))
-            for i in new
-            if (stamp := stamps[i]) is not None and isinstance(known[i], Probe)
+            rows = connection.execute(_KNOWN, (json.dumps([str(path) for path in paths]),)).fetchall()
+        held = {path: ((size, changed_ns), Probe._make(rest)) for path, size, changed_ns, *rest in rows}
+        found = (held.get(str(path), (None, None)) for path in paths)
+        return [
+            probed if stamp is not None and stamp == at else None
+            for stamp, (at, probed) in zip(stamps, found, strict=True)
         ]
-        if rows:
-            with self._open() as connection:
-                connection.executemany("INSERT OR REPLACE INTO media VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
-        return [found for found in known if found is not None]
 
-    def _known(
-        self, connection: sqlite3.Connection, path: Path, stamp: tuple[int, int] | None
-    ) -> Probe | AudioFault | None:
-        if stamp is None:
-            return None
-        row = connection.execute(
-            "SELECT clip_sha256, duration_s, sample_rate_hz, channels, peak_dbfs, reason, detail FROM media "
-            "WHERE path = ? AND size = ? AND changed_ns = ?",
-            (str(path), *stamp),
-        ).fetchone()
-        if row is None:
-            return None
-        return Probe(*row[:5]) if row[5] is None else AudioFault(*row[5:])
+    def _measure(
+        self, files: Sequence[tuple[Path, Stamp | None]], threads: int, longest_s: float
+    ) -> Iterator[Probe | AudioFault]:
+        """Probe each file; what was found is kept now and then, and at the end, however it comes."""
+        rows: list[tuple[object, ...]] = []
+        pool = ThreadPoolExecutor(threads)
+        try:
+            waiting = pool.map(lambda file: probe(file[0], longest_s), files)
+            for (path, stamp), found in zip(files, waiting, strict=True):
+                if isinstance(found, Probe) and stamp is not None:
+                    rows.append((str(path), *stamp, *found))
+                if len(rows) >= KEPT_AT_ONCE:
+                    self._keep(rows)
+                    rows = []
+                yield found
+        finally:
+            pool.shutdown(cancel_futures=True)
+            self._keep(rows)
 
-    def _open(self) -> _Connection:
-        return _Connection(self.path)
+    def _keep(self, rows: list[tuple[object, ...]]) -> None:
+        with self._open() as connection:
+            connection.executemany(_KEEP, rows)
 
-
-class _Connection:
-    """A connection that commits at the end of its block and is closed then (sqlite3's own context does not close)."""
-
-    def __init__(self, path: Path) -> None:
-        self.connection = sqlite3.connect(path, timeout=60)
-
-    def __enter__(self) -> sqlite3.Connection:
-        return self.connection
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        if kind is None:
-            self.connection.commit()
-        self.connection.close()
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        """A connection that commits and closes at the end of its block; sqlite3's own context leaves it open."""
+        connection = sqlite3.connect(self.path, timeout=60)
+        try:
+            yield connection
+            connection.commit()
+        finally:
+            connection.close()
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
+def _stamp(path: Path) -> Stamp | None:
     try:
         status = path.stat()
-    except OSError:
+    except (OSError, ValueError):
         return None  # probe says why
     return status.st_size, status.st_mtime_ns
-
-
-def _columns(found: Probe | AudioFault | None) -> tuple[object, ...]:
-    if isinstance(found, Probe):
-        return (*found, None, None)
-    assert found is not None
-    return (None, None, None, None, None, *found)

@@ -1,4 +1,4 @@
-"""What an audio file is, from its header and its bytes."""
+"""What an audio file is, from its header, its bytes and its samples."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-import soundfile
 
-BLOCK = 1 << 16  # frames decoded at once
-LONGEST_S = 12 * 3600  # beyond, a header is taken for a mistake or a trap
+from tasks.audio.faults import LONGEST_S, BadAudio, check_length
+from tasks.audio.sound import Samples, Sound, open_file, sound_of
+
+QUIET_DB = -60.0
+FRAME_S = 0.05
+LOWEST_DB = -200.0
 
 
 class Probe(NamedTuple):
@@ -23,6 +26,9 @@ class Probe(NamedTuple):
         sample_rate_hz: samples a second and channel.
         channels: 1 for mono, 2 for stereo.
         peak_dbfs: highest sample in dB of full scale, never below -200.
+        level_dbfs: root mean square over all channels in dB of full scale, never below -200.
+        silent_share: share of frames of 50 ms whose level is below -60 dB of full scale, 0 to 1.
+        codec: `flac`, `mp3`, `vorbis`, `opus`, `aac`, or for plain samples their form: `pcm_16`, `float`.
     """
 
     clip_sha256: str
@@ -30,6 +36,9 @@ class Probe(NamedTuple):
     sample_rate_hz: int
     channels: int
     peak_dbfs: float
+    level_dbfs: float
+    silent_share: float
+    codec: str
 
 
 class AudioFault(NamedTuple):
@@ -39,42 +48,67 @@ class AudioFault(NamedTuple):
     detail: str
 
 
-def probe(path: Path) -> Probe | AudioFault:
-    """Hash a file and decode it once, block by block.
+def probe(path: Path, longest_s: float = LONGEST_S) -> Probe | AudioFault:
+    """Hash a file and decode it once, block by block. A file that says it is too long is neither hashed nor decoded.
 
     Returns:
-        The measurements, or why there are none: `audio_missing`, `audio_unreadable`, `audio_empty` or `audio_too_long`.
+        The measurements, or why there are none: the reasons of `BadAudio`.
     """
     try:
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        with open_file(path) as file, sound_of(file, path, longest_s) as sound:
+            frames, peak, power, silent = _listen(sound)
             file.seek(0)
-            with soundfile.SoundFile(file) as sound:
-                if sound.frames > LONGEST_S * sound.samplerate:
-                    hours = sound.frames / sound.samplerate / 3600
-                    return AudioFault("audio_too_long", f"expected at most {LONGEST_S / 3600:g} h, found {hours:.1f} h")
-                frames, peak = _listen(sound)
-                rate, channels = sound.samplerate, sound.channels
-    except FileNotFoundError:
-        return AudioFault("audio_missing", f"expected an audio file, found nothing at {path.name}")
-    except (OSError, soundfile.LibsndfileError) as error:
-        return AudioFault("audio_unreadable", f"expected WAV, FLAC, MP3 or OGG audio: {_reason(error)}")
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+            rate, channels, codec = sound.sample_rate_hz, sound.channels, sound.codec
+    except BadAudio as bad:
+        return AudioFault(bad.reason, bad.detail)
+    except OSError as error:
+        return AudioFault("audio_unreadable", f"expected a file that can be read: {error.strerror}")
     if frames == 0:
         return AudioFault("audio_empty", "expected at least one sample, found none")
-    return Probe(digest, frames / rate, rate, channels, max(-200.0, 20 * math.log10(max(peak, 1e-10))))
+    return Probe(digest, frames / rate, rate, channels, _decibels(peak), _decibels(math.sqrt(power)), silent, codec)
 
 
-def _listen(sound: soundfile.SoundFile) -> tuple[int, float]:
-    """How many frames there really are, whatever the header says, and the highest sample."""
-    frames, peak = 0, 0.0
-    for block in sound.blocks(BLOCK, dtype="float32"):
-        frames += len(block)
-        peak = max(peak, float(np.abs(block).max()))
-    return frames, peak
+def within(found: Probe | AudioFault, longest_s: float) -> Probe | AudioFault:
+    """A result, or the fault that the file is longer than is allowed: it may have been measured under another limit."""
+    try:
+        if isinstance(found, Probe):
+            check_length(found.duration_s, longest_s)
+    except BadAudio as bad:
+        return AudioFault(bad.reason, bad.detail)
+    return found
 
 
-def _reason(error: OSError | soundfile.LibsndfileError) -> str:
-    """The error's own words, without the path that soundfile puts before them."""
-    if isinstance(error, soundfile.LibsndfileError):
-        return str(error.error_string)
-    return error.strerror or type(error).__name__
+def _listen(sound: Sound) -> tuple[int, float, float, float]:
+    """Frames there really are, highest sample, mean power of a sample, and share of silent frames of 50 ms."""
+    size = max(1, round(FRAME_S * sound.sample_rate_hz))
+    limit = 10 ** (QUIET_DB / 10) * size * sound.channels
+    count, silent, whole = 0, 0, 0
+    peak = total = 0.0
+    rest = np.empty((0, sound.channels), np.float32)
+    for block in sound.blocks():
+        count += len(block)
+        peak = max(peak, float(block.max()), -float(block.min()))
+        joined = np.concatenate((rest, block)) if len(rest) else block
+        upto = len(joined) // size * size
+        energies = _energies(joined[:upto].reshape(-1, size * sound.channels))
+        total, silent, whole = (
+            total + float(energies.sum()),
+            silent + int((energies < limit).sum()),
+            whole + len(energies),
+        )
+        rest = joined[upto:].copy()
+    if len(rest):
+        last = float(_energies(rest.reshape(1, -1))[0])
+        total, silent, whole = total + last, silent + (last < limit * len(rest) / size), whole + 1
+    return count, peak, total / max(1, count * sound.channels), silent / max(1, whole)
+
+
+def _energies(frames: Samples) -> Samples:
+    """The sum of squares of each row."""
+    energies: Samples = np.einsum("ij,ij->i", frames, frames)
+    return energies
+
+
+def _decibels(amplitude: float) -> float:
+    return max(LOWEST_DB, 20 * math.log10(max(amplitude, 1e-10)))

@@ -22,9 +22,9 @@ def tone(path: Path, peak: float = 0.5) -> Path:
 def test_measures_once_and_again_when_the_file_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Path] = []
 
-    def watched(path: Path) -> Probe | AudioFault:
+    def watched(path: Path, longest_s: float) -> Probe | AudioFault:
         asked.append(path)
-        return probe(path)
+        return probe(path, longest_s)
 
     monkeypatch.setattr(index_module, "probe", watched)
     clip, index = tone(tmp_path / "a.wav"), MediaIndex(tmp_path / "media.sqlite")
@@ -44,7 +44,7 @@ def test_measures_once_and_again_when_the_file_changes(tmp_path: Path, monkeypat
 def test_a_fault_is_looked_at_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     clip, index = tone(tmp_path / "a.wav"), MediaIndex(tmp_path / "media.sqlite")
     with monkeypatch.context() as broken:
-        broken.setattr(index_module, "probe", lambda path: AudioFault("audio_unreadable", "too many open files"))
+        broken.setattr(index_module, "probe", lambda *_: AudioFault("audio_unreadable", "too many open files"))
         assert isinstance(index.look([clip])[0], AudioFault)
     assert isinstance(index.look([clip])[0], Probe)
 
