@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeAlias
 
 from schemas.annotation import AnnotatorConfig
 from schemas.errors import EarmarkError
 from tasks.annotation.backend import Media
+from tasks.annotation.outcome import Outcome, Reject
 from tasks.annotation.progress import Progress
-from tasks.annotation.request import Audio
+from tasks.annotation.request import Audio, Request
 from tasks.annotation.session import Session
 from tasks.audio.encode import Encoder
 from tasks.audio.measure import measure
@@ -19,6 +21,77 @@ from tasks.progress import telling
 from tasks.store.versions import Store
 
 LASTING = frozenset({"bad_request", "over_limit", "bad_media"})  # asked anew by a further run, with the same outcome
+
+
+class Fault(NamedTuple):
+    """What a check holds against an answer: a fixed word, and what was expected and found, in one line."""
+
+    reason: str
+    detail: str
+
+
+Check: TypeAlias = Callable[[int, Any], Fault | None]
+"""Looks at the answer's value to the request at a place of the list; None accepts it. Pure: a resumed build checks
+again what the ledger holds, and must come to the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """How a request ended that may be asked several times.
+
+    Attributes:
+        outcome: the answer that passed its check, else the last one; or the engine's reject.
+        sample: number of the draw that it is, counted from 0.
+        fault: what the check holds against the last answer; None if it passed, or if there is none.
+    """
+
+    outcome: Outcome
+    sample: int
+    fault: Fault | None = None
+
+    @property
+    def tries(self) -> int:
+        """How many draws were asked for."""
+        return self.sample + 1
+
+    @property
+    def failure(self) -> tuple[str, str] | None:
+        """Reason and detail for the table of rejects; None if the answer is good."""
+        if isinstance(self.outcome, Reject):
+            return self.outcome.reason, self.outcome.detail
+        return self.fault
+
+
+def ask_checked(session: Session, requests: Sequence[Request], check: Check, tries: int) -> list[Checked]:
+    """Ask; what fails its check is asked again as the next draw (`Request.sample`), up to a number of tries.
+
+    Every draw is a request with a key of its own, so the ledger keeps each, and a build that goes on after a kill
+    walks the same way through them without asking. A request that the engine ends without an answer is not asked
+    again here: the engine has tried.
+
+    Args:
+        session: who is asked.
+        requests: what is asked, with the number of the first draw.
+        check: judges an answer.
+        tries: draws of one request at most, 1 or more.
+
+    Returns:
+        How each request ended, in the order given.
+
+    Raises:
+        StopRun, LedgerError: as `Session.ask`.
+    """
+    ended: dict[int, Checked] = {}
+    places = list(range(len(requests)))
+    for sample in range(tries):
+        drawn = [replace(requests[place], sample=requests[place].sample + sample) for place in places]
+        for place, outcome in zip(places, session.ask(drawn).outcomes, strict=True):
+            fault = None if isinstance(outcome, Reject) else check(place, outcome.value)
+            ended[place] = Checked(outcome, sample, fault)
+        places = [place for place in places if ended[place].fault is not None]
+        if not places:
+            break
+    return [ended[place] for place in range(len(requests))]
 
 
 @contextmanager

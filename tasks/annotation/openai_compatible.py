@@ -82,8 +82,8 @@ class OpenAICompatible:
             "messages": [self._message(message) for message in request.messages],
             self._config.max_tokens_field: sampling.max_tokens,
         }
-        for name in ("temperature", "top_p", "seed"):
-            if (value := getattr(sampling, name)) is not None:
+        for name, value in (("temperature", sampling.temperature), ("top_p", sampling.top_p), ("seed", request.seed)):
+            if value is not None:
                 body[name] = value
         if sampling.stop:
             body["stop"] = list(sampling.stop)

@@ -196,6 +196,11 @@ class Request:
         return held
 
     @property
+    def seed(self) -> int | None:
+        """The seed that a server gets: each draw its own, for one seed would give one answer."""
+        return None if self.sampling.seed is None else self.sampling.seed + self.sample
+
+    @property
     def canonical(self) -> str:
         """Canonical JSON of all that can change the answer; long texts stand by their SHA-256."""
         facts = self.facts if self.model.startswith("builtin:") else "null"
