@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from schemas.config import BuildConfig
 from schemas.tables import Table
+from schemas.views import View
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ class Corpus:
         plan: `module:function` that plans a build; imports no Prefect, so that "up to date" is said at once.
         flow: `module:flow` that builds it.
         forecast: `module:function` that says what a build would ask of models; None where it asks nothing.
+        views: what `earmark export` gives to trainers; `schemas/views.py` tells how to declare one.
     """
 
     name: str
@@ -58,3 +60,4 @@ class Corpus:
     plan: str
     flow: str
     forecast: str | None = None
+    views: tuple[View, ...] = ()

@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from schemas.config import LARGEST, BuildConfig, Model, Name, nearest
 from schemas.corpus import Corpus, Story
 from schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, audio_column, column
+from schemas.views import View
 
 CATEGORIES = ("same_content", "same_source", "unmatched")
 FORMATS = ("bvcc", "nisqa", "singmos", "somos", "tmhint-qi", "vmc23", "table")
@@ -331,6 +332,16 @@ _STORY = Story(
     tags=("audio", "speech", "mos", "preference", "reward-model"),
 )
 
+VIEWS = (
+    View(
+        "preferred-clips",
+        "preference",
+        "mos_preferences/preferred_clips",
+        "Two clips, the one with the higher MOS chosen; needs a build with `audio`.",
+        {"question": "Give a clip of good audio quality."},
+    ),
+)
+
 CORPUS = Corpus(
     name="mos-preferences",
     source="MOS corpora",
@@ -341,4 +352,5 @@ CORPUS = Corpus(
     story=_STORY,
     plan="tasks.mos_sources:plan_build",
     flow="flows.mos_preferences:build",
+    views=VIEWS,
 )

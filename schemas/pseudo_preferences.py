@@ -11,6 +11,7 @@ from schemas.annotation import AnnotatorConfig, Prices
 from schemas.config import BuildConfig, Model
 from schemas.corpus import Corpus, Story
 from schemas.tables import REJECTS, Split, Table, audio_column, column
+from schemas.views import View
 
 Dimension = Literal["musicality", "alignment"]
 DIMENSIONS: tuple[Dimension, ...] = ("musicality", "alignment")
@@ -284,6 +285,33 @@ _STORY = Story(
     tags=("audio", "music", "preference", "reward-model"),
 )
 
+_QUESTIONS = {
+    "musicality": "Which of the two clips is better as music? Answer with A or B.",
+    "alignment": "Which of the two clips follows the prompt better? Answer with A or B.",
+}
+
+
+def _views(dimension: Dimension, better: str) -> tuple[View, ...]:
+    return (
+        View(
+            f"{dimension}-clips",
+            "preference",
+            "pseudo_preferences/preferred_clips",
+            f"A prompt and two generations; chosen is the one that {better}.",
+            {"dimension": dimension},
+        ),
+        View(
+            f"{dimension}-choice",
+            "preference",
+            "pseudo_preferences/choices",
+            f"Both generations in the prompt; chosen is the letter of the one that {better}.",
+            {"dimension": dimension, "question": _QUESTIONS[dimension]},
+        ),
+    )
+
+
+VIEWS = (*_views("musicality", "sounds better as music"), *_views("alignment", "follows the prompt better"))
+
 CORPUS = Corpus(
     name="pseudo-preferences",
     source="prompts + generated audio",
@@ -295,4 +323,5 @@ CORPUS = Corpus(
     plan="tasks.music_pairs:plan_build",
     flow="flows.pseudo_preferences:build",
     forecast="tasks.music_pairs:forecast",
+    views=VIEWS,
 )

@@ -1,0 +1,84 @@
+"""What a corpus gives to trainers: views over a version's tables, in one shape that every export format reads.
+
+A corpus author writes a query in `tasks/sql/<corpus>/` and a line in the corpus's `views`:
+
+    View("musicality", "preference", "pseudo_preferences/preferred_clips", "…", {"dimension": …})
+
+The query sees each table of the version by its name, and the view's parameters as `$name`. It gives these columns,
+text as VARCHAR, and audio as the clip's SHA-256 (never its bytes; the export finds and writes the file):
+
+- every kind: `id` (unique), `split` (`'full'` for tables without splits).
+- `preference`: `prompt`, and either the texts `chosen` and `rejected` or the clips `chosen_audio` and `rejected_audio`.
+- `sft`: `prompt`, `completion`. A `preference` of texts serves for it too: the chosen text is the completion.
+- `grpo`: `prompt`; the other columns reach the reward function. `sft` and `preference` of texts serve too.
+- `rows`: anything; for plain JSON lines, WebDataset, and formats that the corpus adds.
+
+`prompt` is a VARCHAR, or a VARCHAR[] of the pieces of text between which the clips of `audios` stand: one piece more
+than there are clips. `audios` (VARCHAR[], optional) are the clips that the prompt lets the model hear; where `prompt`
+is one VARCHAR, they come before it. Text from outside needs no cleaning: formats with markers such as `<audio>` defuse
+them. Every other column is an extra; clips among the extras stand in columns named `audio` or `…_audio`. No column is
+named `margin`, which trainers add to their loss: say `preference_margin`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Kind = Literal["preference", "sft", "grpo", "rows"]
+
+REQUIRED: dict[Kind, tuple[str, ...]] = {
+    "preference": ("id", "split", "prompt"),
+    "sft": ("id", "split", "prompt", "completion"),
+    "grpo": ("id", "split", "prompt"),
+    "rows": ("id", "split"),
+}
+ANSWERS = (("chosen", "rejected"), ("chosen_audio", "rejected_audio"))  # of a preference: texts, or clips
+FORBIDDEN = ("margin",)
+
+
+def names_clip(column: str) -> bool:
+    """Whether a view's column of that name holds clips."""
+    return column == "audio" or column.endswith("_audio")
+
+
+@dataclass(frozen=True)
+class Writer:
+    """An export format that one corpus adds for one of its views.
+
+    Attributes:
+        format: as in `--for FORMAT`.
+        function: `module:function(batches: Iterator[pa.RecordBatch], path: Path) -> None`. It writes one split's rows;
+            clips are paths relative to `path`'s folder by then, where it is to write one file.
+        suffix: the file's ending, such as `.json`; the file is `<split><suffix>`.
+        says: what reads it, one sentence.
+        audio: whether the clips are written beside it as files. Otherwise they stay SHA-256s.
+    """
+
+    format: str
+    function: str
+    suffix: str
+    says: str
+    audio: bool = False
+
+
+@dataclass(frozen=True)
+class View:
+    """Rows for a trainer.
+
+    Attributes:
+        name: as in `--view NAME`.
+        kind: what a row is; decides which formats can hold it.
+        sql: the query, `tasks/sql/<sql>.sql`.
+        says: one sentence for the list of views and for the export's README.
+        params: values of the query's `$name`.
+        writers: further formats.
+    """
+
+    name: str
+    kind: Kind
+    sql: str
+    says: str
+    params: Mapping[str, str | int | float] = field(default_factory=dict)
+    writers: tuple[Writer, ...] = ()

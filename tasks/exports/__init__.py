@@ -1,0 +1,1 @@
+"""Versions in the forms that trainers read."""

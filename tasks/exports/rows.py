@@ -1,0 +1,174 @@
+"""The rows of a view or table, chosen, checked and counted before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from schemas.corpus import Corpus
+from schemas.errors import StoreError
+from schemas.tables import AUDIO, UNSPLIT, Table
+from schemas.views import ANSWERS, FORBIDDEN, REQUIRED, View, names_clip
+from tasks.sql import connect, query, view_parquet
+from tasks.store.card import split_order
+from tasks.store.versions import Version
+
+BATCH = 8_192
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is exported: the rows lie in the connection's table `selected`.
+
+    Attributes:
+        connection: DuckDB with the version's tables as views, and `selected`.
+        name: the view's or table's name.
+        columns: its columns.
+        counts: rows by split, in the order of splits.
+    """
+
+    connection: duckdb.DuckDBPyConnection
+    name: str
+    columns: tuple[str, ...]
+    counts: dict[str, int]
+
+    @property
+    def audio(self) -> tuple[str, ...]:
+        """The columns that name one clip a row."""
+        return tuple(name for name in self.columns if names_clip(name))
+
+    def clips(self) -> Iterator[str]:
+        """Every clip that a row names, once, in order: SHA-256, or `<SHA-256>.<extension>` from a table."""
+        parts = [f'SELECT "{name}" AS clip FROM selected' for name in self.audio]
+        if "audios" in self.columns:
+            parts.append("SELECT unnest(audios) AS clip FROM selected")
+        if parts:
+            both = " UNION ".join(parts)
+            reader = self.connection.sql(f"SELECT clip FROM ({both}) WHERE clip IS NOT NULL ORDER BY clip")
+            for batch in reader.to_arrow_reader(BATCH):
+                yield from batch["clip"].to_pylist()
+
+    def without(self, column: str) -> int:
+        """How many rows are null in a column."""
+        found = self.connection.execute(f'SELECT count(*) FROM selected WHERE "{column}" IS NULL').fetchall()
+        return int(found[0][0])
+
+    def rows(self, split: str) -> Iterator[pa.RecordBatch]:
+        """A split's rows in a stable order, batch by batch."""
+        order = "SELECT * EXCLUDE (_place) FROM selected WHERE split = $split ORDER BY _place"
+        yield from self.connection.sql(order, params={"split": split}).to_arrow_reader(BATCH)
+
+
+@contextmanager
+def select_view(
+    version: Version, corpus: Corpus, view: View, spill: Path, split: str | None, limit: int | None
+) -> Iterator[Selection]:
+    """The rows of a view, ordered by `id`.
+
+    Args:
+        version: the committed version.
+        corpus: its corpus.
+        view: what is asked of it.
+        spill: an existing folder for what does not fit in memory.
+        split: only this split.
+        limit: only the first rows of each split.
+
+    Raises:
+        StoreError: the view has no such split, no row, or does not keep the contract of `schemas/views.py`.
+    """
+    with _opened(version, corpus, spill) as connection:
+        connection.execute(f"CREATE TABLE everything AS {query(view.sql)}", dict(view.params) or None)
+        names, types = _described(connection, "everything")
+        _check_columns(view, names)
+        prompt = types.get("prompt", "VARCHAR")
+        if prompt not in ("VARCHAR", "VARCHAR[]"):
+            raise StoreError(f"view '{view.name}': expected prompt as VARCHAR or VARCHAR[], found {prompt}")
+        twice = connection.execute("SELECT id FROM everything GROUP BY id HAVING count(*) > 1 LIMIT 1").fetchall()
+        if twice:
+            raise StoreError(f"view '{view.name}': expected one row an id, found '{twice[0][0]}' twice")
+        yield _choose(connection, view.name, "SELECT *, id AS _order FROM everything", names, split, limit)
+
+
+@contextmanager
+def select_table(
+    version: Version, corpus: Corpus, name: str, spill: Path, split: str | None, limit: int | None
+) -> Iterator[Selection]:
+    """The rows of a published table as they are, in their own order; embedded audio as its name.
+
+    Raises:
+        StoreError: there is no such table or split, or it is empty.
+    """
+    table = _table(corpus, version, name)
+    with _opened(version, corpus, spill) as connection:
+        names = [f'"{c}".path AS "{c}{"" if names_clip(c) else "_audio"}"' for c in table.audio]
+        held = ", ".join([f'"{field.name}"' for field in table.schema if field.type != AUDIO] + names)
+        split_column = "" if "split" in table.schema.names else f", '{UNSPLIT}' AS split"
+        rows = f"SELECT {held}{split_column} FROM {_quoted(name)}"
+        connection.execute(f"CREATE VIEW everything AS {rows}")
+        columns, _ = _described(connection, "everything")
+        numbered = "SELECT *, row_number() OVER () AS _order FROM everything"
+        yield _choose(connection, name, numbered, columns, split, limit)
+
+
+def _table(corpus: Corpus, version: Version, name: str) -> Table:
+    tables = {table.name: table for table in corpus.tables if table.name in version.manifest.rows}
+    if name not in tables:
+        raise StoreError(f"{version.corpus} {version.name} has no table '{name}'; tables: {', '.join(tables)}")
+    return tables[name]
+
+
+@contextmanager
+def _opened(version: Version, corpus: Corpus, spill: Path) -> Iterator[duckdb.DuckDBPyConnection]:
+    with connect(spill) as connection:
+        for table in corpus.tables:
+            files = [version.folder / entry.path for entry in version.manifest.entries(table.name)]
+            view_parquet(connection, _quoted(table.name), files, table.schema)
+        yield connection
+
+
+def _choose(
+    connection: duckdb.DuckDBPyConnection,
+    name: str,
+    rows: str,
+    columns: list[str],
+    split: str | None,
+    limit: int | None,
+) -> Selection:
+    """Make the table `selected`: the rows of the wanted splits, numbered in order within each."""
+    connection.execute(
+        f"""CREATE TABLE selected AS
+            SELECT * EXCLUDE (_order), row_number() OVER (PARTITION BY split ORDER BY _order) AS _place
+            FROM ({rows}) WHERE $split IS NULL OR split = $split QUALIFY $limit IS NULL OR _place <= $limit""",
+        {"split": split, "limit": limit},
+    )
+    found = dict(connection.execute("SELECT split, count(*) FROM selected GROUP BY split").fetchall())
+    if not found:
+        known = [row[0] for row in connection.execute("SELECT DISTINCT split FROM everything").fetchall()]
+        if split is not None and known:
+            raise StoreError(f"'{name}' has no row in split '{split}'; splits: {', '.join(split_order(known))}")
+        raise StoreError(f"'{name}' has no rows in this version: nothing to export")
+    return Selection(connection, name, tuple(columns), {key: found[key] for key in split_order(list(found))})
+
+
+def _check_columns(view: View, names: list[str]) -> None:
+    missing = [name for name in REQUIRED[view.kind] if name not in names]
+    if missing:
+        raise StoreError(f"view '{view.name}': expected a column '{missing[0]}', found {', '.join(names)}")
+    if view.kind == "preference" and not any(set(both) <= set(names) for both in ANSWERS):
+        raise StoreError(f"view '{view.name}': expected chosen and rejected, or chosen_audio and rejected_audio")
+    if banned := [name for name in names if name in FORBIDDEN]:
+        raise StoreError(f"view '{view.name}': trainers add a column named '{banned[0]}' to their loss; rename it")
+
+
+def _described(connection: duckdb.DuckDBPyConnection, name: str) -> tuple[list[str], dict[str, str]]:
+    found = connection.execute(f"DESCRIBE {name}").fetchall()
+    return [row[0] for row in found], {row[0]: row[1] for row in found}
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
