@@ -1,0 +1,180 @@
+"""What is asked of the separation and what it answers: jobs, output settings, results, and what a separator is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Samples = npt.NDArray[np.float32]
+Codec = Literal["flac", "wav", "mp3"]
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One track to separate.
+
+    Attributes:
+        track: the track's id, for the caller.
+        source: the file to read.
+        target: the file to write; its folder is made. The codec is the output's, whatever this name ends in.
+    """
+
+    track: str
+    source: Path
+    target: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """How instrumentals are written. Stereo always, at the source's own rate.
+
+    Attributes:
+        codec: `flac` or `wav` (lossless) or `mp3` (320 kbit/s; rates that MP3 lacks become 48 kHz).
+        bits: bits a sample of the lossless codecs. What is written is rounded once, from float.
+        crop_s: only so much from the track's start is separated.
+    """
+
+    codec: Codec = "flac"
+    bits: Literal[16, 24] = 24
+    crop_s: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.crop_s is not None and self.crop_s <= 0:
+            raise ValueError(f"expected a crop of more than 0 s, found {self.crop_s:g}")
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A track that was separated; `job.target` is complete.
+
+    Levels are root mean squares over both channels in dB of full scale at the source's own scale, never below -120.
+
+    Attributes:
+        job: the job.
+        duration_s: length of what was separated.
+        sample_rate_hz: rate of the source.
+        channels: channels of the source.
+        frames: frames that the source gave, after the crop, at its rate.
+        written_frames: frames that the written file says it has; MP3 adds some at its ends.
+        written_rate_hz: rate of the written file.
+        gain_db: how much the file is louder than at the source's scale: below 0 where peaks were scaled to 0.9.
+        mix_db: level of the mix.
+        instrumental_db: level of what stays.
+        removed_db: level of what was taken out.
+        correlation: between what stays and what was removed, -1 to 1: 0 where they have nothing in common; well above
+            0 means that some of the voice stays.
+        clipped_share: share of the mix's samples at full scale, 0 to 1.
+        emptied_share: share of the mix's sounding tenths of a second that are silent in the instrumental, 0 to 1.
+    """
+
+    job: Job
+    duration_s: float
+    sample_rate_hz: int
+    channels: int
+    frames: int
+    written_frames: int
+    written_rate_hz: int
+    gain_db: float
+    mix_db: float
+    instrumental_db: float
+    removed_db: float
+    correlation: float
+    clipped_share: float
+    emptied_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """A track that could not be separated; nothing was written.
+
+    Attributes:
+        job: the job.
+        reason: a fixed word: one of the audio room's (`audio_unreadable`, …), or `separation_too_short`,
+            `separation_needs_stereo`, `separation_not_finite`.
+        detail: what was expected and what was found, without the file's path.
+    """
+
+    job: Job
+    reason: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """How a track is cut for a separator and put together again: a weighted sum over a sum of weights.
+
+    Attributes:
+        length: frames of a window; a track that is shorter is one window of its own length.
+        step: frames from one window to the next; the last one is moved back to end where the track ends.
+        weights: (length,), above 0.
+    """
+
+    length: int
+    step: int
+    weights: Samples = field(repr=False)
+
+    def starts(self, frames: int) -> list[int]:
+        """First frame of each window of a track, ascending."""
+        starts: list[int] = []
+        for start in range(0, frames, self.step):
+            if start + self.length >= frames:
+                last = max(frames - self.length, 0)
+                return starts if starts and starts[-1] == last else [*starts, last]
+            starts.append(start)
+        return starts
+
+
+class Separator(Protocol):
+    """Takes the voice out of windows of stereo sound. One per device; not safe for threads.
+
+    Attributes:
+        name: what it is called in tables: `centre-removal`, or the checkpoint's file name.
+        digest: SHA-256 (hex) of all that decides its output: checkpoint, model settings, precision. Batch size, device
+            and compilation are not in it: they change rounding only.
+        checkpoint_sha256: the checkpoint's hash, None where there is none.
+        sample_rate_hz: the rate it works at; None: any.
+        batch_size: most windows it takes at once.
+        in_flight: batches it can work on while results are put away: 1 on a CPU, 2 where a device works by itself.
+        needs_stereo: whether it can do nothing with two equal channels.
+        least_frames: shortest track at its rate.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def digest(self) -> str: ...
+
+    @property
+    def checkpoint_sha256(self) -> str | None: ...
+
+    @property
+    def sample_rate_hz(self) -> int | None: ...
+
+    @property
+    def batch_size(self) -> int: ...
+
+    @property
+    def in_flight(self) -> int: ...
+
+    @property
+    def needs_stereo(self) -> bool: ...
+
+    @property
+    def least_frames(self) -> int: ...
+
+    def windows(self, frames: int, sample_rate_hz: int) -> Windows:
+        """How a track of so many frames is cut."""
+        ...
+
+    def start(self, batch: Samples, sample_rate_hz: int) -> Callable[[], Samples]:
+        """Begin with a batch of windows (windows, 2, frames) at a rate; the result waits for the voices, of that shape.
+
+        Voices may be a little shorter than windows: what lacks at the end counts as silence.
+        """
+        ...

@@ -1,0 +1,274 @@
+"""Files in, files out: tracks are decoded and encoded in threads while the separator works on windows of several.
+
+Memory: `tracks` spools (see `track.py`, 96 MB each at most) besides the separator's own batch; longer tracks lie on
+disk while they are worked on. A file appears under its name only when it is complete: it is written beside it under a
+temporary name and renamed.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import soundfile
+
+from schemas.errors import StoreError
+from tasks.audio.faults import LONGEST_S, BadAudio
+from tasks.audio.separation.jobs import Done, Failed, Job, Output, Samples, Separator
+from tasks.audio.separation.track import FLOOR_DB, PEAK, Track, open_track, resampled
+
+SPARE_TRACKS = 4  # that are being decoded or written beside those whose windows are worked on
+MP3_RATES_HZ = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)
+
+Part = tuple[Track, int]
+
+
+def separate(
+    jobs: Iterable[Job],
+    separator: Separator,
+    output: Output | None = None,
+    *,
+    longest_s: float = LONGEST_S,
+    tracks: int | None = None,
+    threads: int = 2,
+) -> Iterator[Done | Failed]:
+    """Separate tracks. A bad file is a `Failed` and never stops the others.
+
+    Args:
+        jobs: what to do; targets differ. Files that are there already are replaced.
+        separator: what takes the voice out.
+        output: how instrumentals are written.
+        longest_s: longer sources are refused before they are decoded.
+        tracks: tracks in memory at once; without it, as many as keep short ones' windows coming.
+        threads: that decode, and as many that encode.
+
+    Yields:
+        One result a job, as they are finished.
+
+    Raises:
+        StoreError: a file cannot be written (a full disk, a folder that may not be written).
+    """
+    output = output or Output()
+    tracks = tracks or SPARE_TRACKS + separator.batch_size * separator.in_flight // 2
+    with ThreadPoolExecutor(threads) as reading, ThreadPoolExecutor(threads) as writing:
+        line = _Line(iter(jobs), separator, output, longest_s, tracks, reading, writing)
+        try:
+            yield from line.run()
+        finally:
+            line.abandon()
+
+
+class _Line:
+    """The tracks between their files: being decoded, worked on, being written."""
+
+    def __init__(
+        self,
+        jobs: Iterator[Job],
+        separator: Separator,
+        output: Output,
+        longest_s: float,
+        tracks: int,
+        reading: ThreadPoolExecutor,
+        writing: ThreadPoolExecutor,
+    ) -> None:
+        self._jobs, self._separator, self._output, self._tracks = jobs, separator, output, tracks
+        self._longest_s, self._reading, self._writing = longest_s, reading, writing
+        self._opening: deque[tuple[Job, Future[Track]]] = deque()
+        self._at_work: dict[int, Track] = {}
+        self._closing: dict[Future[Done | Failed], Track] = {}
+        self._results: deque[Done | Failed] = deque()
+
+    def run(self) -> Iterator[Done | Failed]:
+        """Everything, to the last result."""
+        running: deque[tuple[list[Part], Callable[[], Samples]]] = deque()
+        for batch in self._batches():
+            while running and not batch:
+                self._put_away(*running.popleft())
+            if not batch:
+                continue
+            windows = np.stack([track.window(start) for track, start in batch])
+            running.append((batch, self._separator.start(windows, batch[0][0].rate_hz)))
+            if len(running) >= self._separator.in_flight:
+                self._put_away(*running.popleft())
+            yield from self._drain()
+        while running:
+            self._put_away(*running.popleft())
+        while self._closing:
+            self._collect(wait_for_one=True)
+            yield from self._drain()
+        yield from self._drain()
+
+    def _batches(self) -> Iterator[list[Part]]:
+        """Windows of one form, across tracks, as many as the separator takes; none: wait for what is running."""
+        batch: list[Part] = []
+        for track in self._opened():
+            if track is None:
+                yield batch
+                if batch:
+                    yield []
+                batch = []
+                continue
+            for start in track.starts:
+                if batch and batch[0][0].form != track.form:
+                    yield batch
+                    batch = []
+                batch.append((track, start))
+                if len(batch) == self._separator.batch_size:
+                    yield batch
+                    batch = []
+
+    def _opened(self) -> Iterator[Track | None]:
+        """Decoded tracks in the jobs' order; None: there is no room, or no job, before those at work are done."""
+        while True:
+            self._refill()
+            if not self._opening:
+                if self._at_work:
+                    yield None
+                elif self._closing:
+                    self._collect(wait_for_one=True)
+                else:
+                    return
+                continue
+            job, future = self._opening.popleft()
+            try:
+                track = future.result()
+            except BadAudio as bad:
+                self._results.append(Failed(job, bad.reason, bad.detail))
+                continue
+            except OSError as error:
+                raise StoreError(f"cannot write {job.target.name}: {error.strerror or error}") from None
+            self._at_work[id(track)] = track
+            yield track
+
+    def _refill(self) -> None:
+        self._collect(wait_for_one=False)
+        while len(self._opening) + len(self._at_work) + len(self._closing) < self._tracks:
+            job = next(self._jobs, None)
+            if job is None:
+                return
+            crop_s = self._output.crop_s
+            future = self._reading.submit(open_track, job, self._separator, crop_s, self._longest_s)
+            self._opening.append((job, future))
+
+    def _put_away(self, batch: list[Part], voices: Callable[[], Samples]) -> None:
+        for (track, start), voice in zip(batch, voices(), strict=True):
+            if track.add(start, voice):
+                del self._at_work[id(track)]
+                self._closing[self._writing.submit(write_track, track, self._separator.name, self._output)] = track
+
+    def _collect(self, *, wait_for_one: bool) -> None:
+        if not self._closing:
+            return
+        done, _ = wait(self._closing, None if wait_for_one else 0, return_when=FIRST_COMPLETED)
+        for future in done:
+            del self._closing[future]
+            self._results.append(future.result())
+
+    def _drain(self) -> Iterator[Done | Failed]:
+        while self._results:
+            yield self._results.popleft()
+
+    def abandon(self) -> None:
+        """Stop what has not begun, wait for what has, and give every track's memory back."""
+        for pool in (self._reading, self._writing):
+            pool.shutdown(cancel_futures=True)
+        for _, future in self._opening:
+            if not future.cancelled() and future.exception() is None:
+                future.result().close()
+        for track in (*self._at_work.values(), *self._closing.values()):
+            track.close()
+
+
+def write_track(track: Track, name: str, output: Output) -> Done | Failed:
+    """Encode a finished track and rename it into place.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    target = track.job.target
+    temporary = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        if not track.finite:
+            return Failed(track.job, "separation_not_finite", f"{name}: expected finite samples, found NaN or infinity")
+        _sweep(target)
+        rate = _written_rate(track.source_rate_hz, output)
+        gain = np.float32(PEAK) / np.float32(track.kept_peak) if track.kept_peak > PEAK else np.float32(1.0)
+        _encode(track, temporary, rate, gain, output)
+        frames = soundfile.info(temporary).frames
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(target)
+        return _done(track, rate, frames, float(gain * track.mix_gain))
+    except (OSError, soundfile.LibsndfileError) as error:
+        said = error.error_string if isinstance(error, soundfile.LibsndfileError) else error.strerror
+        raise StoreError(f"cannot write {target.name}: {said or error}") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+        track.close()
+
+
+def _encode(track: Track, path: Path, rate: int, gain: np.float32, output: Output) -> None:
+    forms: dict[str, dict[str, Any]] = {
+        "flac": {"format": "FLAC", "subtype": f"PCM_{output.bits}"},
+        "wav": {"format": "WAV", "subtype": f"PCM_{output.bits}"},
+        "mp3": {"format": "MP3", "bitrate_mode": "CONSTANT", "compression_level": 0.0},
+    }
+    wanted = -(-track.source_frames * rate // track.source_rate_hz)
+    with soundfile.SoundFile(path, "w", rate, 2, **forms[output.codec]) as file:
+        for block in resampled(_scaled(track, gain), track.rate_hz, rate, wanted):
+            file.write(np.clip(block, -1.0, 1.0))
+
+
+def _scaled(track: Track, gain: np.float32) -> Iterator[Samples]:
+    for block in track.blocks():
+        block *= gain
+        yield block
+
+
+def _written_rate(rate: int, output: Output) -> int:
+    return rate if output.codec != "mp3" or rate in MP3_RATES_HZ else 48_000
+
+
+def _done(track: Track, rate: int, frames: int, gain: float) -> Done:
+    levels, values = track.levels, 2 * track.frames
+    mix_db, kept_db, removed_db = (
+        max(FLOOR_DB, 10 * math.log10(max(float(sums.sum()) / values, 1e-13)))
+        for sums in (levels.mix, levels.kept, levels.removed)
+    )
+    return Done(
+        job=track.job,
+        duration_s=track.source_frames / track.source_rate_hz,
+        sample_rate_hz=track.source_rate_hz,
+        channels=track.channels,
+        frames=track.source_frames,
+        written_frames=frames,
+        written_rate_hz=rate,
+        gain_db=20 * math.log10(gain),
+        mix_db=mix_db,
+        instrumental_db=kept_db,
+        removed_db=removed_db,
+        correlation=levels.correlation(),
+        clipped_share=track.clipped_share,
+        emptied_share=levels.emptied_share(track.cell),
+    )
+
+
+def _sweep(target: Path) -> None:
+    """Remove what killed processes left of this file."""
+    head, tail = f".{target.name}.", ".part"
+    for left in target.parent.iterdir():
+        pid = left.name[len(head) : -len(tail)]
+        if (
+            left.name.startswith(head)
+            and left.name.endswith(tail)
+            and pid.isdigit()
+            and not psutil.pid_exists(int(pid))
+        ):
+            left.unlink(missing_ok=True)

@@ -1,0 +1,259 @@
+"""One track on its way: decoded into a spool, its windows taken out, the instrumental written over the mix.
+
+A spool holds float32 stereo at the separator's rate: in memory up to `HELD_BYTES`, beyond in a nameless file beside the
+target. Windows come back in order, so all before the next window's start is final and can take the mix's place.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import soxr
+
+from tasks.audio.faults import BadAudio
+from tasks.audio.separation.jobs import Job, Samples, Separator, Windows
+from tasks.audio.sound import open_sound
+
+HELD_BYTES = 96 << 20  # 4.5 minutes of stereo at 44.1 kHz
+BLOCK = 1 << 16  # frames that are read or written at once
+PEAK = 0.9  # audio-separator scales what is louder, the mix before and each stem after
+FULL_SCALE = 1 - 2.0**-15
+FLOOR_DB = -120.0
+SOUNDING_DB, SILENT_DB = -50.0, -70.0
+CELLS_PER_S = 10  # levels are kept a tenth of a second each
+FRAME_BYTES = 8
+
+
+@dataclass
+class Levels:
+    """Sums of squares a tenth of a second, over both channels, and what else is summed up on the way."""
+
+    mix: np.ndarray
+    kept: np.ndarray
+    removed: np.ndarray
+    shared: float = 0.0
+
+    @classmethod
+    def empty(cls, cells: int) -> Levels:
+        """Levels of nothing yet."""
+        return cls(np.zeros(cells), np.zeros(cells), np.zeros(cells))
+
+    def add(self, start: int, cell: int, mix: Samples, kept: Samples, removed: Samples) -> None:
+        """Take in a span (frames, 2) that begins at a frame; cells have so many frames."""
+        cells = np.arange(start, start + len(mix)) // cell
+        for sums, samples in ((self.mix, mix), (self.kept, kept), (self.removed, removed)):
+            power = np.einsum("ij,ij->i", samples, samples, dtype=np.float64)
+            found = np.bincount(cells - cells[0], weights=power)
+            sums[cells[0] : cells[0] + len(found)] += found
+        self.shared += float(np.einsum("ij,ij->", kept, removed, dtype=np.float64))
+
+    def correlation(self) -> float:
+        """Between what stays and what was removed; 0 where one of them is silent."""
+        norm = math.sqrt(float(self.kept.sum()) * float(self.removed.sum()))
+        return self.shared / norm if norm > 0 else 0.0
+
+    def emptied_share(self, cell: int) -> float:
+        """Share of the mix's sounding cells that are silent in what stays."""
+        sounding = self.mix > 2 * cell * 10 ** (SOUNDING_DB / 10)
+        if not sounding.any():
+            return 0.0
+        return float((self.kept[sounding] < 2 * cell * 10 ** (SILENT_DB / 10)).mean())
+
+
+@dataclass
+class Track:
+    """A decoded track.
+
+    Attributes:
+        job: the job it belongs to.
+        source_rate_hz, channels, source_frames: of the source, after the crop.
+        rate_hz: of the spool.
+        frames: in the spool.
+        peak: highest absolute sample of the mix at the spool's rate.
+        clipped_share: of the source's samples.
+        windows, starts: how it is cut.
+    """
+
+    job: Job
+    source_rate_hz: int
+    channels: int
+    source_frames: int
+    rate_hz: int
+    frames: int
+    peak: np.float32
+    clipped_share: float
+    spool: tempfile.SpooledTemporaryFile[bytes]
+    windows: Windows
+    starts: list[int] = field(init=False)
+    kept_peak: float = field(default=0.0, init=False)
+    finite: bool = field(default=True, init=False)
+
+    def __post_init__(self) -> None:
+        self.starts = self.windows.starts(self.frames)
+        self.cell = max(1, self.rate_hz // CELLS_PER_S)
+        self.levels = Levels.empty(-(-self.frames // self.cell))
+        self.mix_gain = np.float32(PEAK) / self.peak if self.peak > PEAK else np.float32(1.0)
+        self._sum = np.zeros((2, self.windows.length), np.float32)
+        self._weight = np.zeros(self.windows.length, np.float32)
+        self._origin = 0
+        self._open = len(self.starts)
+
+    @property
+    def form(self) -> tuple[int, int]:
+        """Frames and rate of its windows: what windows of one batch have in common."""
+        return min(self.windows.length, self.frames), self.rate_hz
+
+    def window(self, start: int) -> Samples:
+        """The scaled mix of a window, (2, frames)."""
+        held = self.read(start, min(self.windows.length, self.frames - start))
+        held *= self.mix_gain
+        return np.ascontiguousarray(held.T)
+
+    def add(self, start: int, voice: Samples) -> bool:
+        """Take a window's voice, (2, frames); windows come in order. True when it was the last one."""
+        self._settle(start)
+        length = min(voice.shape[1], self.windows.length, self.frames - start)
+        weights = self.windows.weights[:length]
+        self.finite = self.finite and bool(np.isfinite(voice[:, :length]).all())
+        self._sum[:, :length] += voice[:, :length] * weights
+        self._weight[:length] += weights
+        self._open -= 1
+        if not self._open:
+            self._settle(self.frames)
+        return not self._open
+
+    def _settle(self, until: int) -> None:
+        """Write the instrumental of all frames before `until` over the mix."""
+        count = until - self._origin
+        if count <= 0:
+            return
+        voice = self._sum[:, :count]
+        voice /= np.maximum(self._weight[:count], np.float32(1e-10))
+        mix = self.read(self._origin, count)
+        kept = mix * self.mix_gain
+        kept -= voice.T
+        self._write(self._origin, kept)
+        self.kept_peak = max(self.kept_peak, float(np.abs(kept).max()))
+        unscaled = np.float32(1.0) / self.mix_gain
+        self.levels.add(self._origin, self.cell, mix, kept * unscaled, voice.T * unscaled)
+        for held in (self._sum.T, self._weight):
+            held[: len(held) - count] = held[count:].copy()
+            held[len(held) - count :] = 0
+        self._origin = until
+
+    def read(self, start: int, count: int) -> Samples:
+        """Frames of the spool, (count, 2): of the mix, or of the instrumental where that is final."""
+        self.spool.seek(start * FRAME_BYTES)
+        return np.frombuffer(self.spool.read(count * FRAME_BYTES), np.float32).reshape(-1, 2).copy()
+
+    def blocks(self) -> Iterator[Samples]:
+        """The whole spool in order, (frames, 2) each."""
+        for start in range(0, self.frames, BLOCK):
+            yield self.read(start, min(BLOCK, self.frames - start))
+
+    def _write(self, start: int, samples: Samples) -> None:
+        self.spool.seek(start * FRAME_BYTES)
+        self.spool.write(np.ascontiguousarray(samples).data)
+
+    def close(self) -> None:
+        """Give the spool's memory back."""
+        self.spool.close()
+
+
+def open_track(job: Job, separator: Separator, crop_s: float | None, longest_s: float) -> Track:
+    """Decode a job's source: stereo, at the separator's rate, no more than the crop.
+
+    Mono is doubled; of more than two channels the first two are taken, as front left and right come first.
+
+    Raises:
+        BadAudio: the source cannot be used, or not by this separator.
+    """
+    job.target.parent.mkdir(parents=True, exist_ok=True)
+    spool = tempfile.SpooledTemporaryFile(HELD_BYTES, dir=str(job.target.parent))  # noqa: SIM115 - the track closes it
+    try:
+        return _decoded(job, separator, crop_s, longest_s, spool)
+    except BaseException:
+        spool.close()
+        raise
+
+
+def _decoded(
+    job: Job,
+    separator: Separator,
+    crop_s: float | None,
+    longest_s: float,
+    spool: tempfile.SpooledTemporaryFile[bytes],
+) -> Track:
+    peak, frames, source_frames, clipped, apart = np.float32(0.0), 0, 0, 0, False
+    with open_sound(job.source, longest_s) as sound:
+        source_rate, channels = sound.sample_rate_hz, sound.channels
+        rate = separator.sample_rate_hz or source_rate
+        most = None if crop_s is None else round(crop_s * source_rate)
+
+        def heard() -> Iterator[Samples]:
+            nonlocal source_frames, clipped, apart
+            for block in _stereo(sound.blocks(), most):
+                source_frames += len(block)
+                clipped += int((np.abs(block) >= FULL_SCALE).sum())
+                apart = apart or bool((block[:, 0] != block[:, 1]).any())
+                yield block
+
+        for block in resampled(heard(), source_rate, rate):
+            frames += len(block)
+            peak = max(peak, np.abs(block).max(initial=np.float32(0.0)))
+            spool.write(np.ascontiguousarray(block).data)
+    _check(separator, frames, rate, apart)
+    return Track(
+        job, source_rate, channels, source_frames, rate, frames, peak, clipped / (2 * source_frames), spool,
+        separator.windows(frames, rate),
+    )  # fmt: skip
+
+
+def resampled(blocks: Iterator[Samples], rate: int, wanted_rate: int, wanted: int | None = None) -> Iterator[Samples]:
+    """Stereo blocks at another rate, as long as the sound lasted, to the frame.
+
+    Args:
+        blocks: (frames, 2) each.
+        rate, wanted_rate: in Hz; equal rates change nothing.
+        wanted: frames in all; without it, as many as the sound lasts at the new rate, rounded up.
+    """
+    if rate == wanted_rate:
+        yield from blocks
+        return
+    stream = soxr.ResampleStream(rate, wanted_rate, 2, dtype="float32", quality="HQ")
+    taken = given = 0
+    for block in blocks:
+        taken += len(block)
+        made = stream.resample_chunk(block)
+        given += len(made)
+        yield made
+    left = (-(-taken * wanted_rate // rate) if wanted is None else wanted) - given
+    last = stream.resample_chunk(np.empty((0, 2), np.float32), last=True)[:left]
+    yield last
+    yield np.zeros((left - len(last), 2), np.float32)
+
+
+def _stereo(blocks: Iterator[Samples], most: int | None) -> Iterator[Samples]:
+    """Two channels of each block, no more than `most` frames in all."""
+    left = most
+    for block in blocks:
+        kept = block if left is None else block[:left]
+        yield np.repeat(kept, 2, axis=1) if kept.shape[1] == 1 else kept[:, :2]
+        if left is not None:
+            left -= len(kept)
+            if left <= 0:
+                return
+
+
+def _check(separator: Separator, frames: int, rate: int, apart: bool) -> None:
+    if frames == 0:
+        raise BadAudio("audio_empty", "expected at least one sample, found none")
+    if frames < separator.least_frames:
+        least = separator.least_frames / rate
+        raise BadAudio("separation_too_short", f"expected at least {least:.3f} s, found {frames / rate:.3f} s")
+    if separator.needs_stereo and not apart:
+        raise BadAudio("separation_needs_stereo", f"{separator.name}: expected two channels that differ, found none")
