@@ -44,6 +44,7 @@ def column(
     return pa.field(name, type_, nullable=True, metadata=metadata)
 
 
+WORDS = pa.list_(pa.field("element", pa.string()))  # a list of texts, with the name that Parquet gives its items
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # what `datasets` stores for an `Audio` feature
 
 

@@ -144,10 +144,12 @@ def _used_in(
 
 
 class _Shown(dict[str, Any]):
-    """Values as a sentence shows them: nulls as "unknown", floats without their noise."""
+    """Values as a sentence shows them: nulls as "unknown", empty lists as "none", floats without noise."""
 
     def __getitem__(self, key: str) -> str:
         value = super().__getitem__(key)
         if value is None:
             return "unknown"
+        if isinstance(value, list):
+            return ", ".join(map(str, value)) or "none"
         return f"{value:.6g}" if isinstance(value, float) else str(value)

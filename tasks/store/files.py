@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from schemas.errors import StoreError
 
 
 def sha256_file(path: Path) -> str:
@@ -58,6 +61,22 @@ def link_over(existing: Path, duplicate: Path) -> None:
         return
     temporary.replace(duplicate)
     temporary.unlink(missing_ok=True)  # a rename between two links of one file leaves both
+
+
+def place(existing: Path, target: Path) -> None:
+    """Put a finished file of the store into a version: a hard link where the disk has them, else a copy.
+
+    Raises:
+        StoreError: the file is gone.
+    """
+    with replacing(target) as temporary:
+        temporary.unlink(missing_ok=True)
+        try:
+            os.link(existing, temporary)
+        except FileNotFoundError:
+            raise StoreError(f"{existing.name}: expected what this build made, found none; build again") from None
+        except OSError:
+            shutil.copyfile(existing, temporary)
 
 
 def _temporary(path: Path) -> Path:

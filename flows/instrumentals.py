@@ -1,0 +1,59 @@
+"""`instrumentals`: tagged tracks without their voice, as the text-to-music challenge ATTM trains on.
+
+Every track's audio is measured, a separator takes the voice out, and what is left is checked and indexed.
+"""
+
+from __future__ import annotations
+
+from prefect import flow, unmapped
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from schemas.instrumentals import Instrumentals
+from tasks.instrumental_steps import (
+    SHARDS_AT_ONCE,
+    count_tracks,
+    import_tracks,
+    index_audio,
+    separate,
+    write_tracks,
+)
+from tasks.instrumental_tracks import sections
+from tasks.instrumentals import plan_build
+from tasks.progress import working
+from tasks.separated import in_shards
+from tasks.separators import make_separators
+from tasks.store.versions import open_store
+
+
+@flow(
+    name="instrumentals",
+    flow_run_name="instrumentals",
+    task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
+)
+def build(
+    config: Instrumentals, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None
+) -> str:
+    """Build a version of `instrumentals`, or find it up to date.
+
+    Args:
+        config: the build config.
+        store: the folder of the store.
+        force: build again even if a version was built from the same inputs, config, separator, schemas and code.
+        inputs: digests of the input files, if the caller has just computed them.
+
+    Returns:
+        The version's name.
+    """
+    plan = plan_build(config, open_store(store), inputs)
+    with plan.stage() as stage:
+        if (done := plan.up_to_date(tidy=False)) and not force:
+            return done.name
+        import_tracks(stage, config)
+        index_audio(stage, config)
+        separators = make_separators(config.separator, config.path, stage.store)
+        with working("remove voices", count_tracks(stage)) as work:
+            separate.map(
+                unmapped(stage), unmapped(config), unmapped(separators), in_shards(stage), unmapped(work)
+            ).result()
+        write_tracks(stage, config)
+        return plan.commit(stage, sections=sections(stage, config)).name

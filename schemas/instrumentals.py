@@ -1,0 +1,209 @@
+"""Config and table of `instrumentals` (ATTM: tagged tracks without their voice, to train text-to-music models on)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from schemas.config import BuildConfig, Model, Name
+from schemas.corpus import Corpus, Story
+from schemas.tables import REJECTS, WORDS, Split, Table, audio_column, column
+
+FLAGS = ("mix_clipped", "emptied", "nothing_removed", "little_left", "voice_left", "length_mismatch")
+
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class Source(Model):
+    """Where the tracks are: a list of them, and the folder of their audio."""
+
+    name: Name = Field(description="What the rows' column `source` says, and what `licences` is asked by.")
+    format: Literal["mtg-jamendo", "table"] = Field(
+        default="mtg-jamendo",
+        description="mtg-jamendo: its TSV; table: any table with track_id, audio, artist_id?, album_id?, tags?.",
+    )
+    tracks: str = Field(description="The list of tracks.")
+    tag_map: str | None = Field(default=None, description="Synonyms of tags: JSON, as MTG-Jamendo's `tag_map.json`.")
+    audio_root: str | None = Field(default=None, description="Folder of the audio; without it, that of the list.")
+
+
+class Fitness(Model):
+    """Which audio is fit to be separated. What is not is a reject."""
+
+    shortest_s: float = Field(default=2.0, ge=0, description="Shorter tracks are rejects.")
+    longest_s: float = Field(default=4 * 3600.0, gt=0, description="Longer tracks are rejects, and are not decoded.")
+    silence_dbfs: float = Field(default=-60.0, le=0, description="Tracks whose peak is lower are rejects.")
+
+
+class Separation(Model):
+    """What takes the voice out. A separator's name, checkpoint and settings decide its output; devices do not."""
+
+    model: str = Field(
+        default="centre-removal",
+        min_length=1,
+        description="`centre-removal` (no model), the file name of a checkpoint that audio-separator knows, or a path.",
+    )
+    config: str | None = Field(default=None, description="The YAML of a local checkpoint.")
+    models_folder: str | None = Field(
+        default=None, description="Where known checkpoints are kept and downloaded to; without it, in the store."
+    )
+    precision: Literal["float32", "bfloat16", "float16"] = Field(
+        default="float32", description="Arithmetic of the model; half precision is faster on GPUs."
+    )
+    compile: bool = Field(default=False, description="Whether torch compiles the model first; pays off on long runs.")
+    batch_size: int | None = Field(default=None, ge=1, description="Windows at once; without it, by the device.")
+    devices: tuple[str, ...] = Field(
+        default=(), description="Such as `cuda:0`; shards spread over them. Without any: all GPUs, else the CPU."
+    )
+
+
+class Result(Model):
+    """How instrumentals are kept."""
+
+    codec: Literal["flac", "wav", "mp3"] = "flac"
+    bits: Literal[16, 24] = Field(default=16, description="Bits a sample of FLAC and WAV.")
+    crop_s: float | None = Field(default=None, gt=0, description="Only so much from a track's start is separated.")
+    keep: Literal["embedded", "files"] = Field(
+        default="embedded",
+        description="embedded: in the table; files: `audio/<last two of the id>/<id>_instrumental.<codec>` beside it.",
+    )
+
+
+class Checks(Model):
+    """When a result is flagged. Flagged tracks stay; what to leave out is for those who train."""
+
+    most_clipped: Share = Field(default=0.001, description="Share of the mix's samples at full scale.")
+    most_emptied: Share = Field(default=0.1, description="Share of the mix's sounding moments that are silent now.")
+    least_removed_db: float = Field(default=-40.0, le=0, description="Level of what was removed, against the mix.")
+    least_left_db: float = Field(default=-25.0, le=0, description="Level of what is left, against the mix.")
+    most_correlated: Share = Field(default=0.25, description="Correlation of what is left with what was removed.")
+    length_s: float = Field(default=0.06, gt=0, description="Difference in length between mix and instrumental.")
+
+
+class Instrumentals(BuildConfig):
+    """Build config of `instrumentals`."""
+
+    corpus: Literal["instrumentals"] = "instrumentals"
+    source: Source = Field(description="The tracks.")
+    tracks: Fitness = Field(default=Fitness(), description="Which audio is fit.")
+    separator: Separation = Field(default=Separation(), description="What takes the voice out.")
+    output: Result = Field(default=Result(), description="How instrumentals are kept.")
+    checks: Checks = Field(default=Checks(), description="When a result is flagged.")
+    shares: dict[Split, float] = Field(default={"train": 1.0}, description="Shares of artists by split.")
+    known_leads: str | None = Field(
+        default=None,
+        description="For demos: a folder with the true lead of tracks, `<id>.flac`, to report how much is gone.",
+    )
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        if any(share < 0 for share in self.shares.values()) or abs(sum(self.shares.values()) - 1) > 1e-6:
+            raise ValueError(f"expected shares that add up to 1, found {self.shares}")
+        if self.tracks.shortest_s > self.tracks.longest_s:
+            raise ValueError("expected tracks.shortest_s to be at most tracks.longest_s")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """The config without what cannot change a row: where files are, and what only decides how fast a model runs."""
+        values = self.recorded()
+        del values["known_leads"]
+        values["source"] = {name: values["source"][name] for name in ("name", "format")}
+        del values["separator"]  # its digest is among the inputs
+        return values
+
+
+_LEVEL = "dB of full scale, -120 and above"
+
+TRACKS = Table(
+    name="tracks",
+    description="One row a track whose voice was removed.",
+    schema=pa.schema(
+        [
+            column("track_id", pa.string(), "The track's id in the list."),
+            column("split", pa.string(), "Split of its artist."),
+            column("source", pa.string(), "The list's name in the config."),
+            column("artist_id", pa.string(), "The artist, as the list names it.", optional=True),
+            column("album_id", pa.string(), "The album, as the list names it.", optional=True),
+            column("tags", WORDS, "Tags as `category---name`, synonyms replaced, in the list's order."),
+            column("file", pa.string(), "Audio file as the list names it."),
+            column("mix_sha256", pa.string(), "SHA-256 of that file's bytes: the clip before."),
+            column("clip_sha256", pa.string(), "SHA-256 of the instrumental's bytes: the clip after."),
+            column("instrumental", pa.string(), "The instrumental's file in this version.", optional=True),
+            column("mix_duration_s", pa.float64(), "Length of the source file.", unit="s"),
+            column("duration_s", pa.float64(), "Length of what was separated, and of the instrumental.", unit="s"),
+            column("sample_rate_hz", pa.int64(), "Sample rate of the instrumental.", unit="Hz"),
+            column("mix_sample_rate_hz", pa.int64(), "Sample rate of the source file.", unit="Hz"),
+            column("mix_channels", pa.int64(), "Channels of the source file; the instrumental has two."),
+            column("mix_codec", pa.string(), "Codec of the source file."),
+            column("mix_dbfs", pa.float64(), "Root-mean-square level of the mix.", unit=_LEVEL),
+            column("instrumental_dbfs", pa.float64(), "Level of what is left, at the mix's scale.", unit=_LEVEL),
+            column("removed_dbfs", pa.float64(), "Level of what was removed, at the mix's scale.", unit=_LEVEL),
+            column("removed_db", pa.float64(), "Level of what was removed, against the mix.", unit="dB"),
+            column(
+                "residual_voice", pa.float64(),
+                "Correlation of what is left with what was removed: well above 0 where some of the voice stays.",
+                unit="-1 to 1", source="measured on the whole track",
+            ),
+            column("gain_db", pa.float64(), "How the file was scaled, to keep its peaks below 0.9.", unit="dB"),
+            column("clipped_share", pa.float64(), "Share of the mix's samples at full scale.", unit="0 to 1"),
+            column(
+                "emptied_share", pa.float64(), "Share of the mix's sounding tenths of a second that are silent now.",
+                unit="0 to 1",
+            ),
+            column("length_error_s", pa.float64(), "The instrumental's length less that of its mix.", unit="s"),
+            column("flags", WORDS, f"Checks that it did not pass: {', '.join(FLAGS)}."),
+            column("separator", pa.string(), "What took the voice out."),
+            column("separator_digest", pa.string(), "SHA-256 of all that decides its output."),
+            column("checkpoint_sha256", pa.string(), "SHA-256 of its checkpoint, where it has one.", optional=True),
+            column("source_file", pa.string(), "The list that the row came from."),
+            column("source_line", pa.int64(), "Line in that list, counted from 1."),
+            audio_column("The instrumental; null where the config says `output.keep = \"files\"`."),
+        ]
+    ),
+    key=("track_id",),
+    exclusive=("artist_id", "mix_sha256"),
+    source="source",
+    says=(
+        "read from {source_file}, line {source_line}: {file}, {mix_duration_s} s of {mix_codec}",
+        "voice removed by {separator}: {removed_db} dB of the mix, residual voice {residual_voice}",
+        "flags: {flags}",
+    ),
+)  # fmt: skip
+
+_STORY = Story(
+    title="Instrumentals",
+    summary=(
+        "Tagged tracks without their voice, and an index of what was removed: audio for training text-to-music models "
+        "that must not sing, as in the ATTM challenge."
+    ),
+    method=(
+        "A list of tagged tracks is read, synonyms of tags are replaced, each track's audio is hashed and measured. "
+        "Tracks without audio, and audio that is damaged, silent, too short or there twice, are rejects.",
+        "A separator takes the voice out: what is kept is the mix less the voice, stereo, at the track's own rate.",
+        "Each result is checked: clipping, silence where the mix was not silent, the level of what was removed and of "
+        "what is left, what of the voice is left, and the length. What does not pass is flagged, and stays.",
+        "Splits are by artist, by the hash of the artist's id: no artist, and no clip, is in two of them.",
+    ),
+    main_table="tracks",
+    references=("ATTM: text-to-music on MTG-Jamendo with vocals removed by melband-roformer-kim-vocals.",),
+    limits=(
+        "Separation is not perfect: choirs, whispers and reverberation may stay, and solo instruments may go.",
+        "`centre-removal` is no model: it takes out what is in the middle of the stereo image, the voice or not.",
+        "The licences of the tracks hold for their instrumentals: MTG-Jamendo's are Creative Commons, track by track.",
+    ),
+    tags=("audio", "music", "source-separation", "text-to-music"),
+)
+
+CORPUS = Corpus(
+    name="instrumentals",
+    source="tagged tracks",
+    holds="vocal-free audio and its index",
+    paper="ATTM",
+    config=Instrumentals,
+    tables=(TRACKS, REJECTS),
+    story=_STORY,
+    plan="tasks.instrumentals:plan_build",
+    flow="flows.instrumentals:build",
+)

@@ -1,0 +1,78 @@
+"""Tagged tracks in any table: CSV, TSV, JSON lines or Parquet with `track_id`, `audio`, and where they are there
+`artist_id`, `album_id` and `tags`: words between semicolons, or a list of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tasks.importers.cells import BadRow, clip, identifier, shown
+from tasks.importers.jamendo import MARK, Tag, TagMap, Track
+from tasks.importers.lists import Cells, ListFile
+from tasks.importers.rows import Note, Reject
+from tasks.importers.table import kind_of, read_table, without_place
+
+WANTED = ("track_id", "audio")
+OPTIONAL = ("artist_id", "album_id", "tags")
+
+
+def read_track_table(
+    path: Path, written: str, synonyms: TagMap | None = None, audio: Path | None = None
+) -> Iterator[Track | Reject | Note]:
+    """Yield one track or one reject a row, as `tasks.importers.jamendo.read_tracks` does; `duration_s` is 0: not told.
+
+    Args:
+        path: the table.
+        written: the path as the config writes it; rows and rejects name it.
+        synonyms: what `read_tag_map` returned.
+        audio: folder of the audio, without it that of the table.
+
+    Raises:
+        InputError: the file, or its column `track_id` or `audio`, is missing, or it is not what its ending says.
+    """
+    name, root = without_place(written), str(audio or path.parent)
+    lines: dict[str, int] = {}
+    for line, cells in read_table(ListFile(path, name, "", kind_of(name, written)), WANTED, OPTIONAL):
+        if isinstance(cells, Reject | Note):
+            yield cells
+            continue
+        try:
+            track = _track(cells, name, line, synonyms or {}, root)
+            first = lines.setdefault(track.track_id, line)
+            if first != line:
+                raise BadRow("duplicate_id", f"expected each track once, found it in line {first}")
+        except BadRow as bad:
+            yield Reject(shown(cells[0]), bad.reason, bad.detail, name, line)
+        else:
+            yield track
+
+
+def _track(cells: Cells, name: str, line: int, synonyms: TagMap, root: str) -> Track:
+    track_id, file = identifier(cells[0], "track"), clip(cells[1], root)
+    artist = identifier(cells[2], "artist") if _given(cells[2]) else ""
+    album = identifier(cells[3], "album") if _given(cells[3]) else ""
+    tags = tuple(dict.fromkeys(_tag(word, synonyms) for word in _words(cells[4])))
+    return Track(track_id, artist, album, file, 0.0, tags, name, line)
+
+
+def _given(cell: Any) -> bool:
+    return cell is not None and str(cell).strip() != ""
+
+
+def _words(cell: Any) -> list[str]:
+    if not _given(cell):
+        return []
+    parts = cell if isinstance(cell, list) else str(cell).split(";")
+    return [identifier(part, "tag") for part in parts if _given(part)]
+
+
+def _tag(word: str, synonyms: TagMap) -> Tag:
+    """`genre---rock` as MTG-Jamendo writes it, or a bare word, whose category is `tag`."""
+    category, mark, name = word.partition(MARK)
+    if not mark:
+        category, name = "tag", word
+    name = name.strip().lower()
+    if not name:
+        raise BadRow("bad_tag", f"expected a word, found '{shown(word)}'")
+    return Tag(category.strip(), synonyms.get(category.strip(), {}).get(name, name))

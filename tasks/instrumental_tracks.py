@@ -1,0 +1,232 @@
+"""`instrumentals`: the published table, the checks of each result, and what the card tells of them."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.errors import StoreError
+from schemas.instrumentals import FLAGS, TRACKS, Checks, Instrumentals
+from schemas.tables import AUDIO, REJECTS, SPLITS
+from tasks.audio.decode import decode
+from tasks.instrumentals import audio_folder
+from tasks.media import EMBEDDED_AT_ONCE, embed
+from tasks.progress import working
+from tasks.separated import SEPARATED
+from tasks.separators import describe_separator
+from tasks.sql import connect, query, view_parquet
+from tasks.store.files import place
+from tasks.store.manifest import Step
+from tasks.store.staging import Stage
+
+
+def flags_of(heard: Mapping[str, float], checks: Checks) -> list[str]:
+    """The checks that a result does not pass, of `schemas.instrumentals.FLAGS` and in that order.
+
+    Args:
+        heard: what was measured, by the names of `tasks.audio.separation.jobs.Done`.
+        checks: the limits.
+    """
+    failed = {
+        "mix_clipped": heard["clipped_share"] > checks.most_clipped,
+        "emptied": heard["emptied_share"] > checks.most_emptied,
+        "nothing_removed": heard["removed_db"] - heard["mix_db"] < checks.least_removed_db,
+        "little_left": heard["instrumental_db"] - heard["mix_db"] < checks.least_left_db,
+        "voice_left": heard["correlation"] > checks.most_correlated,
+        "length_mismatch": abs(_length_error_s(heard)) > checks.length_s,
+    }
+    return [flag for flag in FLAGS if failed[flag]]
+
+
+def _length_error_s(heard: Mapping[str, float]) -> float:
+    return heard["written_frames"] / heard["written_rate_hz"] - heard["frames"] / heard["sample_rate_hz"]
+
+
+def write_tracks(stage: Stage, config: Instrumentals) -> Step:
+    """Write the published table `tracks`, and the instrumentals beside it where they are kept as files.
+
+    Raises:
+        StoreError: what a shard left is not there any more.
+    """
+    if done := stage.recorded("tracks"):
+        return done
+    shards = sorted((stage.work / "separated").glob("*.parquet"))
+    flagged: Counter[str] = Counter()
+    kept = 0
+    with connect(stage.work / "spill") as connection:
+        view_parquet(connection, "pool", [stage.work / "pool.parquet"])
+        view_parquet(connection, "separated", shards, SEPARATED)
+        refused = connection.sql(query("instrumentals/refuse_separated")).to_arrow_table()
+        stage.write_rejects("separate", refused.rename_columns(REJECTS.schema.names))
+        with working("write tracks") as work:
+            for split in SPLITS:
+                rows = connection.sql(query("instrumentals/tracks"), params={"split": split}).to_arrow_reader(10_000)
+                kept += stage.write(TRACKS, split, work.watching(_published(stage, config, rows, flagged)))
+    stage.drop_empty_splits(TRACKS)
+    entered = pq.read_metadata(stage.work / "pool.parquet").num_rows
+    told = ", ".join(f"{flag} {flagged[flag]}" for flag in FLAGS if flagged[flag]) or "none"
+    return stage.record(
+        Step(
+            name="tracks",
+            place=3,
+            unit="tracks",
+            stage="separate",
+            follows=("index",),
+            entered=entered,
+            kept=kept,
+            rejected=dict(Counter(refused.column(3).to_pylist())),
+            table=TRACKS.name,
+            notes=(f"flags: {told}",),
+        )
+    )
+
+
+def _published(
+    stage: Stage, config: Instrumentals, batches: Iterator[pa.RecordBatch], flagged: Counter[str]
+) -> Iterator[pa.Table]:
+    separator = describe_separator(config.separator, config.path, stage.store)
+    bare = pa.schema([field for field in TRACKS.schema if field.name != "audio"])
+    for batch in batches:
+        for start in range(0, len(batch), EMBEDDED_AT_ONCE):
+            held = batch.slice(start, EMBEDDED_AT_ONCE).to_pylist()
+            files = [stage.store.root / row["kept"] for row in held]
+            rows = [row_of(row, config, separator) for row in held]
+            for row in rows:
+                flagged.update(row["flags"])
+            table = pa.Table.from_pylist(rows, bare)
+            if config.output.keep == "embedded":
+                yield embed(table, files, table["clip_sha256"].to_pylist())
+            else:
+                for file, row in zip(files, rows, strict=True):
+                    place(file, stage.version / row["instrumental"])
+                yield table.append_column("audio", pa.nulls(len(table), AUDIO))
+
+
+def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[str | None]) -> dict[str, Any]:
+    """A row of `tracks`, without its audio.
+
+    Args:
+        found: a row of `tasks/sql/instrumentals/tracks.sql`.
+        config: the build config.
+        separator: name, digest and checkpoint's hash of the separator.
+    """
+    heard = {name.removeprefix("heard_"): value for name, value in found.items() if name.startswith("heard_")}
+    name, codec = found["name"], config.output.codec
+    file = f"audio/{name[-2:]}/{name}_instrumental.{codec}" if config.output.keep == "files" else None
+    return {
+        **{column: found[column] for column in ("track_id", "split", "artist_id", "album_id", "tags", "source_file")},
+        "source": config.source.name,
+        "file": found["audio"],
+        "mix_sha256": found["clip_sha256"],
+        "clip_sha256": found["instrumental_sha256"],
+        "instrumental": file,
+        "mix_duration_s": found["duration_s"],
+        "duration_s": heard["duration_s"],
+        "sample_rate_hz": int(heard["written_rate_hz"]),
+        "mix_sample_rate_hz": found["sample_rate_hz"],
+        "mix_channels": found["channels"],
+        "mix_codec": found["codec"],
+        "mix_dbfs": heard["mix_db"],
+        "instrumental_dbfs": heard["instrumental_db"],
+        "removed_dbfs": heard["removed_db"],
+        "removed_db": heard["removed_db"] - heard["mix_db"],
+        "residual_voice": heard["correlation"],
+        "gain_db": heard["gain_db"],
+        "clipped_share": heard["clipped_share"],
+        "emptied_share": heard["emptied_share"],
+        "length_error_s": _length_error_s(heard),
+        "flags": flags_of(heard, config.checks),
+        "separator": separator[0],
+        "separator_digest": separator[1],
+        "checkpoint_sha256": separator[2],
+        "source_line": found["line"],
+    }
+
+
+def sections(stage: Stage, config: Instrumentals) -> dict[str, str]:
+    """What the card tells of the separation: levels, flags, and for demos how much of the true lead is gone."""
+    columns = ["track_id", "removed_db", "residual_voice", "flags", "separator", "duration_s"]
+    paths = [path for paths in stage.tables()[TRACKS.name].values() for path in paths]
+    rows = [row for path in paths for row in pq.ParquetFile(path).read(columns).to_pylist()]
+    if not rows:
+        return {"What was removed": "No track was separated."}
+    removed, hours = sorted(row["removed_db"] for row in rows), sum(row["duration_s"] for row in rows) / 3600
+    low, high = removed[len(removed) // 20], removed[-1 - len(removed) // 20]
+    counts = Counter(flag for row in rows for flag in row["flags"])
+    lines = [
+        f"{len(rows):,} tracks, {hours:,.3g} h, by `{rows[0]['separator']}`. For nine tracks of ten, what was removed "
+        f"lies between {low:.1f} and {high:.1f} dB against the mix, {median(removed):.1f} dB in the middle; the "
+        f"residual voice is {median(row['residual_voice'] for row in rows):.3f} in the middle.",
+        "",
+        "| flag | tracks | share |",
+        "|---|---:|---:|",
+        *(f"| `{flag}` | {counts[flag]:,} | {counts[flag] / len(rows):.1%} |" for flag in FLAGS),
+    ]
+    told = {"What was removed": "\n".join(lines)}
+    if config.known_leads:
+        told["How much of the known lead is gone"] = _lead_section(stage, config, config.path(config.known_leads))
+    return told
+
+
+def _lead_section(stage: Stage, config: Instrumentals, folder: Path) -> str:
+    """How much of each known lead is gone, as a Markdown table."""
+    with connect(stage.work / "spill") as connection:
+        view_parquet(connection, "pool", [stage.work / "pool.parquet"])
+        view_parquet(connection, "separated", sorted((stage.work / "separated").glob("*.parquet")), SEPARATED)
+        found = connection.sql(
+            """SELECT track_id, name, kept, audio, heard_gain_db FROM pool JOIN separated USING (row)
+               WHERE kept IS NOT NULL ORDER BY row"""
+        ).fetchall()
+    rows = []
+    for track_id, name, kept, audio, gain_db in found:
+        lead = folder / f"{name}.flac"
+        if lead.is_file():
+            lead_db, band_db = changes_db(lead, audio_folder(config) / audio, stage.store.root / kept)
+            rows.append((track_id, lead_db - gain_db, band_db - gain_db))
+    if not rows:
+        raise StoreError(f"known_leads: expected `<id>.flac` of a separated track in {folder.name}, found none")
+    lines = [
+        "The leads of these tracks are known, since the tracks were made here. How much of the lead, and of all else, "
+        "the instrumental holds against the mix:",
+        "",
+        "| track | lead, dB | all else, dB |",
+        "|---|---:|---:|",
+        *(f"| `{track}` | {lead_db:+.1f} | {band_db:+.1f} |" for track, lead_db, band_db in rows),
+        f"| in the middle | {median(row[1] for row in rows):+.1f} | {median(row[2] for row in rows):+.1f} |",
+    ]
+    return "\n".join(lines)
+
+
+def changes_db(lead: Path, mix: Path, instrumental: Path) -> tuple[float, float]:
+    """How much louder a known lead, and all else, is in the instrumental than in the mix, in dB; no less than -60.
+
+    A sound's gain in a file is its projection: what a least-squares fit finds of it there. All else is the mix less its
+    lead, so the lead must be in the mix as it is, in both channels alike.
+
+    Args:
+        lead: the lead alone, mono.
+        mix: the track, stereo, at the same rate.
+        instrumental: the track without its voice.
+    """
+    (known, _), (whole, _), (left, _) = decode(lead), decode(mix), decode(instrumental)
+    size = min(len(known), len(whole), len(left))
+    voice = np.repeat(known[:size].astype(np.float64), 2, axis=1).ravel()
+    mixed, kept = whole[:size].astype(np.float64).ravel(), left[:size].astype(np.float64).ravel()
+    band = mixed - _gain(voice, mixed) * voice
+    found = (_gain(voice, kept) / _gain(voice, mixed), _gain(band, kept))
+    lead_db, band_db = (20 * math.log10(max(abs(gain), 1e-3)) for gain in found)
+    return lead_db, band_db
+
+
+def _gain(sound: npt.NDArray[np.float64], heard: npt.NDArray[np.float64]) -> float:
+    """The factor by which a sound is in what is heard."""
+    return float(sound @ heard) / float(sound @ sound)

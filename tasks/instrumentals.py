@@ -1,0 +1,223 @@
+"""`instrumentals`: from a list of tagged tracks to those whose audio can be separated. No Prefect."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.instrumentals import CORPUS, TRACKS, Instrumentals
+from schemas.tables import REJECTS, SPLITS
+from tasks.audio.probe import AudioFault
+from tasks.fingerprint import file_digests
+from tasks.importers.cells import shown
+from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
+from tasks.importers.rows import Note, Reject
+from tasks.importers.table import without_place
+from tasks.importers.tracks import read_track_table
+from tasks.media import audio_digest, media_index
+from tasks.plan import Plan, make_plan
+from tasks.progress import working
+from tasks.rejects import rejects_table
+from tasks.separators import describe_separator
+from tasks.sql import connect, query, view_parquet
+from tasks.store.files import replacing
+from tasks.store.manifest import Step
+from tasks.store.parquet import write_rows
+from tasks.store.staging import Stage
+from tasks.store.versions import Store
+
+IMPORTED = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("track_id", pa.string()),
+        ("name", pa.string()),
+        ("artist_id", pa.string()),
+        ("album_id", pa.string()),
+        ("tags", pa.list_(pa.string())),
+        ("audio", pa.string()),
+        ("source_file", pa.string()),
+        ("line", pa.int64()),
+    ]
+)
+MEDIA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("clip_sha256", pa.string()),
+        ("duration_s", pa.float64()),
+        ("sample_rate_hz", pa.int64()),
+        ("channels", pa.int64()),
+        ("peak_dbfs", pa.float64()),
+        ("level_dbfs", pa.float64()),
+        ("silent_share", pa.float64()),
+        ("codec", pa.string()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+_FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
+
+
+def plan_build(config: Instrumentals, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a version would be made from; says whether there is anything to build."""
+    models = (config.separator.model,)
+    return make_plan(CORPUS, config, store, partial(digest_inputs, config, store), inputs=inputs, models=models)
+
+
+def digest_inputs(config: Instrumentals, store: Store) -> dict[str, str]:
+    """SHA-256 of the list, of its synonyms, of the audio that it names, and of what decides the separator's output."""
+    source = config.source
+    written = [name for name in (source.tracks, source.tag_map) if name]
+    digests = file_digests((without_place(name), config.path(name)) for name in written)
+    with working(f"hash audio of {source.name}") as work:
+        index = media_index(store)
+        digests["audio"] = audio_digest(named_audio(config), index, work.advance)
+        if config.known_leads:
+            leads = {path.name: path for path in sorted(config.path(config.known_leads).glob("*.flac"))}
+            digests["known leads"] = audio_digest(leads, index)
+    return {**digests, "separator": describe_separator(config.separator, config.path, store).digest}
+
+
+def listed(config: Instrumentals) -> Iterator[Track | Reject | Note]:
+    """The rows of the list."""
+    source = config.source
+    synonyms = read_tag_map(config.path(source.tag_map), source.tag_map) if source.tag_map else None
+    read = read_tracks if source.format == "mtg-jamendo" else read_track_table
+    return read(config.path(source.tracks), source.tracks, synonyms, audio_folder(config))
+
+
+def audio_folder(config: Instrumentals) -> Path:
+    """Where the tracks' audio lies."""
+    source = config.source
+    return config.path(source.audio_root) if source.audio_root else config.path(source.tracks).parent
+
+
+def named_audio(config: Instrumentals) -> dict[str, Path]:
+    """The audio file of every track that is listed."""
+    tracks = islice((row for row in listed(config) if isinstance(row, Track)), config.limit)
+    return {track.path: audio_folder(config) / track.path for track in tracks}
+
+
+def file_name(config: Instrumentals, track: Track) -> str:
+    """The id that names a track's files: MTG-Jamendo's number as its path has it, else the track's own id."""
+    return PurePosixPath(track.path).stem if config.source.format == "mtg-jamendo" else track.track_id
+
+
+def import_tracks(stage: Stage, config: Instrumentals) -> Step:
+    """Read the list; what cannot be read is a reject. Leaves `work/tracks.parquet`.
+
+    Raises:
+        InputError: the list or one of its columns is missing.
+    """
+    if done := stage.recorded("import"):
+        return done
+    rejects: list[tuple[str, Reject]] = []
+    notes: list[str] = []
+    rows: list[tuple[object, ...]] = []
+    named: dict[str, Track] = {}
+    with working(f"import {config.source.name}"):
+        for found in listed(config):
+            if isinstance(found, Note):
+                notes.append(found.text)
+            elif isinstance(found, Reject):
+                rejects.append((TRACKS.name, found))
+            elif len(rows) == config.limit:
+                break
+            elif fault := _name_fault(config, found, named):
+                rejects.append((TRACKS.name, fault))
+            else:
+                named[file_name(config, found)] = found
+                tags = [f"{tag.category}{MARK}{tag.name}" for tag in found.tags]
+                rows.append(
+                    (len(rows), found.track_id, file_name(config, found), found.artist_id or None,
+                     found.album_id or None, tags, found.path, found.source_file, found.line)
+                )  # fmt: skip
+    write_rows(stage.work / "tracks.parquet", IMPORTED, rows)
+    stage.write_rejects("import", rejects_table("import", rejects))
+    return stage.record(
+        Step(
+            name="import",
+            place=1,
+            unit="tracks",
+            stage="import",
+            entered=len(rows) + len(rejects),
+            kept=len(rows),
+            rejected=dict(Counter(reject.reason for _, reject in rejects)),
+            notes=tuple(notes),
+        )
+    )
+
+
+def _name_fault(config: Instrumentals, track: Track, named: dict[str, Track]) -> Reject | None:
+    """Why a track cannot have a file of its own in the version, where instrumentals are kept as files."""
+    if config.output.keep != "files":
+        return None
+    name = file_name(config, track)
+    if not _FILE_NAME.fullmatch(name):
+        detail = f"expected an id of letters, digits, _ and - for the file's name, found '{shown(name)}'"
+        return Reject(track.track_id, "bad_file_name", detail, track.source_file, track.line)
+    if name in named:
+        detail = f"expected a file name of its own, found '{name}' in line {named[name].line} too"
+        return Reject(track.track_id, "duplicate_file_name", detail, track.source_file, track.line)
+    return None
+
+
+def index_audio(stage: Stage, config: Instrumentals) -> Step:
+    """Hash and measure every track's audio; what cannot be separated is a reject. Leaves `work/pool.parquet`."""
+    if done := stage.recorded("index"):
+        return done
+    tracks = pq.ParquetFile(stage.work / "tracks.parquet").read(["audio"])["audio"].to_pylist()
+    with working("index audio", len(tracks)) as work:
+        paths = [audio_folder(config) / file for file in tracks]
+        found = media_index(stage.store).look(paths, longest_s=config.tracks.longest_s, seen=work.advance)
+    rows = [
+        (row, *[None] * 8, *probe) if isinstance(probe, AudioFault) else (row, *probe, None, None)
+        for row, probe in enumerate(found)
+    ]
+    write_rows(stage.work / "media.parquet", MEDIA, rows)
+    with connect(stage.work / "spill") as connection:
+        for name in ("tracks", "media"):
+            view_parquet(connection, name, [stage.work / f"{name}.parquet"])
+        limits = {"shortest_s": config.tracks.shortest_s, "silence_dbfs": config.tracks.silence_dbfs}
+        connection.execute(query("instrumentals/refuse_tracks"), limits)
+        refused = connection.sql(
+            "SELECT 'tracks', track_id, 'index', reason, detail, source_file, line FROM refused_tracks ORDER BY row"
+        ).to_arrow_table()
+        pool = connection.sql(
+            query("instrumentals/pool"), params={"seed": config.seed, **_ends(config)}
+        ).to_arrow_table()
+    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names))
+    with replacing(stage.work / "pool.parquet") as temporary:
+        pq.write_table(pool, temporary)
+    return stage.record(
+        Step(
+            name="index",
+            place=2,
+            unit="tracks",
+            stage="index",
+            follows=("import",),
+            entered=len(rows),
+            kept=len(pool),
+            rejected=dict(Counter(refused.column(3).to_pylist())),
+            notes=(f"{_told(sum(pool['duration_s'].to_pylist()))} of audio can be separated",),
+        )
+    )
+
+
+def _told(duration_s: float) -> str:
+    return f"{duration_s / 3600:,.1f} h" if duration_s >= 3600 else f"{duration_s:.0f} s"
+
+
+def _ends(config: Instrumentals) -> dict[str, float]:
+    """Where each split ends on the line from 0 to 1; the last one that has a share takes all that is left."""
+    ends, total = {}, 0.0
+    for split in SPLITS[:3]:
+        total += config.shares.get(split, 0.0)  # type: ignore[call-overload]
+        ends[f"{split}_upto"] = 2.0 if total > 1 - 1e-9 else total
+    return ends
