@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from flows.export_cli import export
 from flows.ledger_cli import app as ledger_app
 from schemas.errors import EarmarkError, Interrupted, StoreError
 
@@ -34,7 +35,7 @@ SpecArgument = Annotated[
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The build config, a TOML file.")]
 LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first rows of each source.")]
 
-_BUILD, _LOOK, _TEND = "Build", "Look at versions", "Look after things"
+_BUILD, _LOOK, _GIVE, _TEND = "Build", "Look at versions", "Give versions to others", "Look after things"
 
 
 @app.command("list", rich_help_panel=_BUILD)
@@ -262,6 +263,7 @@ def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
+app.command(rich_help_panel=_GIVE)(export)
 app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)
 
 

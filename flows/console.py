@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from flows.doctor import Finding
     from flows.running import Built
     from schemas.corpus import Corpus
+    from tasks.exports.choosing import Offer
     from tasks.store.diff import Change
     from tasks.store.explain import Account
     from tasks.store.runs import Run
@@ -197,6 +198,34 @@ def show_ledger(found: Mapping[str, Any]) -> None:
                 _say(f"{escape(model)}: {what.removesuffix('s')} {reason} {count:,}")
     for state, facts in found["batches"].items():
         _say(f"batches {state}: {facts['batches']:,} with {facts['requests']:,} requests")
+
+
+def show_offers(version: Version, offers: Sequence[Offer]) -> None:
+    """Print the views of a version and the formats that can hold each."""
+    if not offers:
+        _say(f"{version.corpus} declares no views; export a table: --for jsonl --table NAME")
+    views = {offer.view.name: offer.view for offer in offers}
+    for name, view in views.items():
+        _say(f"[bold]{name}[/bold]  {escape(view.says)}")
+        grid = _grid("  format", "read by")
+        for offer in (offer for offer in offers if offer.view.name == name):
+            said = escape(offer.says) if offer.refusal is None else f"[dim]no: {escape(offer.refusal)}[/dim]"
+            grid.add_row(f"  {offer.format}", said)
+        console.print(grid)
+        console.print()
+    _say("tables as they are: --for jsonl or --for webdataset, with --table NAME")
+    _say(escape(f"for example: earmark export {version.corpus}@{version.name} --for FORMAT --view VIEW --out DIR"))
+
+
+def show_export(record: Mapping[str, Any], folder: Path, command: str) -> None:
+    """Print what was exported, where to, and how to use it."""
+    name = record.get("view") or record["table"]
+    counts = ", ".join(f"{split} {count:,}" for split, count in record["rows"].items())
+    clips = f"; {record['clips']:,} clips" if record["clips"] else ""
+    _say(escape(f"{record['corpus']} {record['version']}: {name} for {record['format']} in {folder}"))
+    _say(escape(f"rows: {counts}{clips}"))
+    if command:
+        _say(escape(f"use it there: {command}"))
 
 
 def _show_rows(versions: Sequence[Version]) -> None:

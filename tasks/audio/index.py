@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -78,6 +78,15 @@ class MediaIndex:
             results[place] = found
             seen(1)
         return [within(found, longest_s) for found in results if found is not None]
+
+    def places(self, sha256s: Collection[str]) -> dict[str, list[Path]]:
+        """Where clips were seen, by SHA-256; whoever reads a file there checks that it is still the clip."""
+        found: dict[str, list[Path]] = {}
+        with self._open() as connection:
+            for clip_sha256, path in connection.execute("SELECT clip_sha256, path FROM media ORDER BY path"):
+                if clip_sha256 in sha256s:
+                    found.setdefault(clip_sha256, []).append(Path(path))
+        return found
 
     def _known(self, paths: Sequence[Path], stamps: Sequence[Stamp | None]) -> list[Probe | None]:
         with self._open() as connection:

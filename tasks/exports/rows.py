@@ -53,9 +53,32 @@ class Selection:
             for batch in reader.to_arrow_reader(BATCH):
                 yield from batch["clip"].to_pylist()
 
-    def without(self, column: str) -> int:
-        """How many rows are null in a column."""
-        found = self.connection.execute(f'SELECT count(*) FROM selected WHERE "{column}" IS NULL').fetchall()
+    def check(self, view: View, *, clips: bool) -> None:
+        """Check that every row has what its kind needs.
+
+        Args:
+            view: whose rows they are.
+            clips: whether clips are needed as files.
+
+        Raises:
+            StoreError: a row lacks a value or a clip, or a preference is none.
+        """
+        answers = [both for both in ANSWERS if view.kind == "preference" and set(both) <= set(self.columns)][:1]
+        for name in (*REQUIRED[view.kind], *(column for both in answers for column in both)):
+            lacking = self._count(f'"{name}" IS NULL')
+            if lacking and names_clip(name) and clips:
+                raise StoreError(
+                    f"view '{self.name}': {lacking:,} of {sum(self.counts.values()):,} rows name no clip for {name}; "
+                    "build the version with audio"
+                )
+            if lacking and not names_clip(name):
+                raise StoreError(f"view '{self.name}': {lacking:,} rows have no {name}")
+        for chosen, rejected in answers:
+            if same := self._count(f'"{chosen}" = "{rejected}"'):
+                raise StoreError(f"view '{self.name}': {same:,} rows choose and reject the same")
+
+    def _count(self, condition: str) -> int:
+        found = self.connection.execute(f"SELECT count(*) FROM selected WHERE {condition}").fetchall()
         return int(found[0][0])
 
     def rows(self, split: str) -> Iterator[pa.RecordBatch]:
@@ -115,6 +138,13 @@ def select_table(
         yield _choose(connection, name, numbered, columns, split, limit)
 
 
+def view_columns(version: Version, corpus: Corpus, view: View) -> tuple[str, ...]:
+    """The columns of a view; reads no rows."""
+    with _opened(version, corpus, None) as connection:
+        found = connection.execute(f"DESCRIBE {query(view.sql)}", dict(view.params) or None).fetchall()
+    return tuple(row[0] for row in found)
+
+
 def _table(corpus: Corpus, version: Version, name: str) -> Table:
     tables = {table.name: table for table in corpus.tables if table.name in version.manifest.rows}
     if name not in tables:
@@ -123,8 +153,8 @@ def _table(corpus: Corpus, version: Version, name: str) -> Table:
 
 
 @contextmanager
-def _opened(version: Version, corpus: Corpus, spill: Path) -> Iterator[duckdb.DuckDBPyConnection]:
-    with connect(spill) as connection:
+def _opened(version: Version, corpus: Corpus, spill: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
+    with connect(spill) if spill else duckdb.connect() as connection:
         for table in corpus.tables:
             files = [version.folder / entry.path for entry in version.manifest.entries(table.name)]
             view_parquet(connection, _quoted(table.name), files, table.schema)

@@ -1,0 +1,160 @@
+"""Which format and which view an export is made of, or one line that says why not and what works instead."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from schemas.corpus import Corpus
+from schemas.errors import StoreError
+from schemas.views import View, Writer
+from tasks.exports.formats import FORMATS, TABLE, Format
+from tasks.exports.rows import view_columns
+from tasks.exports.shapes import Shape, plain
+from tasks.store.versions import Version
+
+Write = Callable[[Iterator[pa.RecordBatch], Path], None]
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be exported.
+
+    Attributes:
+        format: as in `--for`.
+        view: the view; without it and a table, the first that the format can hold.
+        table: a published table instead of a view.
+        split: only this split.
+        limit: only the first rows of each split.
+        blind: leave clips out of prompts for trainers that take text only.
+        roots: folders to look through for clips that moved.
+        force: replace an earlier export.
+    """
+
+    format: str
+    view: str | None = None
+    table: str | None = None
+    split: str | None = None
+    limit: int | None = None
+    blind: bool = False
+    roots: tuple[Path, ...] = ()
+    force: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    """How an export is written.
+
+    Attributes:
+        format: its name.
+        says: what reads it.
+        sink: the kind of file; `own` for a format that the corpus adds.
+        shape: a row as the trainer's row.
+        clips: whether the clips become files.
+        view: the view; None for a table.
+        command: how to train or load, with `{train}`, `{split}` and `{name}` to fill in.
+        suffix: the file's ending, for `own`.
+        write: writes a file, for `own`.
+    """
+
+    format: str
+    says: str
+    sink: str
+    shape: Shape
+    clips: bool
+    view: View | None
+    command: str = ""
+    suffix: str = ""
+    write: Write | None = None
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One way to export a view; `refusal` says why it cannot be."""
+
+    view: View
+    format: str
+    says: str
+    refusal: str | None
+
+
+def offers(version: Version, corpus: Corpus) -> list[Offer]:
+    """Every format for every view of a version, possible or not."""
+    found = []
+    for view in corpus.views:
+        columns = view_columns(version, corpus, view)
+        found += [Offer(view, f.name, f.says, f.why_not(view, columns, blind=False)) for f in FORMATS]
+        found += [Offer(view, writer.format, writer.says, None) for writer in view.writers]
+    return found
+
+
+def choose(version: Version, corpus: Corpus, wish: Wish) -> Target:
+    """The format and the view that it is to hold.
+
+    Raises:
+        StoreError: there is no such format, view or table, or they do not go together.
+    """
+    formats = {f.name: f for f in FORMATS}
+    added = [(writer, view) for view in corpus.views for writer in view.writers if writer.format == wish.format]
+    if wish.format not in formats and not added:
+        known = [*formats, *sorted({writer.format for view in corpus.views for writer in view.writers})]
+        raise StoreError(f"unknown format '{wish.format}'; {corpus.name} has: {', '.join(known)}")
+    if wish.table is not None:
+        return _for_table(formats.get(wish.format), wish)
+    views = [view for view in corpus.views if wish.view in (None, view.name)]
+    if wish.view is not None and not views:
+        known = [view.name for view in corpus.views]
+        raise StoreError(f"{corpus.name} has no view '{wish.view}'; views: {', '.join(known) or 'none, see --table'}")
+    if added:
+        return _for_own(added, wish)
+    refusals: dict[str, list[str]] = {}
+    for view in views:
+        columns = view_columns(version, corpus, view)
+        reason = formats[wish.format].why_not(view, columns, wish.blind)
+        if reason is None:
+            return _for_view(formats[wish.format], view, columns)
+        refusals.setdefault(reason, []).append(view.name)
+    said = (
+        "; ".join(f"{', '.join(names)}: {reason}" for reason, names in refusals.items())
+        or "it declares no views, see --table"
+    )
+    works = {o.format for o in offers(version, corpus) if o.view in views and o.refusal is None}
+    instead = f"; these formats take it: {', '.join(sorted(works))}" if works else ""
+    raise StoreError(f"{corpus.name} cannot be exported for {wish.format}: {said}{instead}")
+
+
+def _for_table(format_: Format | None, wish: Wish) -> Target:
+    if format_ is None or TABLE not in format_.shapes:
+        can = ", ".join(f.name for f in FORMATS if TABLE in f.shapes)
+        raise StoreError(f"{wish.format} takes views, not tables; formats for tables: {can}")
+    if wish.view is not None:
+        raise StoreError("expected --view or --table, found both")
+    return Target(format_.name, format_.says, format_.sink, plain, True, None, format_.command[TABLE])
+
+
+def _for_view(format_: Format, view: View, columns: Sequence[str]) -> Target:
+    row = format_.row(view.kind, columns)
+    assert row is not None
+    return Target(
+        format_.name, format_.says, format_.sink, format_.shapes[row], format_.hears, view, format_.command[row]
+    )
+
+
+def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:
+    found = [(writer, view) for writer, view in added if wish.view in (None, view.name)]
+    if not found:
+        raise StoreError(f"{wish.format} is written from the view '{added[0][1].name}', not from '{wish.view}'")
+    writer, view = found[0]
+    return Target(
+        writer.format, writer.says, "own", plain, writer.audio, view, suffix=writer.suffix, write=_load(writer.function)
+    )
+
+
+def _load(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(importlib.import_module(module), name)

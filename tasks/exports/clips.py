@@ -1,0 +1,158 @@
+"""Clips as files for a trainer: each written once, named by its SHA-256, from wherever it is held."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from schemas.corpus import Corpus
+from schemas.errors import InputError
+from tasks.media import media_index
+from tasks.progress import Work, working
+from tasks.store.versions import Store, Version
+
+FOLDER = "audio"
+SHOWN = 3  # missing clips that an error names
+AT_ONCE = 16  # embedded clips in memory, beside the row group that they come from
+_BLOCK = 1 << 20
+_SUFFIX = re.compile(r"\.[a-z0-9]{1,5}")
+_NAME = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]{1,5})?")
+
+
+@dataclass
+class Clips:
+    """The files of clips in an export's folder.
+
+    Attributes:
+        folder: the export's folder.
+        suffixes: the file's ending of each clip that is written, by SHA-256.
+    """
+
+    folder: Path
+    suffixes: dict[str, str]
+
+    def path(self, reference: str | None) -> str | None:
+        """A clip's file, below the export's folder; a reference is a SHA-256, or a name that starts with it."""
+        if reference is None:
+            return None
+        sha256 = reference.partition(".")[0]
+        return f"{FOLDER}/{sha256[:2]}/{sha256}{self.suffixes[sha256]}"
+
+    def target(self, sha256: str, suffix: str) -> Path:
+        """Where to write a clip; notes that it is there."""
+        self.suffixes[sha256] = suffix if _SUFFIX.fullmatch(suffix) else ".bin"
+        path = self.folder / str(self.path(sha256))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+
+def write_clips(
+    folder: Path, references: Iterable[str], version: Version, corpus: Corpus, store: Store, roots: Sequence[Path]
+) -> Clips:
+    """Write the clips that rows name as `audio/<2 digits>/<SHA-256>.<ending>` below a folder.
+
+    A clip is taken from the version's tables, in the form they hold; else from a file of the version; else from a file
+    that the store's media index has seen, or that lies below `roots`, if its bytes still have the hash.
+
+    Args:
+        folder: the export's folder.
+        references: SHA-256s, or `<SHA-256>.<ending>`.
+        version: the version that is exported.
+        corpus: its corpus.
+        store: whose media index is asked.
+        roots: folders to look through for files that moved.
+
+    Raises:
+        InputError: clips are not there; says how many, and names the first.
+    """
+    wanted = {_checked(reference).partition(".")[0] for reference in references}
+    clips = Clips(folder, {})
+    if not wanted:
+        return clips
+    with working("write clips", len(wanted)) as work:
+        _from_tables(clips, wanted, version, corpus, work)
+        _from_files(clips, wanted, version, store, roots, work)
+    if missing := sorted(wanted - clips.suffixes.keys()):
+        seen = media_index(store).places(set(missing))
+        named = [f"{clip[:16]}…{f' (was {seen[clip][0]})' if clip in seen else ''}" for clip in missing[:SHOWN]]
+        more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
+        raise InputError(
+            f"{len(missing)} of {len(wanted)} clips are in no file as they were measured: {', '.join(named)}{more}; "
+            "name the folder that they lie in with --audio-root"
+        )
+    return clips
+
+
+def _checked(reference: str) -> str:
+    if not _NAME.fullmatch(reference):
+        raise InputError(f"expected a clip's SHA-256, found {reference[:80]!r}")
+    return reference
+
+
+def _from_tables(clips: Clips, wanted: set[str], version: Version, corpus: Corpus, work: Work) -> None:
+    """Take what the tables embed, one row group at a time and only those that hold a wanted clip."""
+    for table in corpus.tables:
+        for column in table.audio:
+            for entry in version.manifest.entries(table.name):
+                file = pq.ParquetFile(version.folder / entry.path)
+                for group in range(file.num_row_groups):
+                    named = file.read_row_group(group, [f"{column}.path"])[column].combine_chunks().field("path")
+                    if _still_wanted(named.to_pylist(), clips, wanted):
+                        for path, content in _embedded(file, group, column):
+                            if path and content is not None and _still_wanted([path], clips, wanted):
+                                clips.target(path.partition(".")[0], Path(path).suffix).write_bytes(content)
+                                work.advance()
+
+
+def _still_wanted(paths: Sequence[str | None], clips: Clips, wanted: set[str]) -> bool:
+    names = {path.partition(".")[0] for path in paths if path and _NAME.fullmatch(path)}
+    return bool((names & wanted) - clips.suffixes.keys())
+
+
+def _embedded(file: pq.ParquetFile, group: int, column: str) -> Iterator[tuple[str | None, bytes | None]]:
+    for batch in file.iter_batches(AT_ONCE, [group], [column]):
+        for held in batch[column]:
+            if held.is_valid:
+                yield held["path"].as_py(), held["bytes"].as_py()
+
+
+def _from_files(
+    clips: Clips, wanted: set[str], version: Version, store: Store, roots: Sequence[Path], work: Work
+) -> None:
+    """Take what lies in files: the version's own, those that the index has seen, those below the roots."""
+    own: dict[str, list[Path]] = {}
+    for entry in version.manifest.files:
+        own.setdefault(entry.sha256, []).append(version.folder / entry.path)
+    index = media_index(store)
+    for source in ("version", "index", "roots"):
+        missing = wanted - clips.suffixes.keys()
+        if not missing:
+            return
+        if source == "roots":
+            index.look([path for root in roots for path in sorted(root.absolute().rglob("*")) if path.is_file()])
+        places = own if source == "version" else index.places(missing)
+        for sha256 in sorted(missing & places.keys()):
+            work.advance(any(_copy(clips, sha256, path) for path in places[sha256]))
+
+
+def _copy(clips: Clips, sha256: str, source: Path) -> bool:
+    """Copy a file if it is there and is the clip."""
+    target = clips.target(sha256, source.suffix.lower())
+    digest = hashlib.sha256()
+    try:
+        with source.open("rb") as read, target.open("wb") as written:
+            while block := read.read(_BLOCK):
+                digest.update(block)
+                written.write(block)
+    except (FileNotFoundError, IsADirectoryError, PermissionError):
+        pass  # the index remembers what is gone, too
+    if digest.hexdigest() == sha256:
+        return True
+    target.unlink(missing_ok=True)
+    del clips.suffixes[sha256]
+    return False

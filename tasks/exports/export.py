@@ -1,0 +1,152 @@
+"""A version as a trainer's folder: rows chosen, shaped, written beside and renamed into place."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from schemas.corpus import Corpus
+from schemas.errors import StoreError
+from schemas.views import names_clip
+from tasks.exports.choosing import Target, Wish, choose
+from tasks.exports.clips import Clips, write_clips
+from tasks.exports.folder import RECORD, building
+from tasks.exports.readme import render_readme
+from tasks.exports.rows import Selection, select_table, select_view
+from tasks.exports.shapes import llama_factory_preference
+from tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
+from tasks.progress import working
+from tasks.store.files import sha256_file
+from tasks.store.versions import Store, Version
+
+SPILL, PACKED = ".spill", ".packed"
+
+
+def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: Wish) -> dict[str, Any]:
+    """Write a version's rows, and the clips that they name, in a trainer's form.
+
+    Args:
+        version: a committed version.
+        corpus: its corpus.
+        store: the store that it lies in, whose media index knows where clips are.
+        folder: where the export goes; it appears whole or not at all.
+        wish: what is wanted.
+
+    Returns:
+        What the export's `export.json` says.
+
+    Raises:
+        StoreError: format, view and split do not go together, the view's rows are not fit, or the folder is taken.
+        InputError: clips are missing.
+    """
+    try:
+        target = choose(version, corpus, wish)
+        with building(folder.absolute(), force=wish.force) as place:
+            record = _write(place, version, corpus, store, wish, target)
+    except duckdb.Error as error:
+        name = f"{version.corpus}@{version.name}"
+        raise StoreError(f"{name}: {str(error).splitlines()[0]}; see: earmark verify {name}") from None
+    return record
+
+
+def _write(place: Path, version: Version, corpus: Corpus, store: Store, wish: Wish, target: Target) -> dict[str, Any]:
+    """Write all files of an export below `place`."""
+    spill = place / SPILL
+    spill.mkdir()
+    if target.view is None:
+        selecting = select_table(version, corpus, str(wish.table), spill, wish.split, wish.limit)
+    else:
+        selecting = select_view(version, corpus, target.view, spill, wish.split, wish.limit)
+    with selecting as selection:
+        record = _write_rows(place, version, corpus, store, wish, target, selection)
+    shutil.rmtree(spill)
+    (place / "README.md").write_text(render_readme(record, target), encoding="utf-8", newline="\n")
+    text = json.dumps(record, indent=1, ensure_ascii=False)
+    (place / RECORD).write_text(text + "\n", encoding="utf-8", newline="\n")
+    return record
+
+
+def _write_rows(
+    place: Path, version: Version, corpus: Corpus, store: Store, wish: Wish, target: Target, selection: Selection
+) -> dict[str, Any]:
+    if target.view is not None:
+        selection.check(target.view, clips=target.clips)
+    packed = target.sink == "tar"
+    clips = Clips(place, {})
+    if target.clips:
+        home = place / PACKED if packed else place
+        clips = write_clips(home, selection.clips(), version, corpus, store, wish.roots)
+    with working(f"write {selection.name}", sum(selection.counts.values())) as work:
+        for split in selection.counts:
+            rows = work.watching(selection.rows(split))
+            _write_split(place, split, target, _with_files(rows, selection, clips, target))
+    if packed:
+        shutil.rmtree(place / PACKED, ignore_errors=True)
+    if target.format == "llama-factory":
+        _write_dataset_info(place, selection, target)
+    files = sorted(path for path in place.iterdir() if path.is_file())
+    return {
+        "format": target.format,
+        "corpus": version.corpus,
+        "version": version.name,
+        "manifest_sha256": version.manifest.digest(),
+        "view" if target.view else "table": selection.name,
+        "limit": wish.limit,
+        "blind": wish.blind,
+        "rows": selection.counts,
+        "clips": len(clips.suffixes),
+        "files": {path.name: {"sha256": sha256_file(path), "bytes": path.stat().st_size} for path in files},
+    }
+
+
+def _with_files(
+    batches: Iterable[pa.RecordBatch], selection: Selection, clips: Clips, target: Target
+) -> Iterator[pa.RecordBatch]:
+    """Rows whose clips are named by their files, where they became files."""
+    for batch in batches:
+        if not target.clips:
+            yield batch
+            continue
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        for name in columns:
+            if names_clip(name):
+                columns[name] = pa.array([clips.path(clip) for clip in batch[name].to_pylist()], pa.string())
+        if "audios" in columns:
+            heard = [[clips.path(clip) for clip in held or []] for held in batch["audios"].to_pylist()]
+            columns["audios"] = pa.array(heard, pa.list_(pa.string()))
+        yield pa.RecordBatch.from_pydict(columns)
+
+
+def _write_split(place: Path, split: str, target: Target, batches: Iterator[pa.RecordBatch]) -> None:
+    if target.write is not None:
+        target.write(batches, place / f"{split}{target.suffix}")
+        return
+    rows: Iterator[Batch] = ((batch.schema, [target.shape(row) for row in batch.to_pylist()]) for batch in batches)
+    if target.sink == "parquet":
+        write_parquet(place / f"{split}.parquet", rows)
+    elif target.sink == "tar":
+        write_tars(place, split, rows, place / PACKED)
+    else:
+        write_lines(place / f"{split}.jsonl", rows)
+
+
+def _write_dataset_info(place: Path, selection: Selection, target: Target) -> None:
+    """LLaMA-Factory's list of data sets, one a split."""
+    ranking = target.shape is llama_factory_preference
+    columns = {"messages": "messages", "audios": "audios"}
+    info = {}
+    for split in selection.counts:
+        info[f"{selection.name}_{split}"] = {
+            "file_name": f"{split}.jsonl",
+            "formatting": "sharegpt",
+            **({"ranking": True} if ranking else {}),
+            "columns": {**columns, **({"chosen": "chosen", "rejected": "rejected"} if ranking else {})},
+            "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"},
+        }
+    (place / "dataset_info.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8", newline="\n")

@@ -1,0 +1,86 @@
+"""A folder that is there whole or not at all."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from schemas.errors import StoreError
+from tasks.store.files import sync
+
+RECORD = "export.json"  # what tells an export from anyone's folder
+
+
+@contextmanager
+def building(folder: Path, *, force: bool) -> Iterator[Path]:
+    """Give a folder beside `folder`; when the block ends well, it takes that name.
+
+    After an exception nothing is left; what a kill leaves (`.<name>.export`) is taken away by the next export there.
+
+    Args:
+        folder: absolute; its parents are made.
+        force: whether an earlier export there is replaced. A folder that is not an export never is.
+
+    Raises:
+        StoreError: the folder is not free, or another export to it is under way.
+    """
+    _check_free(folder, force)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    place = folder.with_name(f".{folder.name}.export")
+    with _locked(place):
+        try:
+            for entry in place.iterdir():
+                shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+            yield place
+            _settle(place, folder, force)
+        finally:
+            if place.exists():
+                shutil.rmtree(place)
+
+
+def _check_free(folder: Path, force: bool) -> None:
+    if folder.is_file():
+        raise StoreError(f"--out: expected a folder, found a file: {folder}")
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    if not (folder / RECORD).is_file():
+        raise StoreError(f"--out: expected an empty folder or an earlier export, found other files in {folder}")
+    if not force:
+        raise StoreError(f"--out: {folder} holds an export; replace it with --force, or name another folder")
+
+
+@contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """Hold a folder that is made if it is not there; it is the lock itself, and may be renamed meanwhile."""
+    place.mkdir(exist_ok=True)
+    handle = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not place.exists() or place.stat().st_ino != os.fstat(handle).st_ino:
+            raise BlockingIOError
+    except BlockingIOError:
+        os.close(handle)
+        raise StoreError(f"another export to {place.with_name(place.name[1:-7])} is under way") from None
+    try:
+        yield
+    finally:
+        os.close(handle)
+
+
+def _settle(place: Path, folder: Path, force: bool) -> None:
+    for path in sorted(place.rglob("*")):
+        sync(path)
+    _check_free(folder, force)
+    if folder.is_dir():
+        old = folder.with_name(f".{folder.name}.replaced")
+        shutil.rmtree(old, ignore_errors=True)
+        folder.rename(old)
+        place.rename(folder)
+        shutil.rmtree(old)
+    else:
+        place.rename(folder)
+    sync(folder.parent)

@@ -1,0 +1,132 @@
+"""The export formats: what each can hold, why not the rest, and how it is used."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from schemas.views import Kind, View
+from tasks.exports import shapes
+from tasks.exports.shapes import Shape
+
+Sink = Literal["parquet", "jsonl", "tar"]
+Row = Literal["preference", "clips", "sft", "grpo", "rows"]
+TABLE: Row = "rows"
+
+
+@dataclass(frozen=True)
+class Format:
+    """One export format.
+
+    Attributes:
+        name: as in `--for NAME`.
+        says: what reads it, a few words.
+        shapes: how a row is shaped, by what the rows are; `clips` are preferences between two clips.
+        sink: the kind of file.
+        hears: whether its trainer takes audio in prompts.
+        command: how to train or load, by what the rows are; run in the export's folder.
+        refuses: why other rows do not go, one clause.
+    """
+
+    name: str
+    says: str
+    shapes: Mapping[Row, Shape]
+    sink: Sink
+    hears: bool
+    command: Mapping[Row, str]
+    refuses: str = ""
+
+    def why_not(self, view: View, columns: Collection[str], blind: bool) -> str | None:
+        """Why this format cannot hold a view, one clause; None if it can."""
+        row = self.row(view.kind, columns)
+        if row is None:
+            said = _WHAT["clips" if _clips(view.kind, columns) else view.kind]
+            return f"its rows are {said}, and {self.refuses}"
+        if "audios" in columns and not self.hears and not blind:
+            return f"its prompts hold clips, and {self.name} takes text only (--blind leaves the clips out)"
+        return None
+
+    def row(self, kind: Kind, columns: Collection[str]) -> Row | None:
+        """As what this format takes rows of a kind; None if it does not."""
+        if _clips(kind, columns):
+            return "clips" if "clips" in self.shapes else None
+        serves: dict[Kind, tuple[Row, ...]] = {
+            "preference": ("preference", "sft", "grpo"),
+            "sft": ("sft", "grpo"),
+            "grpo": ("grpo",),
+            "rows": ("rows",),
+        }
+        return next((row for row in serves[kind] if row in self.shapes), None)
+
+
+_WHAT: Mapping[Row, str] = {
+    "preference": "preferences between two texts",
+    "clips": "preferences between two clips",
+    "sft": "prompts with a completion",
+    "grpo": "prompts without an answer",
+    "rows": "not a trainer's",
+}
+
+
+def _clips(kind: Kind, columns: Collection[str]) -> bool:
+    return kind == "preference" and "chosen" not in columns
+
+
+_PLAIN: Mapping[Row, Shape] = dict.fromkeys(_WHAT, shapes.plain)
+_TRL = "trl {} --model_name_or_path MODEL --dataset_name . --output_dir out"
+_SWIFT_RLHF = "swift rlhf --rlhf_type {} --model MODEL --dataset {{train}}"
+_LLAMA = "llamafactory-cli train --stage {} --dataset_dir . --dataset {{name}}_{{split}} --model_name_or_path MODEL …"
+
+FORMATS: tuple[Format, ...] = (
+    Format(
+        "trl-reward", "TRL's RewardTrainer", {"preference": shapes.trl_preference}, "parquet", False,
+        {"preference": _TRL.format("reward")}, "RewardTrainer takes preferences between two texts",
+    ),
+    Format(
+        "trl-dpo", "TRL's DPOTrainer", {"preference": shapes.trl_preference}, "parquet", False,
+        {"preference": _TRL.format("dpo")}, "DPOTrainer takes preferences between two texts",
+    ),
+    Format(
+        "trl-sft", "TRL's SFTTrainer", {"sft": shapes.trl_sft}, "parquet", False,
+        {"sft": _TRL.format("sft")}, "SFTTrainer takes prompts with a completion",
+    ),
+    Format(
+        "trl-grpo", "TRL's GRPOTrainer", {"grpo": shapes.trl_grpo}, "parquet", False,
+        {"grpo": _TRL.format("grpo") + " --reward_funcs MODULE.FUNCTION"}, "GRPOTrainer takes prompts of text",
+    ),
+    Format(
+        "ms-swift", "ms-swift: DPO and reward models (also between clips), SFT",
+        {"preference": shapes.swift_preference, "clips": shapes.swift_preference, "sft": shapes.swift_sft},
+        "jsonl", True,
+        {
+            "preference": _SWIFT_RLHF.format("dpo"),
+            "clips": _SWIFT_RLHF.format("rm"),
+            "sft": "swift sft --model MODEL --dataset {train}",
+        },
+        "ms-swift's DPO and SFT need answers (try ms-swift-grpo)",
+    ),
+    Format(
+        "ms-swift-grpo", "ms-swift's GRPO", {"grpo": shapes.swift_grpo}, "jsonl", True,
+        {"grpo": _SWIFT_RLHF.format("grpo") + " --reward_funcs NAME --external_plugins FILE"},
+        "ms-swift's GRPO takes prompts that a model answers in text",
+    ),
+    Format(
+        "llama-factory", "LLaMA-Factory: DPO, reward models, SFT",
+        {"preference": shapes.llama_factory_preference, "sft": shapes.swift_sft}, "jsonl", True,
+        {"preference": _LLAMA.format("dpo"), "sft": _LLAMA.format("sft")},
+        "LLaMA-Factory takes clips in prompts only, and answers in text",
+    ),
+    Format(
+        "jsonl", "anything: JSON lines, with the clips as files beside them", _PLAIN, "jsonl", True,
+        dict.fromkeys(_WHAT, "python -c \"from datasets import load_dataset; print(load_dataset('.'))\""),
+    ),
+    Format(
+        "webdataset", "the webdataset library: tar shards of JSON and clips", _PLAIN, "tar", True,
+        dict.fromkeys(
+            _WHAT,
+            "python -c \"import webdataset; "
+            "print(next(iter(webdataset.WebDataset('{train}', shardshuffle=False))))\"",
+        ),
+    ),
+)  # fmt: skip

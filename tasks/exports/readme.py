@@ -1,0 +1,45 @@
+"""The README of an export: what it is, how it is loaded, where it comes from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from tasks.exports.choosing import Target
+
+_SUFFIX = {"parquet": "parquet", "jsonl": "jsonl"}
+
+
+def render_readme(record: dict[str, Any], target: Target) -> str:
+    """The README's text. Its YAML lets `load_dataset` read the folder as it is."""
+    splits = list(record["rows"])
+    head = ""
+    if target.sink in _SUFFIX:
+        files = [{"split": split, "path": f"{split}.{_SUFFIX[target.sink]}"} for split in splits]
+        configs = [{"config_name": "default", "data_files": files}]
+        head = f"---\n{yaml.safe_dump({'configs': configs}, sort_keys=False)}---\n"
+    says = f"{target.view.says}\n\n" if target.view else ""
+    counts = "".join(f"| {split} | {count:,} |\n" for split, count in record["rows"].items())
+    return (
+        f"{head}# {record['corpus']} {record['version']}: {_name(record)}, for {target.format}\n\n"
+        f"{says}Read by {target.says}.\n\n| split | rows |\n|---|--:|\n{counts}\n{_use(target, record)}"
+        f"Clips: {record['clips']:,}, named by the SHA-256 of the clip, paths from this folder. `export.json` holds "
+        f"the files' hashes.\n\nMade from the version whose manifest has SHA-256 `{record['manifest_sha256']}`.\n"
+    )
+
+
+def _use(target: Target, record: dict[str, Any]) -> str:
+    command = command_of(target, record)
+    return f"In this folder:\n\n```\n{command}\n```\n\n" if command else ""
+
+
+def command_of(target: Target, record: dict[str, Any]) -> str:
+    """The command line that uses the export; it is run in the export's folder."""
+    split = "train" if "train" in record["rows"] else next(iter(record["rows"]))
+    file = {"tar": f"{split}-000000.tar"}.get(target.sink, f"{split}.jsonl")
+    return target.command.replace("{train}", file).replace("{split}", split).replace("{name}", _name(record))
+
+
+def _name(record: dict[str, Any]) -> str:
+    return str(record.get("view") or record["table"])

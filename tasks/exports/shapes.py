@@ -1,0 +1,144 @@
+"""One row of a view as one row of a trainer. Pure: what goes in is text and paths, what comes out is a dictionary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from schemas.views import names_clip
+
+Row = Mapping[str, Any]
+Shape = Callable[[Row], dict[str, Any]]
+
+# Words with which chat templates and multimodal loaders mark turns and media. In text from outside they would end a
+# turn, pose as another speaker, or ask for a clip that is not there.
+MARKERS = re.compile(
+    r"""<(?=\|[^<>|\s]{1,64}\|>)
+      | <(?=/?(?:audio|image|video|bbox|ref-object|start-image|cot-process|tool_call|tool_response|think)>)
+      | <(?=/?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|start_of_image)>)
+      | <(?=</?SYS>>)
+      | \[(?=/?INST\])""",
+    re.VERBOSE | re.IGNORECASE,
+)
+AUDIO = "<audio>"
+LEFT_OUT = "[clip]"
+SWIFT_WORDS = frozenset(
+    """messages images image videos video audios audio tools objects rejected_response label channel margin
+    teacher_prompt teacher_images chat_template_kwargs ref_audios audio_codes questions kinds options target_probs
+    state question_ids criteria system query response history""".split()  # noqa: SIM905
+)
+
+
+def defuse(text: str) -> str:
+    """Text in which no marker takes effect: a space stands after its first sign."""
+    return MARKERS.sub(lambda found: found[0] + " ", text)
+
+
+def prompt_text(row: Row, mark: str) -> str:
+    """The prompt with a mark where each clip stands; text from outside holds no mark.
+
+    Raises:
+        ValueError: the pieces of text and the clips do not fit each other.
+    """
+    clips = row.get("audios") or []
+    prompt = row["prompt"]
+    if isinstance(prompt, str):
+        return mark * len(clips) + defuse(prompt)
+    if len(prompt) != len(clips) + 1:
+        raise ValueError(f"expected one piece of prompt more than clips, found {len(prompt)} and {len(clips)} clips")
+    return mark.join(defuse(piece) for piece in prompt)
+
+
+def user(content: str) -> list[dict[str, str]]:
+    """A conversation's first turn."""
+    return [{"role": "user", "content": content}]
+
+
+def assistant(content: str) -> list[dict[str, str]]:
+    """An answer's turn."""
+    return [{"role": "assistant", "content": content}]
+
+
+def completion(row: Row) -> str:
+    """What a model should have answered: the completion, or the chosen text of a preference."""
+    return defuse(row["completion"] if row.get("completion") is not None else row["chosen"])
+
+
+def extras(row: Row, *held: str) -> dict[str, Any]:
+    """The columns that a format has no place for, as they are."""
+    return {name: value for name, value in row.items() if name not in (*held, "split")}
+
+
+def trl_preference(row: Row) -> dict[str, Any]:
+    """TRL's preference with an explicit prompt, conversational."""
+    prompt = user(prompt_text(row, LEFT_OUT))
+    both = {name: assistant(defuse(row[name])) for name in ("chosen", "rejected")}
+    return {"id": row["id"], "prompt": prompt, **both}
+
+
+def trl_sft(row: Row) -> dict[str, Any]:
+    """TRL's prompt and completion, conversational: loss falls on the completion alone."""
+    return {
+        "id": row["id"],
+        "prompt": user(prompt_text(row, LEFT_OUT)),
+        "completion": assistant(completion(row)),
+    }
+
+
+def trl_grpo(row: Row) -> dict[str, Any]:
+    """TRL's prompt; the other columns reach the reward function."""
+    return {"prompt": user(prompt_text(row, LEFT_OUT)), **extras(row, "prompt", "audios")}
+
+
+def swift_preference(row: Row) -> dict[str, Any]:
+    """ms-swift: two texts as answer and `rejected_response`, two clips as two conversations with clips of their own."""
+    ask, heard = user(prompt_text(row, AUDIO)), list(row.get("audios") or [])
+    if row.get("chosen") is not None:
+        answered = {"messages": ask + assistant(defuse(row["chosen"])), "audios": heard}
+        return {"id": row["id"], **answered, "rejected_response": defuse(row["rejected"])}
+    return {
+        "id": row["id"],
+        "messages": ask + assistant(AUDIO),
+        "audios": [*heard, row["chosen_audio"]],
+        "rejected_messages": ask + assistant(AUDIO),
+        "rejected_audios": [*heard, row["rejected_audio"]],
+    }
+
+
+def swift_sft(row: Row) -> dict[str, Any]:
+    """ms-swift: one conversation and its clips."""
+    messages = user(prompt_text(row, AUDIO)) + assistant(completion(row))
+    return {"id": row["id"], "messages": messages, "audios": list(row.get("audios") or [])}
+
+
+def swift_grpo(row: Row) -> dict[str, Any]:
+    """ms-swift: the question and its clips; the other columns reach the reward function.
+
+    A column whose name means something to ms-swift is called `extra_…`.
+    """
+    asked = {"messages": user(prompt_text(row, AUDIO)), "audios": list(row.get("audios") or [])}
+    others = extras(row, "prompt", "audios")
+    return {**asked, **{f"extra_{name}" if name in SWIFT_WORDS else name: value for name, value in others.items()}}
+
+
+def llama_factory_preference(row: Row) -> dict[str, Any]:
+    """LLaMA-Factory's ranking rows in ShareGPT form, with OpenAI's names of roles."""
+    return {
+        "id": row["id"],
+        "messages": user(prompt_text(row, AUDIO)),
+        "chosen": assistant(defuse(row["chosen"]))[0],
+        "rejected": assistant(defuse(row["rejected"]))[0],
+        "audios": list(row.get("audios") or []),
+    }
+
+
+def plain(row: Row) -> dict[str, Any]:
+    """The view's own columns."""
+    return {name: value for name, value in row.items() if name != "split"}
+
+
+def clips_of(row: Row) -> dict[str, str]:
+    """The row's clips by a short name: `chosen` for `chosen_audio`; `audio0`, … for those of the prompt."""
+    named = {name.removesuffix("_audio"): value for name, value in row.items() if names_clip(name) and value}
+    return {**named, **{f"audio{index}": clip for index, clip in enumerate(row.get("audios") or [])}}

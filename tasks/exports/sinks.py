@@ -1,0 +1,87 @@
+"""Files of trainers' rows: Parquet, JSON lines, tar shards. The same rows give the same bytes."""
+
+from __future__ import annotations
+
+import io
+import json
+import tarfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.exports.shapes import clips_of
+
+BYTES_PER_TAR = 500_000_000
+MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
+
+Row = dict[str, Any]
+Batch = tuple[pa.Schema, list[Row]]  # rows as a trainer's, and the schema that their unshaped columns had
+
+
+def write_parquet(path: Path, batches: Iterable[Batch]) -> None:
+    """Write a Parquet file.
+
+    Args:
+        path: the file.
+        batches: rows, a few thousand at a time, each with the schema that their unshaped columns had.
+    """
+    writer: pq.ParquetWriter | None = None
+    for held, rows in batches:
+        if writer is None:
+            schema = pa.schema([(name, _type(value, name, held)) for name, value in rows[0].items()])
+            writer = pq.ParquetWriter(path, schema, compression="zstd")
+        writer.write_table(pa.Table.from_pylist(rows, writer.schema))
+    if writer is not None:
+        writer.close()
+
+
+def _type(value: Any, name: str, held: pa.Schema) -> pa.DataType:
+    shaped = isinstance(value, list) and value and isinstance(value[0], dict) and "role" in value[0]
+    return MESSAGES if shaped else held.field(name).type
+
+
+def write_lines(path: Path, batches: Iterable[Batch]) -> None:
+    """Write a file of JSON lines."""
+    with path.open("w", encoding="utf-8", newline="\n") as file:
+        for _, rows in batches:
+            file.writelines(f"{_json(row)}\n" for row in rows)
+
+
+def write_tars(folder: Path, split: str, batches: Iterable[Batch], clips: Path) -> list[Path]:
+    """Write WebDataset shards: a sample is `<number>.json` and its clips, as `<number>.chosen.flac`, for example.
+
+    Args:
+        folder: where `<split>-000000.tar`, … go.
+        split: the split's name.
+        batches: rows whose clips are paths below `clips`.
+        clips: the folder of the clips.
+    """
+    shards: list[Path] = []
+    with ExitStack() as shard:
+        size = BYTES_PER_TAR
+        for number, row in enumerate(row for _, rows in batches for row in rows):
+            if size >= BYTES_PER_TAR:
+                shard.close()
+                shards.append(folder / f"{split}-{len(shards):06d}.tar")
+                archive = shard.enter_context(tarfile.open(shards[-1], "w", format=tarfile.USTAR_FORMAT))
+                size = 0
+            for name, content in _members(f"{number:09d}", row, clips):
+                header = tarfile.TarInfo(name)  # no time or owner of this machine
+                header.size = len(content)
+                archive.addfile(header, io.BytesIO(content))
+                size += len(content)
+    return shards
+
+
+def _members(key: str, row: Row, clips: Path) -> Iterator[tuple[str, bytes]]:
+    yield f"{key}.json", _json(row).encode()
+    for name, path in clips_of(row).items():
+        yield f"{key}.{name}{Path(path).suffix}", (clips / path).read_bytes()
+
+
+def _json(row: Row) -> str:
+    return json.dumps(row, ensure_ascii=False, default=str)

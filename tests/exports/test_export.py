@@ -1,0 +1,307 @@
+"""`earmark export`: each format's files, refusals in one line, folders whole or not at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from datasets import load_dataset
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.registry import find_corpus
+from schemas.errors import InputError, StoreError
+from tasks.exports import shapes
+from tasks.exports.choosing import Wish, choose, offers
+from tasks.exports.export import export
+from tasks.exports.formats import FORMATS
+from tasks.store.versions import Store
+from tests.builds import contents_of, rows_of
+from tests.conftest import ROOT
+
+MUSIC = "pseudo-preferences"
+
+
+def exported(store: Store, folder: Path, spec: str, format_: str, **wish: Any) -> Path:
+    """Export, and the folder."""
+    version = store.find(spec)
+    export(version, find_corpus(version.corpus), store, folder, Wish(format_, **wish))
+    return folder
+
+
+def lines(folder: Path, split: str = "train") -> list[dict[str, Any]]:
+    """The rows of a file of JSON lines."""
+    return [json.loads(line) for line in (folder / f"{split}.jsonl").read_text("utf-8").splitlines()]
+
+
+def possible() -> list[tuple[str, str, str]]:
+    """Corpus version, view and format of every pair that should work on the demo, text-only trainers blind."""
+    found = []
+    for spec in ("mos-preferences@v2", MUSIC):
+        for view in find_corpus(spec.partition("@")[0]).views:
+            for format_ in FORMATS:
+                clips = view.name.endswith("clips")
+                takes_clips = format_.name in ("ms-swift", "jsonl", "webdataset")
+                if not clips or takes_clips:
+                    found.append((spec, view.name, format_.name))
+    return found
+
+
+@pytest.mark.parametrize(("spec", "view", "format_"), possible())
+def test_every_view_goes_out_in_every_format_that_can_hold_it(
+    demo_store: Store, tmp_path: Path, spec: str, view: str, format_: str
+) -> None:
+    folder = exported(demo_store, tmp_path / "out", spec, format_, view=view, blind=True, limit=4)
+    record = json.loads((folder / "export.json").read_text())
+    assert record["manifest_sha256"] == demo_store.find(spec).manifest.digest()
+    assert sum(record["rows"].values()) >= 4
+    for name, held in record["files"].items():
+        assert hashlib.sha256((folder / name).read_bytes()).hexdigest() == held["sha256"]
+    for clip in (folder / "audio").rglob("*.*"):
+        assert clip.parent.name == clip.name[:2]
+    assert len(list((folder / "audio").rglob("*.*"))) in (0, record["clips"])
+    if format_ != "webdataset":
+        loaded = load_dataset(str(folder), cache_dir=str(tmp_path / "cache"))
+        assert {split: len(rows) for split, rows in loaded.items()} == record["rows"]
+
+
+def test_ms_swift_compares_two_clips(demo_store: Store, tmp_path: Path) -> None:
+    folder = exported(demo_store, tmp_path / "out", MUSIC, "ms-swift", view="musicality-clips")
+    version = demo_store.find(MUSIC)
+    audio = {row["audio"]["path"]: row["audio"]["bytes"] for row in rows_of(version, "clips")}
+    labels = {row["pair_id"]: row for row in rows_of(version, "labels")}
+    sha = {row["generation_id"]: row["clip_sha256"] for row in rows_of(version, "clips")}
+    for row in lines(folder):
+        label = labels[row["id"]]
+        better, worse = ("a", "b") if label["musicality"] == "a" else ("b", "a")
+        assert [message["role"] for message in row["messages"]] == ["user", "assistant"]
+        for messages, clips, side in (("messages", "audios", better), ("rejected_messages", "rejected_audios", worse)):
+            marks = sum(message["content"].count("<audio>") for message in row[messages])
+            assert marks == len(row[clips])
+            last = Path(row[clips][-1])
+            assert last.stem == sha[label[f"generation_{side}"]]
+            assert (folder / last).read_bytes() == audio[last.name]
+
+
+def test_clips_of_a_prompt_that_no_table_holds_come_from_their_files(demo_store: Store, tmp_path: Path) -> None:
+    folder = exported(demo_store, tmp_path / "out", MUSIC, "jsonl", view="musicality-clips")
+    references = {
+        clip for split in ("train", "validation", "test") for r in lines(folder, split) for clip in r["audios"]
+    }
+    assert references
+    for reference in references:
+        assert hashlib.sha256((folder / reference).read_bytes()).hexdigest() == Path(reference).stem
+
+
+def test_trl_columns(demo_store: Store, tmp_path: Path) -> None:
+    folder = exported(demo_store, tmp_path / "out", MUSIC, "trl-dpo", view="alignment-choice", blind=True)
+    rows = pq.read_table(folder / "train.parquet").to_pylist()
+    for row in rows:
+        assert row["prompt"][0]["role"] == "user"
+        assert row["prompt"][0]["content"].count(shapes.LEFT_OUT) >= 2
+        assert {row["chosen"][0]["content"], row["rejected"][0]["content"]} == {"A", "B"}
+    assert not {"margin", "audios"} & set(rows[0])
+
+
+def test_llama_factory_knows_its_files(demo_store: Store, tmp_path: Path) -> None:
+    folder = exported(demo_store, tmp_path / "out", MUSIC, "llama-factory", view="musicality-choice")
+    info = json.loads((folder / "dataset_info.json").read_text())
+    assert set(info) == {"musicality-choice_train", "musicality-choice_validation", "musicality-choice_test"}
+    for described in info.values():
+        assert described["ranking"] is True
+        for line in (folder / described["file_name"]).read_text("utf-8").splitlines():
+            row = json.loads(line)
+            assert set(described["columns"].values()) <= set(row)
+            assert row["messages"][0]["content"].count("<audio>") == len(row["audios"])
+            assert all((folder / clip).is_file() for clip in row["audios"])
+
+
+def test_webdataset_samples_hold_their_clips(demo_store: Store, tmp_path: Path) -> None:
+    folder = exported(demo_store, tmp_path / "out", "mos-preferences@v2", "webdataset", split="train", limit=5)
+    with tarfile.open(folder / "train-000000.tar") as archive:
+        members = {member.name: archive.extractfile(member).read() for member in archive}  # type: ignore[union-attr]
+    assert len(members) == 15
+    for number in range(5):
+        row = json.loads(members[f"{number:09d}.json"])
+        assert Path(row["chosen_audio"]).suffix == ".wav"
+        assert members[f"{number:09d}.chosen.wav"] != members[f"{number:09d}.rejected.wav"]
+    assert sorted(path.name for path in folder.iterdir()) == ["README.md", "export.json", "train-000000.tar"]
+
+
+def test_a_table_goes_out_as_it_is(demo_store: Store, tmp_path: Path) -> None:
+    version = demo_store.find("mos-preferences@v1")
+    folder = exported(demo_store, tmp_path / "out", "mos-preferences@v1", "jsonl", table="pairs")
+    found = [row for split in ("train", "validation", "test", "ood") for row in lines(folder, split)]
+    held = [{name: value for name, value in row.items() if name != "split"} for row in rows_of(version, "pairs")]
+    assert sorted(found, key=lambda row: row["pair_id"]) == sorted(held, key=lambda row: row["pair_id"])
+    assert not (folder / "audio").exists()
+
+
+@pytest.mark.parametrize("format_", ["ms-swift", "trl-reward", "webdataset", "jsonl"])
+def test_the_same_version_gives_the_same_bytes(demo_store: Store, tmp_path: Path, format_: str) -> None:
+    view = "musicality-choice"
+    first = exported(demo_store, tmp_path / "a", MUSIC, format_, view=view, blind=True)
+    second = exported(demo_store, tmp_path / "b", MUSIC, format_, view=view, blind=True)
+    assert contents_of(first) == contents_of(second)
+
+
+@pytest.mark.parametrize(
+    ("spec", "wish", "said"),
+    [
+        (MUSIC, Wish("trl-reward"), r"musicality-clips, .*between two clips, and RewardTrainer takes .*these formats"),
+        (MUSIC, Wish("trl-dpo", view="musicality-choice"), r"prompts hold clips.*--blind"),
+        (MUSIC, Wish("llama-factory", view="musicality-clips"), "clips in prompts only.*take it: jsonl, ms-swift"),
+        (MUSIC, Wish("parquet"), "unknown format 'parquet'; pseudo-preferences has: trl-reward, "),
+        (MUSIC, Wish("jsonl", view="none"), "no view 'none'; views: musicality-clips, "),
+        (MUSIC, Wish("jsonl", table="none"), "no table 'none'; tables: clips, "),
+        (MUSIC, Wish("ms-swift", table="pairs"), "takes views, not tables; formats for tables: jsonl, webdataset"),
+        (MUSIC, Wish("jsonl", table="pairs", view="musicality-clips"), "--view or --table, found both"),
+        (MUSIC, Wish("jsonl", split="ood"), "no row in split 'ood'; splits: train, validation, test"),
+        ("mos-preferences@v1", Wish("ms-swift"), "rows name no clip for chosen_audio; build the version with audio"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_is_one_line(
+    demo_store: Store, tmp_path: Path, spec: str, wish: Wish, said: str
+) -> None:
+    version = demo_store.find(spec)
+    with pytest.raises(StoreError, match=said) as caught:
+        export(version, find_corpus(version.corpus), demo_store, tmp_path / "out", wish)
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_offers_agree_with_what_is_chosen(demo_store: Store) -> None:
+    version = demo_store.find(MUSIC)
+    corpus = find_corpus(MUSIC)
+    found = offers(version, corpus)
+    assert len(found) == len(corpus.views) * len(FORMATS)
+    for offer in found:
+        wish = Wish(offer.format, view=offer.view.name)
+        if offer.refusal is None:
+            assert choose(version, corpus, wish).view == offer.view
+        else:
+            with pytest.raises(StoreError):
+                choose(version, corpus, wish)
+
+
+def test_clips_that_moved_are_found_below_a_root(demo_store: Store, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    shutil.copytree(demo_store.folder(MUSIC), store.folder(MUSIC))  # a version that came without its media index
+    with pytest.raises(InputError, match=r"3 of 51 clips are in no file .*--audio-root"):
+        exported(store, tmp_path / "out", MUSIC, "ms-swift")
+    assert not (tmp_path / "out").exists()
+    exported(store, tmp_path / "out", MUSIC, "ms-swift", roots=(ROOT / "data/demo/music",))
+    again = exported(demo_store, tmp_path / "again", MUSIC, "ms-swift")
+    assert contents_of(tmp_path / "out") == contents_of(again)
+
+
+def test_a_clip_that_changed_is_missing(demo_store: Store, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    shutil.copytree(demo_store.folder(MUSIC), store.folder(MUSIC))
+    music = tmp_path / "music"
+    shutil.copytree(ROOT / "data/demo/music", music)
+    exported(store, tmp_path / "out", MUSIC, "ms-swift", roots=(music,))
+    reference = next(r for r in rows_of(store.find(MUSIC), "pairs") if r["reference_sha256"])["reference_sha256"]
+    changed = next(p for p in music.rglob("*.*") if hashlib.sha256(p.read_bytes()).hexdigest() == reference)
+    stamp = changed.stat()
+    changed.write_bytes(changed.read_bytes()[:-1] + b"\0")
+    os.utime(changed, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    with pytest.raises(InputError, match=rf"1 of 51 clips .*{reference[:16]}… \(was .*{changed.name}\)"):
+        exported(store, tmp_path / "other", MUSIC, "ms-swift")
+
+
+def test_a_folder_of_others_is_never_replaced(demo_store: Store, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    exported(demo_store, out, MUSIC, "jsonl", limit=1)
+    with pytest.raises(StoreError, match="holds an export; replace it with --force"):
+        exported(demo_store, out, MUSIC, "jsonl")
+    exported(demo_store, out, MUSIC, "trl-dpo", blind=True, force=True)
+    assert not (out / "train.jsonl").exists()
+    (out / "export.json").unlink()
+    with pytest.raises(StoreError, match="an empty folder or an earlier export"):
+        exported(demo_store, out, MUSIC, "jsonl", force=True)
+    assert (out / "train.parquet").is_file()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_damaged_version_is_one_line(demo_store: Store, tmp_path: Path) -> None:
+    store = Store(tmp_path / "store")
+    shutil.copytree(demo_store.folder(MUSIC), store.folder(MUSIC))
+    file = store.find(MUSIC).files("labels")[0]
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    with pytest.raises(StoreError, match="see: earmark verify pseudo-preferences@v1"):
+        exported(store, tmp_path / "out", MUSIC, "trl-dpo", view="musicality-choice", blind=True)
+
+
+def test_an_export_that_is_killed_leaves_nothing_half_written(demo_store: Store, tmp_path: Path) -> None:
+    calm = exported(demo_store, tmp_path / "calm", MUSIC, "ms-swift")
+    out = tmp_path / "out"
+    place = tmp_path / ".out.export"
+    command = [sys.executable, "-m", "flows.cli", "export", MUSIC, "--for", "ms-swift", "--out", str(out)]
+    process = subprocess.Popen([*command, "--store", str(demo_store.root)], cwd=ROOT, stderr=subprocess.DEVNULL)
+    while process.poll() is None and not list(place.glob("audio/*/*")):
+        time.sleep(0.001)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert out.exists() is (process.returncode == 0)
+    shutil.rmtree(out, ignore_errors=True)
+    exported(demo_store, out, MUSIC, "ms-swift")
+    assert contents_of(out) == contents_of(calm)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["calm", "out"]
+
+
+SIGNS = ("<", "|", ">", "/", "[", "]", " ", "INST", "audio", "é", "<audio>", "<|im_end|>", "[INST]", "</s>")
+TEXT = st.lists(st.sampled_from(SIGNS)).map("".join)
+
+
+@given(TEXT, st.lists(TEXT, min_size=3, max_size=3))
+def test_text_from_outside_brings_no_marker(text: str, pieces: list[str]) -> None:
+    row = {"id": "1", "prompt": pieces, "audios": ["x", "y"], "chosen": text, "rejected": "no"}
+    swift = shapes.swift_preference(row)
+    said = json.dumps(swift)
+    assert said.count("<audio>") == 2
+    for marker in ("<|im_end|>", "[INST]", "</s>"):
+        assert marker not in said
+    assert json.loads(said) == swift
+    assert shapes.defuse(shapes.defuse(text)) == shapes.defuse(text)
+
+
+def test_ordinary_text_is_left_alone() -> None:
+    for text in ("a < b > c", "<b>bold</b>", "AC|DC [live]", "5 <3 |x| > 2", "Dvořák: «Largo»"):
+        assert shapes.defuse(text) == text
+
+
+def test_pieces_and_clips_must_fit() -> None:
+    with pytest.raises(ValueError, match="one piece of prompt more than clips, found 2 and 2"):
+        shapes.prompt_text({"prompt": ["a", "b"], "audios": ["x", "y"]}, "<audio>")
+
+
+def test_the_command_lists_and_exports(demo_store: Store, tmp_path: Path) -> None:
+    def earmark(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "flows.cli", "export", MUSIC, "--store", str(demo_store.root), *words]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    listed = earmark()
+    assert listed.returncode == 0
+    assert "musicality-clips" in listed.stdout
+    assert "no: its rows are preferences between two clips" in listed.stdout
+    out = str(tmp_path / "out")
+    done = earmark("--for", "jsonl", "--limit", "2", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "rows: train 2, validation 2, test 2" in done.stdout
+    again = earmark("--for", "jsonl", "--out", out)
+    assert (again.returncode, again.stderr.count("\n")) == (1, 1)
+    assert earmark("--for", "jsonl").stderr == "error: expected --out DIR: where the export for jsonl goes\n"
