@@ -101,7 +101,8 @@ def audio_folder(config: Instrumentals) -> Path:
 def named_audio(config: Instrumentals) -> dict[str, Path]:
     """The audio file of every track that is listed."""
     tracks = islice((row for row in listed(config) if isinstance(row, Track)), config.limit)
-    return {track.path: audio_folder(config) / track.path for track in tracks}
+    folder = audio_folder(config)
+    return {track.path: folder / track.path for track in tracks}
 
 
 def file_name(config: Instrumentals, track: Track) -> str:
@@ -174,7 +175,8 @@ def index_audio(stage: Stage, config: Instrumentals) -> Step:
         return done
     tracks = pq.ParquetFile(stage.work / "tracks.parquet").read(["audio"])["audio"].to_pylist()
     with working("index audio", len(tracks)) as work:
-        paths = [audio_folder(config) / file for file in tracks]
+        folder = audio_folder(config)
+        paths = [folder / file for file in tracks]
         found = media_index(stage.store).look(paths, longest_s=config.tracks.longest_s, seen=work.advance)
     rows = [
         (row, *[None] * 8, *probe) if isinstance(probe, AudioFault) else (row, *probe, None, None)

@@ -84,7 +84,10 @@ class Kept:
         held = {"sha256": sha256_file(path), "bytes": path.stat().st_size} | {
             name: getattr(done, name) for name in MEASURED
         }
-        write_text(path.with_suffix(".json"), json.dumps(held, indent=1) + "\n")
+        note = path.with_suffix(".json")
+        for left in path.parent.glob(f".{note.name}.*.tmp"):
+            left.unlink()  # by a build that was killed at this point
+        write_text(note, json.dumps(held, indent=1) + "\n")
         return held
 
 

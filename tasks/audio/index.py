@@ -69,7 +69,10 @@ class MediaIndex:
         for start in range(0, len(paths), ASKED_AT_ONCE):
             batch = paths[start : start + ASKED_AT_ONCE]
             stamps += [_stamp(path) for path in batch]
-            known = self._known(batch, stamps[start:])
+            known: list[Probe | AudioFault | None] = [*self._known(batch, stamps[start:])]
+            for place, path in enumerate(batch):
+                if stamps[start + place] is None:  # there is no such file: no work for a thread
+                    known[place] = probe(path, longest_s)
             results += known
             seen(sum(found is not None for found in known))
         new = [place for place, found in enumerate(results) if found is None]
