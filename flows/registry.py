@@ -13,6 +13,7 @@ CORPORA = {
     "mos-preferences": "schemas.mos_preferences",
     "pseudo-preferences": "schemas.pseudo_preferences",
     "instrumentals": "schemas.instrumentals",
+    "music-prompts": "schemas.music_prompts",
 }
 
 

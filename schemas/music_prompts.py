@@ -1,0 +1,329 @@
+"""Config and tables of `music-prompts` (the Academic Text-to-Music challenge's evaluation prompts, by its method)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from schemas.annotation import AnnotatorConfig, Prices
+from schemas.config import BuildConfig, Model, Name
+from schemas.corpus import Corpus, Story
+from schemas.tables import REJECTS, Table, column
+
+Category = Literal["genre", "instrument", "mood/theme"]
+CATEGORIES: tuple[Category, ...] = ("genre", "instrument", "mood/theme")
+STRATA = ("strict_id", "improvised_id", "strict_ood")
+SPLIT_OF = {"strict_id": "test", "improvised_id": "test", "strict_ood": "ood"}
+
+
+class CaptionSet(Model):
+    """One pipeline's captions: a file, or a version of the corpus `captions`."""
+
+    name: Name = Field(description="The pipeline; tables name it.")
+    file: str | None = Field(default=None, description='JSON array of {"path", "caption"}, or TSV of id and caption.')
+    version: str | None = Field(default=None, description="`captions` (the store's newest) or `captions@vN`.")
+    pipeline: str | None = Field(default=None, description="Of a version, only this pipeline's captions.")
+
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.file is None) == (self.version is None):
+            raise ValueError("expected either 'file' or 'version'")
+        if self.pipeline is not None and self.version is None:
+            raise ValueError("'pipeline' picks from a 'version'; a file is one pipeline's")
+        return self
+
+
+class Pool(Model):
+    """What a tag must meet to be drawn."""
+
+    popularity: int = Field(default=100, ge=1, description="Tracks that carry it, at least.")
+    mentions: int = Field(default=10, ge=0, description="Captions that name it, at least, over all caption sets.")
+    recall: float = Field(default=0.85, ge=0, le=1, description="Share of its tracks on which a judge hears it.")
+    instrumental: bool = Field(default=True, description="Whether tags that ask for voices are left out.")
+    exclude: dict[Category, tuple[str, ...]] = Field(default={}, description="Further tags to leave out.")
+
+
+class Verification(AnnotatorConfig):
+    """Who listens whether tracks that carry a tag sound like it."""
+
+    audio: str = Field(description="Folder of the tracks' audio.")
+    file: str = Field(
+        default="{path}", description="A track's file below it: {path} as listed, {stem} the same without its ending."
+    )
+    tracks: int = Field(default=100, ge=1, description="Tracks asked about for each tag, at most.")
+    longest_s: float = Field(default=30.0, gt=0, description="What the judge hears of each, from its start.")
+    sample_rate_hz: int = Field(default=16_000, ge=8_000, le=192_000)
+    max_tokens: int = Field(default=1, ge=1)
+    most_failed: float = Field(
+        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
+    )
+
+    @model_validator(mode="after")
+    def _fields(self) -> Self:
+        try:
+            self.file.format(path="", stem="")
+        except (KeyError, IndexError, ValueError):
+            raise ValueError("expected {path} or {stem} in 'file' and no other field") from None
+        return self
+
+
+class Counts(Model):
+    """How many prompts of each stratum."""
+
+    strict_id: int = Field(default=40, ge=0, description="In distribution, only the given tags.")
+    improvised_id: int = Field(default=40, ge=0, description="In distribution, one to three instruments more.")
+    strict_ood: int = Field(default=20, ge=0, description="Out of distribution, only the given tags.")
+
+
+class Synthesis(AnnotatorConfig):
+    """Who writes the prompts, from what examples, and how often it may try."""
+
+    temperature: float | None = Field(default=0.7, ge=0, le=2)
+    seed: int | None = Field(default=17, ge=0, description="Each try adds its number; None leaves it to the server.")
+    max_tokens: int = Field(default=256, ge=1)
+    shots: int = Field(default=5, ge=0, le=50, description="Example captions of each caption set.")
+    tries: int = Field(
+        default=4, ge=1, le=100, description="Times a prompt is asked for before its triplet is given up."
+    )
+    spare: float = Field(
+        default=1.0, ge=0, description="Triplets drawn in place of given-up ones, at most, as a share of the count."
+    )
+    longest: int = Field(default=400, ge=20, description="Longest prompt, in characters.")
+    most_failed: float = Field(
+        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
+    )
+
+
+class MusicPrompts(BuildConfig):
+    """Build config of `music-prompts`."""
+
+    corpus: Literal["music-prompts"] = "music-prompts"
+    tracks: str = Field(description="MTG-Jamendo's list: a TSV with tags as its last columns.")
+    synonyms: str | None = Field(default=None, description="MTG-Jamendo's tag_map.json: synonyms become one tag.")
+    captions: tuple[CaptionSet, ...] = Field(
+        default=(), description="Caption sets, for mentions and example captions; without any, neither is used."
+    )
+    pool: Pool = Pool()
+    verification: Verification | None = Field(default=None, description="Without it, tags are not verified.")
+    recalls: str | None = Field(
+        default=None, description="Verified elsewhere: a CSV or TSV of category, tag, asked, detected."
+    )
+    prompts: Counts = Counts()
+    keep: str | None = Field(
+        default=None,
+        description="A version, such as `music-prompts@v1`, whose triplets stay where they are still valid.",
+    )
+    synthesis: Synthesis
+    prices: Prices | None = Field(default=None, description="What the provider of `synthesis` charges.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _priced(cls, values: Any) -> Any:
+        """Prices stand beside the writer, not in it; the writer needs them for its budget."""
+        if isinstance(values, dict) and isinstance(values.get("synthesis"), dict) and values.get("prices") is not None:
+            return {**values, "synthesis": {"prices": values["prices"], **values["synthesis"]}}
+        return values
+
+    @model_validator(mode="after")
+    def _fit(self) -> Self:
+        names = [held.name for held in self.captions]
+        if len(set(names)) < len(names):
+            raise ValueError(f"expected caption sets of different names, found {', '.join(names)}")
+        if self.verification is not None and self.recalls is not None:
+            raise ValueError("expected 'verification' or 'recalls', found both")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """The config without what cannot change a row: where files and servers are, pace, patience and money."""
+        values = self.recorded()
+        for name in ("tracks", "synonyms", "recalls", "prices", "licences"):
+            del values[name]
+        values["captions"] = [(held.name, held.pipeline) for held in self.captions]
+        values["synthesis"] = {name: values["synthesis"][name] for name in (*_ASKED, *_WRITTEN)}
+        if self.verification is not None:
+            values["verification"] = {name: values["verification"][name] for name in (*_ASKED, *_HEARD)}
+        return values
+
+
+_ASKED = (
+    "annotator", "temperature", "top_p", "seed", "max_tokens", "extra_body", "structured", "repairs", "on_limit",
+    "limits", "yes_no_token_ids",
+)  # fmt: skip
+_WRITTEN = ("shots", "tries", "spare", "longest")
+_HEARD = ("file", "tracks", "longest_s", "sample_rate_hz")
+
+_METHOD = "ATTM, selection of tags"
+WORDS = pa.list_(pa.field("element", pa.string()))  # the name that Parquet gives a list's items
+
+TAGS = Table(
+    name="tags",
+    description="One row a tag of the track list: its figures, and whether it entered the pool.",
+    schema=pa.schema(
+        [
+            column("category", pa.string(), "What the tag speaks of.", unit="genre, instrument or mood/theme"),
+            column("tag", pa.string(), "The tag as the track list writes it."),
+            column("written", pa.string(), "The tag as a sentence has it."),
+            column("tracks", pa.int64(), "Tracks that carry it.", source=_METHOD),
+            column(
+                "mentions", pa.int64(), "Captions that name it, by whole word forms; null without captions.",
+                source=_METHOD, optional=True,
+            ),
+            column("vocal", pa.string(), "Why it asks for voices, by the reviewed list; null if not.", optional=True),
+            column("asked", pa.int64(), "Its tracks that a judge answered for; null if not verified.", optional=True),
+            column("detected", pa.int64(), "Of these, those on which the judge hears it.", optional=True),
+            column(
+                "recall", pa.float64(), "Share of `asked` that is `detected`.",
+                unit="0 to 1", source=_METHOD, optional=True,
+            ),
+            column(
+                "recall_low", pa.float64(), "Lower end of the recall's 95 % interval.",
+                unit="0 to 1", source="Wilson 1927", optional=True,
+            ),
+            column(
+                "recall_high", pa.float64(), "Upper end of the recall's 95 % interval.",
+                unit="0 to 1", source="Wilson 1927", optional=True,
+            ),
+            column("verified", pa.bool_(), "Whether a judge was asked about it."),
+            column("in_pool", pa.bool_(), "Whether prompts may use it."),
+            column("criterion", pa.string(), "The first criterion that it missed; null in the pool.", optional=True),
+        ]
+    ),
+    key=("category", "tag"),
+    splits=False,
+    says=(
+        "on {tracks} tracks, in {mentions} captions, recall {recall} ({detected} of {asked})",
+        "in the pool: {in_pool}; criterion missed: {criterion}",
+    ),
+)  # fmt: skip
+
+COOCCURRENCE = Table(
+    name="cooccurrence",
+    description="One row two tags of the pool of different categories, and the tracks that carry both: none, too.",
+    schema=pa.schema(
+        [
+            column("category_a", pa.string(), "Category of the first tag: genre or instrument."),
+            column("tag_a", pa.string(), "The first tag."),
+            column("category_b", pa.string(), "Category of the second tag: instrument or mood/theme."),
+            column("tag_b", pa.string(), "The second tag."),
+            column("tracks", pa.int64(), "Tracks that carry both."),
+        ]
+    ),
+    key=("category_a", "tag_a", "category_b", "tag_b"),
+    splits=False,
+)
+
+TRIPLETS = Table(
+    name="triplets",
+    description="One row a genre, an instrument and a mood or theme that a prompt was written for.",
+    schema=pa.schema(
+        [
+            column("triplet_id", pa.string(), "Sixteen hexadecimal digits from the three tags."),
+            column("split", pa.string(), "test if in distribution, ood if not."),
+            column("stratum", pa.string(), "Distribution and style.", unit="strict_id, improvised_id or strict_ood"),
+            column("genre", pa.string(), "The genre, as the track list writes it."),
+            column("instrument", pa.string(), "The instrument."),
+            column("mood_theme", pa.string(), "The mood or theme."),
+            column("genre_instrument_tracks", pa.int64(), "Tracks that carry both."),
+            column("genre_mood_tracks", pa.int64(), "Tracks that carry both."),
+            column("instrument_mood_tracks", pa.int64(), "Tracks that carry both."),
+            column(
+                "absent_pairs", WORDS,
+                "Pairs of its tags that no track carries, such as `genre+instrument`; empty if in distribution.",
+            ),
+            column("kept_from", pa.string(), "The version that it was kept from; null if drawn anew.", optional=True),
+        ]
+    ),
+    key=("triplet_id",),
+    exclusive=("triplet_id",),
+    says=(
+        "drawn as {stratum}: {genre}, {instrument}, {mood_theme}",
+        "tracks with two of its tags: {genre_instrument_tracks}, {genre_mood_tracks}, {instrument_mood_tracks}",
+    ),
+)  # fmt: skip
+
+PROMPTS = Table(
+    name="prompts",
+    description="One row a prompt for text-to-music systems.",
+    schema=pa.schema(
+        [
+            column("prompt_id", pa.string(), "The triplet's id."),
+            column("split", pa.string(), "test if in distribution, ood if not."),
+            column("text", pa.string(), "The prompt."),
+            column("distribution", pa.string(), "Whether its tags co-occur.", unit="id or ood"),
+            column("style", pa.string(), "Whether instruments were added.", unit="strict or improvised"),
+            column("genre", pa.string(), "The genre that it asks for, as a sentence has it."),
+            column("instrument", pa.string(), "The instrument."),
+            column("mood_theme", pa.string(), "The mood or theme."),
+            column("added_instruments", WORDS, "Instruments that the writer added; empty if strict."),
+            column("writer", pa.string(), "The annotator that wrote it."),
+            column("prompt", pa.string(), "Prompt file and version that asked."),
+            column("request_key", pa.string(), "The request's key in the ledger."),
+            column("tries", pa.int64(), "How many answers it took until one passed the checks."),
+        ]
+    ),
+    key=("prompt_id",),
+    links=(("prompt_id", "triplets"),),
+    source="writer",
+    says=("written by {writer} in {tries} tries, request {request_key}",),
+)
+
+SHOTS = Table(
+    name="shots",
+    description="One row an example caption that the writer saw with a prompt's tags.",
+    schema=pa.schema(
+        [
+            column("prompt_id", pa.string(), "The prompt."),
+            column("place", pa.int64(), "Where it stood among the examples, from 1."),
+            column("pipeline", pa.string(), "The caption set."),
+            column("item", pa.string(), "The clip, as the caption set names it."),
+            column("text", pa.string(), "The caption."),
+        ]
+    ),
+    key=("prompt_id", "place"),
+    splits=False,
+    links=(("prompt_id", "triplets"),),
+    source="pipeline",
+)
+
+TABLES = (PROMPTS, TRIPLETS, TAGS, COOCCURRENCE, SHOTS, REJECTS)
+
+_STORY = Story(
+    title="Music prompts",
+    summary=(
+        "Prompts for text-to-music systems, each from a genre, an instrument and a mood or theme of real tracks: in "
+        "distribution where all pairs of its tags occur together in the tracks, out of distribution where a pair never "
+        "does. For evaluating generation with concepts that can be checked."
+    ),
+    method=(
+        "Tags must be carried by enough tracks, named in enough captions, heard by a judge on enough of their own "
+        "tracks where audio was at hand, and ask for no voices. `tags` holds every tag's figures and fate.",
+        "Triplets are drawn by seeded hash, genres in turn: in distribution if each pair of tags stands on one track "
+        "at least (not necessarily the same), out of distribution if one pair stands on none.",
+        "A model writes the prompt from example captions: strict prompts name the three tags and no other of the "
+        "taxonomy, improvised ones add one to three instruments, none speaks of voices. What does not pass is asked "
+        "again, and after some tries another triplet of the same stratum takes its place.",
+    ),
+    main_table="prompts",
+    references=("ATTM: Academic Text-to-Music challenge, construction of the evaluation prompts.",),
+    limits=(
+        "Out of distribution means: not together in this track list. It says nothing of what a model was trained on.",
+        "Which tags a prompt names is judged by word forms; a paraphrase without them counts as not named.",
+        "A writer named `builtin:` fills in a template: its prompts are for trying the pipeline.",
+    ),
+    tags=("music", "text-to-music", "evaluation", "prompts"),
+)
+
+CORPUS = Corpus(
+    name="music-prompts",
+    source="track tags + captions",
+    holds="in- and out-of-distribution prompt sets",
+    paper="ATTM",
+    config=MusicPrompts,
+    tables=TABLES,
+    story=_STORY,
+    plan="tasks.prompt_sources:plan_build",
+    flow="flows.music_prompts:build",
+    forecast="tasks.prompt_writing:forecast",
+)

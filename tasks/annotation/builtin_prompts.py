@@ -1,0 +1,33 @@
+"""A writer without a model: a prompt for a text-to-music system, from a sentence with blanks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.annotation.errors import BadRequest
+
+
+def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> dict[str, str]:
+    """Name a genre, an instrument and a mood or theme in one sentence, and the instruments to add in another.
+
+    Args:
+        facts: `genre`, `instrument`, `mood`, as a sentence has them; `added`, further instruments, may be empty.
+        clips: not looked at.
+
+    Returns:
+        `prompt`.
+
+    Raises:
+        BadRequest: a fact is missing.
+    """
+    try:
+        genre, instrument, mood = (str(facts[name]) for name in ("genre", "instrument", "mood"))
+    except KeyError as missing:
+        raise BadRequest(f"expected the facts genre, instrument and mood, found no {missing}") from None
+    text = f"{genre[:1].upper()}{genre[1:]} music led by {instrument}. Mood or theme: {mood}."
+    added = [str(name) for name in facts.get("added") or []]
+    if added:
+        names = " and ".join([", ".join(added[:-1]), added[-1]] if len(added) > 1 else added)
+        text += f" With {names}."
+    return {"prompt": text}

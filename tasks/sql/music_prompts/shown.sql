@@ -1,0 +1,6 @@
+-- Grain: one row an example caption that was shown for a prompt; the published table `shots`.
+SELECT shots.triplet_id AS prompt_id, shots.place, shots.pipeline, shots.item, captions.text
+FROM shots
+JOIN captions USING (pipeline, item)
+SEMI JOIN answered USING (triplet_id)
+ORDER BY prompt_id, place
