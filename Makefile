@@ -37,6 +37,7 @@ lint: $(VENV)/.dev ## Check style and types.
 bench: $(VENV)/.dev ## Run the benchmarks; tests/benchmarks/RESULTS.md holds earlier figures.
 	$(BIN)/python -m tests.benchmarks.bench_pairs
 	$(BIN)/python -m tests.benchmarks.bench_annotation
+	$(BIN)/python -m tests.benchmarks.bench_audio
 
 setup: $(VENV)/.dev ## Install the core and what tests need.
 
