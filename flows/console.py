@@ -55,12 +55,14 @@ def show_plan(facts: Mapping[str, Any]) -> None:
     if asks is None:
         _say("questions to models: none")
     else:
-        _say(f"questions to {escape(asks['annotator'])} about {asks['pairs']:,} pairs: {asks['requests']:,}")
+        _say(f"questions to {escape(asks['annotator'])} about {asks['about']}: {asks['requests']:,}")
         _say(f"  answered in the ledger: {asks['from_ledger']:,}; beyond the model's limits: {asks['over_limit']:,}")
         _say(
             f"  to ask: {asks['to_ask']:,} calls, about {asks['input_tokens']:,} tokens in, at most "
             f"{asks['most_output_tokens']:,} out, at most ${asks['most_usd']:,.2f}"
         )
+        if asks.get("tries", 1) > 1:
+            _say(f"  what fails its check is asked again, up to {asks['tries']} times in all")
     grid = _grid("input", "SHA-256")
     for name, digest in facts["inputs"].items():
         grid.add_row(escape(name), digest[:16] + "…")

@@ -1,7 +1,8 @@
 """`mos-preferences`: preference pairs from mean opinion scores, by the method of MOS-RMBench.
 
 Rated clips of published MOS corpora are paired within a listening test; of two clips with different MOS the higher is
-chosen. Pairs are balanced over three categories: same content, same source, unmatched.
+chosen. Pairs are balanced over three categories: same content, same source, unmatched. If the config names a critic, it
+describes clips and compares pairs in words.
 """
 
 from __future__ import annotations
@@ -10,9 +11,12 @@ from prefect import flow, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.mos_preferences import MosPreferences
+from tasks.asking import asking
+from tasks.mos_critiques import count_questions, critique, plan_critiques, write_critiques
 from tasks.mos_pairs import pair_clips
 from tasks.mos_ratings import STEPS_AT_ONCE, import_source, in_shards, index_clips, merge_votes, write_ratings
 from tasks.mos_sources import plan_build
+from tasks.progress import working
 from tasks.store.versions import open_store
 
 
@@ -44,4 +48,9 @@ def build(
         index_clips.map(unmapped(stage), unmapped(config), in_shards(stage, config)).result()
         write_ratings(stage, config)
         pair_clips(stage, config)
+        if config.critiques:
+            shards = plan_critiques(stage, config)
+            with asking(stage.store, config.critiques) as session, working("critique", count_questions(stage)) as work:
+                critique.map(unmapped(stage), unmapped(config), unmapped(session), shards, unmapped(work)).result()
+            write_critiques(stage, config)
         return plan.commit(stage).name

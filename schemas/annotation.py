@@ -32,6 +32,15 @@ class Limits(Model):
     context_tokens: int | None = Field(default=None, ge=1, description="Most tokens in and out together.")
 
 
+class Hearing(Model):
+    """The form in which a model gets audio."""
+
+    sample_rate_hz: int = Field(default=16_000, ge=8_000, le=192_000)
+    channels: Literal[1, 2] = Field(default=1, description="1 mixes down.")
+    codec: Literal["wav", "flac"] = "wav"
+    longest_s: float | None = Field(default=None, gt=0, description="What lies beyond is cut.")
+
+
 class AnnotatorConfig(Model):
     """An annotator: one model behind one backend. Secrets are never here; they come from the environment."""
 
@@ -126,3 +135,11 @@ class AnnotatorConfig(Model):
         if self.batch and not paid:
             raise ValueError("batch = true needs an openai: or gemini: annotator")
         return self
+
+
+DECIDES = (
+    "annotator", "temperature", "top_p", "seed", "max_tokens", "extra_body", "structured", "repairs", "on_limit",
+    "limits",
+)  # fmt: skip
+"""What of an annotator's config can change an answer, and so belongs to a build's identity; the rest is where servers
+are, pace, patience and money."""

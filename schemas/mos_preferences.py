@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from schemas.config import LARGEST, BuildConfig, Model, Name, nearest
 from schemas.corpus import Corpus, Story
+from schemas.critiques import CRITIQUES, PAIRED_CRITIQUES, Critiques
 from schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, audio_column, column
 from schemas.views import View
 
@@ -142,12 +143,15 @@ class MosPreferences(BuildConfig):
     quotas: dict[str, dict[Split, Count]] = Field(default={}, description="Pairs to keep a dataset and split.")
     pairs: Pairs = Field(default=Pairs(), description="Which pairs are drawn and kept.")
     triplets: Triplets = Field(default=Triplets(), description="Which triplets A > B > C are drawn and kept.")
+    critiques: Critiques | None = Field(default=None, description="Who describes clips and pairs in words, and which.")
 
     def identity(self) -> dict[str, Any]:
-        """The config without the folders that its sources lie in."""
+        """The config without the folders that its sources lie in, and without what cannot change a critique."""
         values = self.recorded()
         for source in values["sources"]:
             del source["root"], source["audio_root"]
+        if self.critiques:
+            values["critiques"] = self.critiques.identity()
         return values
 
     @field_validator("quotas", mode="before")
@@ -162,7 +166,13 @@ class MosPreferences(BuildConfig):
         if twice:
             raise ValueError(f"expected one source a name, found '{twice[0]}' twice")
         quotas, triplets, licences = set(self.quotas), set(self.triplets.datasets), set(self.licences)
-        for table, named in (("quotas", quotas), ("triplets.datasets", triplets), ("licences", licences)):
+        critiques = set(self.critiques.datasets) if self.critiques else set()
+        for table, named in (
+            ("quotas", quotas),
+            ("triplets.datasets", triplets),
+            ("critiques.datasets", critiques),
+            ("licences", licences),
+        ):
             for name in sorted(named):
                 if name not in names:
                     raise ValueError(f"{table}: no source is named '{name}'{nearest(name, names)}")
@@ -304,7 +314,7 @@ TRIPLETS = Table(
     says=("all three clips stand in group {group_id}, each two a {category} pair", "MOS {a_mos} > {b_mos} > {c_mos}"),
 )
 
-TABLES = (RATINGS, PAIRS, TRIPLETS, REJECTS)
+TABLES = (RATINGS, PAIRS, TRIPLETS, CRITIQUES, PAIRED_CRITIQUES, REJECTS)
 
 _STORY = Story(
     title="MOS preferences",
@@ -321,12 +331,18 @@ _STORY = Story(
         "Gaps are normalised by the 90th percentile of the dataset's gaps; where ratings per listener exist, the "
         "probability that the chosen clip is truly better is derived from the standard errors.",
         "Triplets A > B > C of one group are drawn in the same way, for measuring cycles.",
+        "Where the config has `[critiques]`, a model that hears the audio alone describes clips along noise, "
+        "distortion, naturalness and continuity, and compares and scores pairs in an order drawn by hash. A comparison "
+        "is kept only if the clip with the higher MOS scores higher; else it is asked again, and at last is a reject.",
     ),
     main_table="pairs",
     references=("MOS-RMBench: recasting mean opinion scores as preferences for speech reward models.",),
     limits=(
         "MOS of different listening tests do not compare; clips are never paired across tests or datasets.",
         "A small gap may lie within the listeners' noise: see `chosen_better_probability` and `gap_decile`.",
+        "Critiques are a model's words. Those of pairs were chosen for agreeing with the MOS, so their scores tell "
+        "nothing of how often the model agrees; the accounts of `paired_critiques` do. A model named `builtin:` "
+        "measured the signal and heard nothing.",
         "The licences of the rated corpora hold for their ratings and audio; this dataset adds none.",
     ),
     tags=("audio", "speech", "mos", "preference", "reward-model"),
@@ -345,12 +361,13 @@ VIEWS = (
 CORPUS = Corpus(
     name="mos-preferences",
     source="MOS corpora",
-    holds="chosen/rejected pairs with gaps, triplets",
+    holds="chosen/rejected pairs with gaps, triplets, critiques",
     paper="MOS-RMBench",
     config=MosPreferences,
     tables=TABLES,
     story=_STORY,
     plan="tasks.mos_sources:plan_build",
     flow="flows.mos_preferences:build",
+    forecast="tasks.mos_critiques:forecast",
     views=VIEWS,
 )

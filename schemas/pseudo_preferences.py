@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from schemas.annotation import AnnotatorConfig, Prices
+from schemas.annotation import DECIDES, AnnotatorConfig, Hearing, Prices
 from schemas.config import BuildConfig, Model
 from schemas.corpus import Corpus, Story
 from schemas.tables import REJECTS, Split, Table, audio_column, column
@@ -38,15 +38,6 @@ class Clips(Model):
     shortest_s: float = Field(default=2.0, ge=0, description="Shorter clips are rejects.")
     silence_dbfs: float = Field(default=-60.0, le=0, description="Clips whose peak is lower are rejects.")
     embed: bool = Field(default=False, description="Whether the table `clips` holds the audio files themselves.")
-
-
-class Hearing(Model):
-    """The form in which the judge gets audio."""
-
-    sample_rate_hz: int = Field(default=16_000, ge=8_000, le=192_000)
-    channels: Literal[1, 2] = Field(default=1, description="1 mixes down.")
-    codec: Literal["wav", "flac"] = "wav"
-    longest_s: float | None = Field(default=None, gt=0, description="What lies beyond is cut.")
 
 
 class Judge(AnnotatorConfig):
@@ -116,10 +107,7 @@ class PseudoPreferences(BuildConfig):
         return values
 
 
-_DECIDES = (
-    "annotator", "temperature", "top_p", "seed", "max_tokens", "extra_body", "structured", "repairs", "on_limit",
-    "limits", "dimensions", "require", "separate", "hearing",
-)  # fmt: skip
+_DECIDES = (*DECIDES, "dimensions", "require", "separate", "hearing")
 
 _METHOD = "CMI-RewardBench, appendix on CMI-Pref-Pseudo"
 _CHOICES = "a, b or tie"

@@ -66,6 +66,7 @@ class Table:
         schema: Arrow schema made with `column`.
         key: columns that together name a row; unique within a version.
         splits: whether rows are divided by a `split` column. A table without splits has the one named `UNSPLIT`.
+        optional: whether a version without rows for it leaves it out; `datasets` loads no table that has none.
         exclusive: columns whose values may not occur in two splits.
         links: columns that name a row of another table: (column, table); that table's key has one column.
         source: the column that names a row's source, as `licences` in the config does. Rows whose source may not be
@@ -81,6 +82,7 @@ class Table:
     schema: pa.Schema
     key: tuple[str, ...]
     splits: bool = True
+    optional: bool = False
     exclusive: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     source: str | None = None

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from schemas.mos_preferences import CORPUS, MosPreferences, Source
+from tasks.critiquing import kinds_asked, prompt_digests
 from tasks.fingerprint import file_digests
 from tasks.importers.registry import input_files, listing, read_source
 from tasks.importers.rows import Rating
@@ -20,7 +21,10 @@ from tasks.store.versions import Store
 
 def plan_build(config: MosPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """What a version would be made from; says whether there is anything to build."""
-    return make_plan(CORPUS, config, store, partial(digest_inputs, config, store), inputs=inputs)
+    digest = partial(digest_inputs, config, store)
+    models = (config.critiques.annotator,) if config.critiques else ()
+    prompts = prompt_digests(config.critiques)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompts, models=models)
 
 
 def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
@@ -30,12 +34,19 @@ def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
         digests |= file_digests(input_files(source, config.path))
         if names := listing(source, config.path):
             digests[f"{source.name}/folders"] = digest_of(names)
-        if config.audio != "none":
+        if config.audio != "none" or source.name in heard_sources(config):
             with working(f"hash audio of {source.name}") as work:
                 digests[f"{source.name}/audio"] = audio_digest(
                     named_audio(config, source), media_index(store), work.advance
                 )
     return digests
+
+
+def heard_sources(config: MosPreferences) -> list[str]:
+    """The sources whose clips a critic hears."""
+    if not kinds_asked(config.critiques) or config.critiques is None:
+        return []
+    return list(config.critiques.datasets) or [source.name for source in config.sources]
 
 
 def named_audio(config: MosPreferences, source: Source) -> dict[str, Path]:

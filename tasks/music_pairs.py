@@ -304,4 +304,4 @@ def forecast(config: PseudoPreferences, store: Store) -> dict[str, Any]:
         address = ledger_address(store) if has_ledger(store) else Path(folder) / "ledger.sqlite"
         with Session(config.judge, ledger=address, media=clip_media()) as session:
             found = session.forecast(requests)
-    return {"pairs": len(pairs), "annotator": config.judge.annotator, **asdict(found)}
+    return {"about": f"{len(pairs):,} pairs", "pairs": len(pairs), "annotator": config.judge.annotator, **asdict(found)}

@@ -24,7 +24,9 @@ import pyarrow.parquet as pq
 
 from schemas.config import parse_config, read_toml
 from schemas.mos_preferences import CORPUS, MosPreferences
+from tasks.asking import asking
 from tasks.importers.rows import Rating
+from tasks.mos_critiques import count_questions, critique, plan_critiques, write_critiques
 from tasks.mos_pairs import pair_clips
 from tasks.mos_ratings import (
     IMPORTED,
@@ -37,6 +39,7 @@ from tasks.mos_ratings import (
 )
 from tasks.mos_sources import plan_build
 from tasks.plan import Plan
+from tasks.progress import working
 from tasks.store.commit import Made
 from tasks.store.manifest import Step, digest_of
 from tasks.store.versions import Version, open_store
@@ -58,6 +61,12 @@ def build_version(config: MosPreferences, store_root: Path, *, force: bool = Fal
             index_clips.fn(stage, config, start)
         write_ratings.fn(stage, config)
         pair_clips.fn(stage, config)
+        if config.critiques:
+            shards = plan_critiques.fn(stage, config)
+            with asking(stage.store, config.critiques) as session, working("critique", count_questions(stage)) as work:
+                for shard in shards:
+                    critique.fn(stage, config, session, shard, work)
+            write_critiques.fn(stage, config)
         return plan.commit(stage)
 
 

@@ -18,6 +18,7 @@ from schemas.errors import ConfigError, InputError
 from tasks.annotation.answers import Reply
 from tasks.annotation.backend import Media
 from tasks.annotation.builtin_prompts import music_prompt
+from tasks.annotation.builtin_speech import speech_critique
 from tasks.annotation.errors import BadMedia, BadRequest
 from tasks.annotation.openai_compatible import read_chat_completion
 from tasks.annotation.request import Audio, Request
@@ -199,5 +200,9 @@ def _beyond(value: float, least: float, slope: float, most: float) -> float:
     return min(most, max(0.0, (value - least) * slope))
 
 
-JUDGES: dict[str, Judge] = {"music-pair-2": music_pair, "music-prompt-1": music_prompt}
+JUDGES: dict[str, Judge] = {
+    "music-pair-2": music_pair,
+    "music-prompt-1": music_prompt,
+    "speech-critique-1": speech_critique,
+}
 """Name with version → function of facts and measurements."""

@@ -33,8 +33,8 @@ def check_accounts(steps: Sequence[Step], rows: Mapping[str, int]) -> None:
         if step.follows and step.entered != came:
             before = ", ".join(step.follows)
             raise StoreError(f"step {step.name}: {step.entered} {step.unit} entered, but {before} kept {came}")
-        if step.table is not None and step.kept != rows.get(step.table):
-            found = rows.get(step.table)
+        if step.table is not None and step.kept != rows.get(step.table, 0):
+            found = rows.get(step.table, 0)
             raise StoreError(f"step {step.name}: kept {step.kept} {step.unit}, table {step.table} has {found} rows")
 
 

@@ -92,7 +92,8 @@ def _check(
     stage: Stage, tables: Sequence[Table], written: dict[str, dict[str, list[Path]]], steps: Sequence[Step]
 ) -> None:
     known = {table.name for table in tables}
-    if known != set(written):
+    needed = {table.name for table in tables if not table.optional}
+    if not needed <= set(written) <= known:
         raise StoreError(f"{stage.corpus}: expected tables {sorted(known)}, found {sorted(written)}")
     counted = {
         name: sum(pq.read_metadata(path).num_rows for paths in splits.values() for path in paths)
@@ -101,7 +102,8 @@ def _check(
     check_accounts(steps, counted)
     with duckdb.connect(config={"temp_directory": str(stage.work / "duckdb"), "memory_limit": "2GB"}) as connection:
         for table in tables:
-            check_table(connection, table, written[table.name])
+            if table.name in written:
+                check_table(connection, table, written[table.name])
         check_rejects(connection, written[REJECTS.name][UNSPLIT], steps)
 
 

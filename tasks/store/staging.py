@@ -89,15 +89,18 @@ class Stage:
         return count
 
     def drop_empty_splits(self, table: Table) -> None:
-        """Remove the files of splits without rows, unless none has any: a table needs one file to be loaded."""
+        """Remove the files of splits without rows; one stays if none has any, unless the table is optional."""
         import pyarrow.parquet as pq
 
         paths = sorted(
             (self.version / table.name).glob("*.parquet"), key=lambda path: not path.name.startswith("train-")
         )
         empty = [path for path in paths if pq.read_metadata(path).num_rows == 0]
-        for path in empty[1:] if len(empty) == len(paths) else empty:
+        for path in empty[1:] if len(empty) == len(paths) and not table.optional else empty:
             path.unlink()
+        folder = self.version / table.name
+        if folder.is_dir() and not any(folder.iterdir()):
+            folder.rmdir()
 
     def write_rejects(self, step: str, rows: pa.Table) -> None:
         """Keep a step's rejects (columns of `schemas.tables.REJECTS`) for the version's `rejects` table."""

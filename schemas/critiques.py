@@ -1,0 +1,132 @@
+"""Critiques of rated clips (MOS-RMBench): a model describes single clips, and compares and scores pairs."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import pyarrow as pa
+from pydantic import Field, field_validator, model_validator
+
+from schemas.annotation import DECIDES, AnnotatorConfig, Hearing
+from schemas.config import LARGEST
+from schemas.tables import SPLIT_ALIASES, Split, Table, column
+
+ASPECTS = ("noise", "distortion", "naturalness", "continuity")
+
+
+class Critiques(AnnotatorConfig):
+    """Who writes critiques, and of which clips and pairs."""
+
+    temperature: float | None = Field(
+        default=0.7, ge=0, le=2, description="Above 0, so that a pair that is asked again gets another answer."
+    )
+    datasets: tuple[str, ...] = Field(default=(), description="Sources whose clips are heard; all without it.")
+    splits: tuple[Split, ...] = Field(default=("train",), min_length=1, description="Splits whose clips are heard.")
+    clips: int | None = Field(
+        default=None, ge=0, le=LARGEST, description="Single clips to describe, of those in pairs; 0 none, unset all."
+    )
+    pairs: int | None = Field(default=None, ge=0, le=LARGEST, description="Pairs to compare; 0 none, unset all.")
+    tries: int = Field(
+        default=3, ge=1, le=20, description="How often a pair is asked in all until the chosen clip scores higher."
+    )
+    hearing: Hearing = Hearing()
+    most_failed: float = Field(
+        default=0.02,
+        ge=0,
+        le=1,
+        description="Share of requests that may stay without an answer; with more, the build stops, to be resumed.",
+    )
+
+    @field_validator("splits", mode="before")
+    @classmethod
+    def _canonical_splits(cls, value: Any) -> Any:
+        """Accept the publishers' names for splits (dev, val, …)."""
+        return [SPLIT_ALIASES.get(name, name) for name in value] if isinstance(value, list | tuple) else value
+
+    @model_validator(mode="after")
+    def _asks_differently(self) -> Self:
+        if self.tries > 1 and self.temperature == 0 and self.pairs != 0:
+            raise ValueError("tries above 1 need a temperature above 0: at 0 a model says the same each time")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the critiques."""
+        values = self.model_dump(mode="json")
+        return {name: values[name] for name in (*DECIDES, "datasets", "splits", "clips", "pairs", "tries", "hearing")}
+
+
+_METHOD = "MOS-RMBench, section on critiques"
+_ASKED = [
+    column("model", pa.string(), "The annotator that wrote it: backend and model; `builtin:` measured the signal."),
+    column("prompt", pa.string(), "Prompt file and version that asked."),
+    column("request_key", pa.string(), "The request's key in the ledger."),
+    column("tries", pa.int64(), "How often it was asked until the answer was valid."),
+    column("notes", pa.string(), "What was done to fit the model's limits, such as cut audio.", optional=True),
+]
+
+CRITIQUES = Table(
+    name="critiques",
+    description="One row a clip that a model described in words; only where the config has `[critiques]`.",
+    schema=pa.schema(
+        [
+            column("sample_id", pa.string(), "The clip."),
+            column("dataset", pa.string(), "Dataset of the clip."),
+            column("split", pa.string(), "Split of the clip."),
+            column("clip_sha256", pa.string(), "SHA-256 of the audio file that was heard."),
+            column("duration_s", pa.float64(), "Length of the clip.", unit="s"),
+            column("mos", pa.float64(), "MOS of the clip; the model did not know it.", unit="points"),
+            column("noise", pa.string(), "Background noise, and whether it hinders understanding.", source=_METHOD),
+            column("distortion", pa.string(), "Compression, electrical noise, clipping.", source=_METHOD),
+            column("naturalness", pa.string(), "Whether it sounds like a real person.", source=_METHOD),
+            column("continuity", pa.string(), "Whether it flows; drop-outs, interruptions.", source=_METHOD),
+            *_ASKED,
+        ]
+    ),
+    key=("sample_id",),
+    optional=True,
+    exclusive=("sample_id",),
+    links=(("sample_id", "ratings"),),
+    source="dataset",
+    says=("described by {model} with {prompt} (request {request_key}); its MOS is {mos}",),
+)
+
+PAIRED_CRITIQUES = Table(
+    name="paired_critiques",
+    description=(
+        "One row a pair that a model compared in words and scored, in agreement with the listeners: the clip with the "
+        "higher MOS has the higher score. Only where the config has `[critiques]`."
+    ),
+    schema=pa.schema(
+        [
+            column("pair_id", pa.string(), "The pair."),
+            column("dataset", pa.string(), "Dataset of both clips."),
+            column("split", pa.string(), "Split of both clips."),
+            column("first_id", pa.string(), "sample_id of the clip that was heard first, by a hash of seed and pair."),
+            column("second_id", pa.string(), "sample_id of the clip that was heard second."),
+            column("first_sha256", pa.string(), "SHA-256 of the first clip's audio file."),
+            column("second_sha256", pa.string(), "SHA-256 of the second clip's audio file."),
+            column("better", pa.string(), "Which of them has the higher MOS.", unit="first or second"),
+            column("first_mos", pa.float64(), "MOS of the first clip.", unit="points"),
+            column("second_mos", pa.float64(), "MOS of the second clip.", unit="points"),
+            column("mos_gap_normalized", pa.float64(), "As in `pairs`.", unit="0 to 1"),
+            column(
+                "rationale",
+                pa.string(),
+                "What the model wrote: four parts on both clips, then the line `Final Scores: [[x, y]]`.",
+                source=_METHOD,
+            ),
+            column("first_score", pa.int64(), "The model's score of the first clip.", unit="1 to 10"),
+            column("second_score", pa.int64(), "The model's score of the second clip.", unit="1 to 10"),
+            *_ASKED,
+        ]
+    ),
+    key=("pair_id",),
+    optional=True,
+    exclusive=("first_id", "second_id"),
+    links=(("pair_id", "pairs"), ("first_id", "ratings"), ("second_id", "ratings")),
+    source="dataset",
+    says=(
+        "compared by {model} with {prompt} (request {request_key}), try {tries}: the {better} clip is the chosen one",
+        "scores {first_score} and {second_score}; MOS {first_mos} and {second_mos}",
+    ),
+)

@@ -1,0 +1,89 @@
+"""The builtin critic of voices: what measurements of a signal can say of noise, distortion and continuity.
+
+Weak and honest: it hears no speech, and says of naturalness only what the signal's bandwidth tells.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.annotation.errors import BadRequest
+
+Measured = Mapping[str, float]
+
+APART = 2.0
+"""Points of 100 from which on two clips do not get the same score."""
+
+
+def speech_critique(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str] | str:
+    """Describe one clip, or compare and score two.
+
+    Args:
+        facts: not used.
+        clips: measurements of one or two clips.
+
+    Returns:
+        The four descriptions of one clip; of two, a text that ends with `Final Scores: [[x, y]]`.
+
+    Raises:
+        BadRequest: no clip, or more than two.
+    """
+    if len(clips) == 1:
+        return {aspect: f"{_sentence(said)}." for aspect, said in describe(clips[0]).items()}
+    if len(clips) != 2:
+        raise BadRequest(f"expected one or two clips, found {len(clips)}")
+    first, second = map(describe, clips)
+    lines = [f"{aspect.capitalize()}: clip 1: {first[aspect]}; clip 2: {second[aspect]}." for aspect in first]
+    one, two = scores(points(clips[0]), points(clips[1]))
+    return "\n".join([*lines, f"Final Scores: [[{one}, {two}]]"])
+
+
+def describe(clip: Measured) -> dict[str, str]:
+    """What the measurements say under each of the four headings."""
+    above = clip["level_db"] - clip["noise_floor_db"]
+    hiss = hiss_db(clip)
+    heard = "no hiss" if hiss < 3 else "slight hiss" if hiss < 12 else "strong hiss"
+    noise = f"{heard}, spectral flatness {clip['flatness']:.4f}; the quietest parts lie {above:.0f} dB below the level"
+    clipped = clip["clipped_share"]
+    width = clip["bandwidth_hz"] / 1000
+    timbre = "dull" if width < 2 else "telephone-like" if width < 3.6 else "full"
+    gaps, silent = clip["dropouts_per_min"], clip["silent_share"]
+    return {
+        "noise": noise,
+        "distortion": f"{clipped:.2%} of the samples are clipped" if clipped > 0.0005 else "no clipping",
+        "naturalness": f"{timbre}, bandwidth {width:.1f} kHz; whether the voice is human was not measured",
+        "continuity": f"{f'{gaps:.0f} drop-outs a minute' if gaps >= 1 else 'no drop-outs'}; {silent:.0%} of it silent",
+    }
+
+
+def hiss_db(clip: Measured) -> float:
+    """How far the spectrum's flatness, as a level, lies above that of a clean tone; 0 to about 33."""
+    return max(0.0, 10 * math.log10(max(clip["flatness"], 1e-9) / 0.0005))
+
+
+def points(clip: Measured) -> float:
+    """Points of signal quality, 0 to 100."""
+    above = clip["level_db"] - clip["noise_floor_db"]
+    lost = (
+        min(10.0, max(0.0, 0.4 * (30 - above)))
+        + min(40.0, 1.6 * hiss_db(clip))
+        + min(45.0, 1500 * clip["clipped_share"])
+        + min(15.0, max(0.0, 3600 - clip["bandwidth_hz"]) * 0.004)
+        + min(40.0, 0.15 * clip["dropouts_per_min"])
+    )
+    return max(0.0, 100.0 - lost)
+
+
+def scores(first: float, second: float) -> tuple[int, int]:
+    """Points of two clips as scores from 1 to 10; those of clips that differ differ too."""
+    one, two = (1 + round(9 * held / 100) for held in (first, second))
+    if one == two and abs(first - second) >= APART:
+        lower = -1 if one > 1 else 0
+        one, two = (one + 1 + lower, two + lower) if first > second else (one + lower, two + 1 + lower)
+    return one, two
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
