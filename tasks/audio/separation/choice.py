@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-from schemas.errors import ConfigError
+from pathlib import Path
+
 from tasks.audio.separation.centre import CentreRemoval
+from tasks.audio.separation.checkpoints import find_checkpoint
 from tasks.audio.separation.jobs import Separator
+from tasks.audio.separation.roformer import Precision, Roformer
 
 
-def make_separator(name: str = CentreRemoval.name) -> Separator:
+def make_separator(
+    name: str = CentreRemoval.name,
+    *,
+    settings: Path | None = None,
+    sha256: str | None = None,
+    device: str = "auto",
+    precision: Precision = "float32",
+    compiled: bool = False,
+    batch_size: int | None = None,
+) -> Separator:
     """A separator by name.
 
     Args:
-        name: `centre-removal`.
+        name: `centre-removal`; a file name of audio-separator's registry, such as `vocals_mel_band_roformer.ckpt`,
+            which is downloaded on first use; or a checkpoint's path, with `settings`.
+        settings: the YAML of a checkpoint given by path.
+        sha256: what the checkpoint's hash must be.
+        device, precision, compiled, batch_size: see `Roformer`; centre removal has none of them.
 
     Raises:
-        ConfigError: there is none of this name.
+        ConfigError: there is none of this name, or it cannot be used as asked.
+        MissingExtraError: a model is asked for and the `audio` extra is not installed.
     """
-    if name != CentreRemoval.name:
-        raise ConfigError(f"separator: expected {CentreRemoval.name}, found '{name}'")
-    return CentreRemoval()
+    if name == CentreRemoval.name:
+        return CentreRemoval()
+    checkpoint = find_checkpoint(name, settings, sha256)
+    return Roformer(checkpoint, device=device, precision=precision, compiled=compiled, batch_size=batch_size)

@@ -1,0 +1,213 @@
+"""Checkpoints: from audio-separator's registry, downloaded on first use, or from the disk; their hashes, and the model.
+
+A downloaded file appears under its name only when it is complete. Its SHA-256 is held to the one that the caller gives,
+or that is known here, or that was noted beside the file at its first download.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import pickle
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from schemas.errors import ConfigError, MissingExtraError
+
+KNOWN_SHA256 = {
+    # Kim's vocals model, as its author published it (MelBandRoformer.ckpt on the Hub, MIT)
+    "vocals_mel_band_roformer.ckpt": "87201f4d31afb5bc79993230fc49446918425574db48c01c405e44f365c7559e",
+}
+MODELS = "EARMARK_MODELS"
+"""Environment variable: the folder that downloaded checkpoints lie in; default `~/.cache/earmark/separation`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint that is on the disk.
+
+    Attributes:
+        path: the file of weights, a PyTorch state dict.
+        sha256: of that file.
+        settings: what its YAML says: `model`, `training`, `inference`.
+    """
+
+    path: Path
+    sha256: str
+    settings: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        """The file's name."""
+        return self.path.name
+
+
+def find_checkpoint(name: str, settings: Path | None = None, sha256: str | None = None) -> Checkpoint:
+    """A checkpoint by path, with its YAML, or by its file name in audio-separator's registry.
+
+    Args:
+        name: a path, or a registry's file name such as `vocals_mel_band_roformer.ckpt`.
+        settings: the YAML of a checkpoint given by path.
+        sha256: what the checkpoint's hash must be.
+
+    Raises:
+        ConfigError: there is none, it cannot be downloaded, its hash is another, or its YAML is not such a model's.
+        MissingExtraError: the registry is needed and audio-separator is not installed.
+    """
+    if settings is not None or os.sep in name:
+        path = Path(name)
+        if settings is None:
+            raise ConfigError(f"separator '{name}': expected the checkpoint's YAML beside it; name it as `settings`")
+        for file, what in ((path, "a checkpoint"), (settings, "its YAML")):
+            if not file.is_file():
+                raise ConfigError(f"separator: expected {what} at {file}, found nothing")
+        wanted = sha256
+    else:
+        path, settings = _from_registry(name)
+        wanted = sha256 or KNOWN_SHA256.get(name) or _noted(path)
+    found = _sha256(path)
+    if wanted is not None and found != wanted.lower():
+        raise ConfigError(
+            f"separator '{path.name}': expected SHA-256 {wanted[:12]}…, found {found[:12]}…; "
+            "remove the file if it was downloaded, or correct the hash"
+        )
+    return Checkpoint(path, found, _read_settings(settings))
+
+
+def load_model(checkpoint: Checkpoint, device: str) -> Any:
+    """The model in evaluation mode, made and filled by audio-separator's own loader.
+
+    Raises:
+        ConfigError: weights and YAML do not belong together, or the file holds no weights.
+        MissingExtraError: audio-separator or torch is not installed.
+    """
+    with quiet():
+        try:
+            from audio_separator.separator.roformer.roformer_loader import RoformerLoader
+        except ImportError:
+            raise MissingExtraError(f"separator '{checkpoint.name}'", "audio") from None
+        try:
+            result = RoformerLoader().load_model(str(checkpoint.path), checkpoint.settings, device)
+        except (pickle.UnpicklingError, EOFError, OSError, KeyError, AssertionError, AttributeError) as error:
+            raise ConfigError(_unusable(checkpoint, error)) from None
+    if not result.success or result.model is None:
+        raise ConfigError(_unusable(checkpoint, result.error_message))
+    return result.model.eval().requires_grad_(False)
+
+
+def _unusable(checkpoint: Checkpoint, said: object) -> str:
+    words = " ".join(str(said).split())
+    return f"separator '{checkpoint.name}': expected weights that fit its YAML, found: {words[:200]}"
+
+
+def _read_settings(path: Path) -> dict[str, Any]:
+    try:
+        settings: dict[str, Any] | None = yaml.load(path.read_text("utf-8"), _Loader)
+    except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
+        raise ConfigError(f"separator: {path.name} cannot be read: {' '.join(str(error).split())}") from None
+    model = settings.get("model") if isinstance(settings, dict) else None
+    if settings is None or not isinstance(model, dict) or "num_bands" not in model:
+        raise ConfigError(f"separator: {path.name}: expected the YAML of a Mel-Band Roformer, with model.num_bands")
+    target = (settings.get("training") or {}).get("target_instrument")
+    if str(target).lower() != "vocals":
+        raise ConfigError(f"separator: {path.name}: expected training.target_instrument: vocals, found {target}")
+    if not isinstance((settings.get("inference") or {}).get("dim_t"), int):
+        raise ConfigError(f"separator: {path.name}: expected a whole number as inference.dim_t")
+    return settings
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain YAML, and Python's tuples, which the published files hold."""
+
+
+def _tuple(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> tuple[Any, ...]:
+    return tuple(loader.construct_sequence(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:python/tuple", _tuple)
+
+
+def _from_registry(name: str) -> tuple[Path, Path]:
+    """Checkpoint and YAML in the folder of models, downloaded if need be."""
+    folder = Path(os.environ.get(MODELS) or Path.home() / ".cache/earmark/separation").expanduser()
+    listed = _registry().get(name)
+    if listed is not None and (folder / name).is_file() and (folder / listed).is_file():
+        return folder / name, folder / listed
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".downloading-") as made, quiet():
+        settings = _download(name, Path(made))
+        _note(folder / name, _sha256(Path(made) / name))
+        for file in (settings, name):  # the checkpoint last: with it, all is there
+            (Path(made) / file).replace(folder / file)
+    return folder / name, folder / settings
+
+
+def _registry() -> dict[str, str]:
+    """The YAML of each checkpoint that the installed audio-separator lists."""
+    try:
+        text = resources.files("audio_separator").joinpath("models.json").read_text("utf-8")
+    except ModuleNotFoundError:
+        raise MissingExtraError("a separator by name", "audio") from None
+    lists = json.loads(text)["roformer_download_list"].values()
+    return {file: settings for files in lists for file, settings in files.items()}
+
+
+def _download(name: str, folder: Path) -> str:
+    """Have audio-separator download a model into a folder; the name of its YAML."""
+    from audio_separator.separator import Separator
+
+    downloader = Separator(
+        log_level=logging.CRITICAL, info_only=True, model_file_dir=str(folder), output_dir=str(folder)
+    )
+    downloader.model_file_dir = str(folder)  # whatever AUDIO_SEPARATOR_MODEL_DIR says
+    try:
+        settings = downloader.download_model_files(name)[4]
+    except ValueError:
+        raise ConfigError(
+            f"separator: expected centre-removal, a file name of audio-separator's registry, or a path, found '{name}'"
+        ) from None
+    except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
+        words = " ".join(str(error).split())[:200]
+        raise ConfigError(
+            f"separator '{name}' cannot be downloaded: {words}; put it and its YAML into {MODELS}, or give their paths"
+        ) from None
+    if not settings:
+        raise ConfigError(f"separator: expected a Mel-Band Roformer, found '{name}', which has no YAML")
+    return str(settings)
+
+
+def _note(path: Path, sha256: str) -> None:
+    path.with_name(f"{path.name}.sha256").write_text(f"{sha256}  {path.name}\n")
+
+
+def _noted(path: Path) -> str | None:
+    try:
+        return path.with_name(f"{path.name}.sha256").read_text().split()[0]
+    except (FileNotFoundError, IndexError):
+        return None
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep audio-separator's log, which tells each step and each fault twice, off the terminal."""
+    logger = logging.getLogger("audio_separator")
+    before, logger.disabled = logger.level, False
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
