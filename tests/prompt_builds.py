@@ -128,6 +128,8 @@ def fenced(words: str, name: str) -> str:
 
 def writing_answer(body: Mapping[str, Any], content: str) -> str:
     """What a good writer says: a server's answer from the request's words; about every third prompt misses a tag."""
+    if body.get("logprobs"):  # a judge of tags was asked: its log-probabilities count
+        return "Yes"
     words = str(body["messages"][-1]["content"]).replace("\\n", "\n")
     genre, instrument, mood = (fenced(words, name) for name in ("genre", "instrument", "mood"))
     if int(content[:8], 16) % 3 == 0:
