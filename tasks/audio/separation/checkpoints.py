@@ -51,13 +51,16 @@ class Checkpoint:
         return self.path.name
 
 
-def find_checkpoint(name: str, settings: Path | None = None, sha256: str | None = None) -> Checkpoint:
+def find_checkpoint(
+    name: str, settings: Path | None = None, sha256: str | None = None, models: Path | None = None
+) -> Checkpoint:
     """A checkpoint by path, with its YAML, or by its file name in audio-separator's registry.
 
     Args:
         name: a path, or a registry's file name such as `vocals_mel_band_roformer.ckpt`.
         settings: the YAML of a checkpoint given by path.
         sha256: what the checkpoint's hash must be.
+        models: the folder that downloaded checkpoints lie in; without it, `EARMARK_MODELS` says.
 
     Raises:
         ConfigError: there is none, it cannot be downloaded, its hash is another, or its YAML is not such a model's.
@@ -72,7 +75,7 @@ def find_checkpoint(name: str, settings: Path | None = None, sha256: str | None 
                 raise ConfigError(f"separator: expected {what} at {file}, found nothing")
         wanted = sha256
     else:
-        path, settings = _from_registry(name)
+        path, settings = _from_registry(name, models)
         wanted = sha256 or KNOWN_SHA256.get(name) or _noted(path)
     found = _sha256(path)
     if wanted is not None and found != wanted.lower():
@@ -136,9 +139,9 @@ def _tuple(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> tuple[Any, ...]:
 _Loader.add_constructor("tag:yaml.org,2002:python/tuple", _tuple)
 
 
-def _from_registry(name: str) -> tuple[Path, Path]:
+def _from_registry(name: str, models: Path | None) -> tuple[Path, Path]:
     """Checkpoint and YAML in the folder of models, downloaded if need be."""
-    folder = Path(os.environ.get(MODELS) or Path.home() / ".cache/earmark/separation").expanduser()
+    folder = (models or Path(os.environ.get(MODELS) or "~/.cache/earmark/separation")).expanduser()
     listed = _registry().get(name)
     if listed is not None and (folder / name).is_file() and (folder / listed).is_file():
         return folder / name, folder / listed

@@ -3,11 +3,42 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from tasks.audio.separation.centre import CentreRemoval
 from tasks.audio.separation.checkpoints import find_checkpoint
 from tasks.audio.separation.jobs import Separator
-from tasks.audio.separation.roformer import Precision, Roformer
+from tasks.audio.separation.roformer import Precision, Roformer, digest
+
+
+class Described(NamedTuple):
+    """What names a separator and decides its output; see `Separator`."""
+
+    name: str
+    digest: str
+    checkpoint_sha256: str | None
+
+
+def describe_separator(
+    name: str = CentreRemoval.name,
+    *,
+    settings: Path | None = None,
+    sha256: str | None = None,
+    models: Path | None = None,
+    precision: Precision = "float32",
+) -> Described:
+    """What `make_separator` would make, without torch and without reading weights into memory.
+
+    A checkpoint of the registry is downloaded if need be: its hash is part of the answer.
+
+    Raises:
+        ConfigError, MissingExtraError: as `make_separator`.
+    """
+    if name == CentreRemoval.name:
+        made = CentreRemoval()
+        return Described(made.name, made.digest, None)
+    checkpoint = find_checkpoint(name, settings, sha256, models)
+    return Described(checkpoint.name, digest(checkpoint, precision), checkpoint.sha256)
 
 
 def make_separator(
@@ -15,6 +46,7 @@ def make_separator(
     *,
     settings: Path | None = None,
     sha256: str | None = None,
+    models: Path | None = None,
     device: str = "auto",
     precision: Precision = "float32",
     compiled: bool = False,
@@ -27,6 +59,7 @@ def make_separator(
             which is downloaded on first use; or a checkpoint's path, with `settings`.
         settings: the YAML of a checkpoint given by path.
         sha256: what the checkpoint's hash must be.
+        models: the folder that downloaded checkpoints lie in; without it, `EARMARK_MODELS` or `~/.cache` has it.
         device, precision, compiled, batch_size: see `Roformer`; centre removal has none of them.
 
     Raises:
@@ -35,5 +68,5 @@ def make_separator(
     """
     if name == CentreRemoval.name:
         return CentreRemoval()
-    checkpoint = find_checkpoint(name, settings, sha256)
+    checkpoint = find_checkpoint(name, settings, sha256, models)
     return Roformer(checkpoint, device=device, precision=precision, compiled=compiled, batch_size=batch_size)

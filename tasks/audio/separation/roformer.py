@@ -62,7 +62,7 @@ class Roformer:
         on_cuda = self.device.type == "cuda"
         self.name, self.checkpoint_sha256 = checkpoint.name, checkpoint.sha256
         self.batch_size, self.in_flight = batch_size or (CUDA_BATCH if on_cuda else 1), 2 if on_cuda else 1
-        self.digest = _digest(checkpoint, precision)
+        self.digest = digest(checkpoint, precision)
         self._read(checkpoint.settings)
         model = load_model(checkpoint, str(self.device))
         if not getattr(model, "stereo", False):
@@ -133,7 +133,8 @@ def _device(torch: Any, device: str, precision: Precision) -> Any:
     return torch.device(device)
 
 
-def _digest(checkpoint: Checkpoint, precision: Precision) -> str:
+def digest(checkpoint: Checkpoint, precision: Precision) -> str:
+    """What names a Roformer's output: checkpoint, settings and precision. Needs no torch."""
     settings = {key: checkpoint.settings.get(key) for key in ("model", "audio", "inference")}
     held = ["mel-band-roformer", 1, checkpoint.sha256, settings, precision]
     return hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
