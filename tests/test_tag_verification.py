@@ -43,9 +43,8 @@ def test_a_judge_verifies_tags_on_tracks_that_carry_them(audible: Path, tmp_path
     steps = {step.name: step for step in version.manifest.steps}
     tags = {row["tag"]: row for row in rows_of(version, "tags")}
     heard = {name: row for name, row in tags.items() if row["verified"]}
-    silent = {row["criterion"] for name, row in tags.items() if name not in heard}
-    assert len(heard) == 12  # every second track has audio, and half of the six genres stand on the others
-    assert silent == {"not_verified"}
+    silent = {name for name, row in tags.items() if row["criterion"] == "not_verified"}
+    assert silent == {"jazz", "techno", "metal"}  # every second track has audio, and these stand on the others
     refused = [row for row in rows_of(version, "rejects") if row["stage"] == "verify"]
     assert steps["verify"].entered == steps["verify"].kept + len(refused)
     assert {row["reason"] for row in refused} <= {"audio_unreadable"}
