@@ -6,31 +6,24 @@ import queue
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
 from schemas.instrumentals import Separation
-from tasks.audio.separation.choice import make_separator
+from tasks.audio.separation import choice
+from tasks.audio.separation.choice import Described
 from tasks.audio.separation.jobs import Separator
+from tasks.audio.separation.roformer import cuda_devices
 from tasks.store.versions import Store
 
 
-class Described(NamedTuple):
-    """What is known of a separator before it is made."""
-
-    name: str
-    digest: str
-    checkpoint_sha256: str | None
-
-
 def describe_separator(config: Separation, resolve: Callable[[str], Path], store: Store) -> Described:
-    """What names the separator of a config and decides its output.
+    """What names the separator of a config and decides its output; a known checkpoint is downloaded if need be.
 
     Raises:
         ConfigError: there is no such separator.
         MissingExtraError: it needs the extra `audio`.
     """
-    separator = make_separator(config.model)
-    return Described(separator.name, separator.digest, separator.checkpoint_sha256)
+    return choice.describe_separator(**_named(config, resolve, store), precision=config.precision)
 
 
 class Separators:
@@ -58,4 +51,19 @@ def make_separators(config: Separation, resolve: Callable[[str], Path], store: S
         ConfigError: there is no such separator.
         MissingExtraError: it needs the extra `audio`.
     """
-    return Separators([make_separator(config.model)])
+    named = _named(config, resolve, store)
+    options: dict[str, Any] = {
+        "precision": config.precision,
+        "compiled": config.compile,
+        "batch_size": config.batch_size,
+    }
+    devices = config.devices or (cuda_devices() if named["name"] != choice.CENTRE_REMOVAL else ()) or ("auto",)
+    return Separators([choice.make_separator(**named, device=device, **options) for device in devices])
+
+
+def _named(config: Separation, resolve: Callable[[str], Path], store: Store) -> dict[str, Any]:
+    """A checkpoint with a YAML is a path, from the config's folder; any other name is one that is known."""
+    models = resolve(config.models_folder) if config.models_folder else store.root / "models"
+    if config.config is None:
+        return {"name": config.model, "models": models}
+    return {"name": str(resolve(config.model)), "settings": resolve(config.config), "models": models}

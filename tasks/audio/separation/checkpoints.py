@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -200,6 +201,13 @@ def _noted(path: Path) -> str | None:
 
 
 def _sha256(path: Path) -> str:
+    status = path.stat()
+    return _hashed(path, status.st_size, status.st_mtime_ns)
+
+
+@lru_cache(8)
+def _hashed(path: Path, size: int, changed_ns: int) -> str:
+    """A file's hash, computed once as long as it does not change: checkpoints have a gigabyte."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

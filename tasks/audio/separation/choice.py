@@ -10,6 +10,8 @@ from tasks.audio.separation.checkpoints import find_checkpoint
 from tasks.audio.separation.jobs import Separator
 from tasks.audio.separation.roformer import Precision, Roformer, digest
 
+CENTRE_REMOVAL = CentreRemoval.name
+
 
 class Described(NamedTuple):
     """What names a separator and decides its output; see `Separator`."""
@@ -20,7 +22,7 @@ class Described(NamedTuple):
 
 
 def describe_separator(
-    name: str = CentreRemoval.name,
+    name: str = CENTRE_REMOVAL,
     *,
     settings: Path | None = None,
     sha256: str | None = None,
@@ -34,7 +36,7 @@ def describe_separator(
     Raises:
         ConfigError, MissingExtraError: as `make_separator`.
     """
-    if name == CentreRemoval.name:
+    if name == CENTRE_REMOVAL:
         made = CentreRemoval()
         return Described(made.name, made.digest, None)
     checkpoint = find_checkpoint(name, settings, sha256, models)
@@ -42,7 +44,7 @@ def describe_separator(
 
 
 def make_separator(
-    name: str = CentreRemoval.name,
+    name: str = CENTRE_REMOVAL,
     *,
     settings: Path | None = None,
     sha256: str | None = None,
@@ -66,7 +68,7 @@ def make_separator(
         ConfigError: there is none of this name, or it cannot be used as asked.
         MissingExtraError: a model is asked for and the `audio` extra is not installed.
     """
-    if name == CentreRemoval.name:
+    if name == CENTRE_REMOVAL:
         return CentreRemoval()
     checkpoint = find_checkpoint(name, settings, sha256, models)
     return Roformer(checkpoint, device=device, precision=precision, compiled=compiled, batch_size=batch_size)

@@ -133,6 +133,15 @@ def _device(torch: Any, device: str, precision: Precision) -> Any:
     return torch.device(device)
 
 
+def cuda_devices() -> tuple[str, ...]:
+    """The CUDA devices of this machine, such as `cuda:0`; none without torch."""
+    try:
+        import torch
+    except ImportError:
+        return ()
+    return tuple(f"cuda:{number}" for number in range(torch.cuda.device_count()))
+
+
 def digest(checkpoint: Checkpoint, precision: Precision) -> str:
     """What names a Roformer's output: checkpoint, settings and precision. Needs no torch."""
     settings = {key: checkpoint.settings.get(key) for key in ("model", "audio", "inference")}
