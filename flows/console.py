@@ -55,18 +55,24 @@ def show_plan(facts: Mapping[str, Any]) -> None:
     if asks is None:
         _say("questions to models: none")
     else:
-        _say(f"questions to {escape(asks['annotator'])} about {asks['about']}: {asks['requests']:,}")
-        _say(f"  answered in the ledger: {asks['from_ledger']:,}; beyond the model's limits: {asks['over_limit']:,}")
-        _say(
-            f"  to ask: {asks['to_ask']:,} calls, about {asks['input_tokens']:,} tokens in, at most "
-            f"{asks['most_output_tokens']:,} out, at most ${asks['most_usd']:,.2f}"
-        )
-        if asks.get("tries", 1) > 1:
-            _say(f"  what fails its check is asked again, up to {asks['tries']} times in all")
+        for facts_of in (asks, *(held for held in asks.values() if isinstance(held, Mapping))):
+            _show_questions(facts_of)
     grid = _grid("input", "SHA-256")
     for name, digest in facts["inputs"].items():
         grid.add_row(escape(name), digest[:16] + "…")
     console.print(grid)
+
+
+def _show_questions(asks: Mapping[str, Any]) -> None:
+    """Print what one model would be asked: what it is about, how much of it is answered, and the cost of the rest."""
+    _say(f"questions to {escape(asks['annotator'])} about {asks['about']}: {asks['requests']:,}")
+    _say(f"  answered in the ledger: {asks['from_ledger']:,}; beyond the model's limits: {asks['over_limit']:,}")
+    _say(
+        f"  to ask: {asks['to_ask']:,} calls, about {asks['input_tokens']:,} tokens in, at most "
+        f"{asks['most_output_tokens']:,} out, at most ${asks['most_usd']:,.2f}"
+    )
+    if asks.get("tries", 1) > 1:
+        _say(f"  what fails its check is asked again, up to {asks['tries']} times in all")
 
 
 def version_facts(version: Version) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from schemas.annotation import DECIDES, AnnotatorConfig, Hearing
 from schemas.config import LARGEST
 from schemas.tables import SPLIT_ALIASES, Split, Table, column
+from schemas.views import View
 
 ASPECTS = ("noise", "distortion", "naturalness", "continuity")
 
@@ -128,5 +129,39 @@ PAIRED_CRITIQUES = Table(
     says=(
         "compared by {model} with {prompt} (request {request_key}), try {tries}: the {better} clip is the chosen one",
         "scores {first_score} and {second_score}; MOS {first_mos} and {second_mos}",
+    ),
+)
+
+_DESCRIBE = (
+    "Describe the quality of this recorded voice in four parts, each on a new line: Noise, Distortion, Naturalness, "
+    "Continuity."
+)
+_COMPARE = (
+    "Compare the quality of these two recorded voices in four parts, each on a new line: Noise, Distortion, "
+    "Naturalness, Continuity. Then score each from 1 to 10, 10 best, on a last line of exactly this form: "
+    "Final Scores: [[clip1_score, clip2_score]]"
+)
+
+CRITIQUE_VIEWS = (
+    View(
+        "critique-clips",
+        "sft",
+        "mos_preferences/critique_clips",
+        "A clip and its description in four parts; needs a build with `[critiques]`.",
+        {"ask": _DESCRIBE},
+    ),
+    View(
+        "critique-pairs",
+        "sft",
+        "mos_preferences/critique_pairs",
+        "Two clips, the comparison and scores that agree with the listeners; needs a build with `[critiques]`.",
+        {"ask": _COMPARE},
+    ),
+    View(
+        "critique-grpo",
+        "grpo",
+        "mos_preferences/critique_grpo",
+        "Two clips to compare, with what the rewards of `schemas/rewards.py` need; needs a build with `audio`.",
+        {"ask": _COMPARE},
     ),
 )

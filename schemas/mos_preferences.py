@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 
 from schemas.config import LARGEST, BuildConfig, Model, Name, nearest
 from schemas.corpus import Corpus, Story
-from schemas.critiques import CRITIQUES, PAIRED_CRITIQUES, Critiques
+from schemas.critiques import CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, audio_column, column
 from schemas.views import View
 
@@ -356,6 +356,7 @@ VIEWS = (
         "Two clips, the one with the higher MOS chosen; needs a build with `audio`.",
         {"question": "Give a clip of good audio quality."},
     ),
+    *CRITIQUE_VIEWS,
 )
 
 CORPUS = Corpus(

@@ -191,7 +191,8 @@ def forecast(config: MusicPrompts, store: Store) -> dict[str, Any]:
         address = ledger_address(store) if has_ledger(store) else Path(folder) / "ledger.sqlite"
         with Session(config.synthesis, ledger=address, media=clip_media()) as session:
             written = session.forecast([writing_request(config, row, row["shots"]) for row in triplets])
-        facts = {"prompts": len(triplets), "annotator": config.synthesis.annotator, **asdict(written)}
+        about = f"{len(triplets):,} prompts"
+        facts = {"about": about, "prompts": len(triplets), "annotator": config.synthesis.annotator, **asdict(written)}
         if config.verification is None:
             return facts
         paths = [config.path(config.verification.audio) / row["file"] for row in tags]
@@ -201,7 +202,9 @@ def forecast(config: MusicPrompts, store: Store) -> dict[str, Any]:
         ]
         with Session(config.verification, ledger=address, media=clip_media()) as session:
             heard = session.forecast(requests)
-        return {**facts, "verification": {"annotator": config.verification.annotator, **asdict(heard)}}
+        about = f"concepts in {len(requests):,} tags of tracks"
+        verification = {"about": about, "annotator": config.verification.annotator, **asdict(heard)}
+        return {**facts, "verification": verification}
 
 
 def draw(stage: Stage, config: MusicPrompts) -> None:
