@@ -45,6 +45,7 @@ bench: $(VENV)/.dev ## Run the benchmarks; tests/benchmarks/RESULTS.md holds ear
 	$(BIN)/python -m tests.benchmarks.bench_pairs
 	$(BIN)/python -m tests.benchmarks.bench_annotation
 	$(BIN)/python -m tests.benchmarks.bench_audio
+	$(BIN)/python -m tests.benchmarks.bench_versions
 
 setup: $(VENV)/.dev ## Install the core and what tests need.
 

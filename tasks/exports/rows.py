@@ -157,7 +157,8 @@ def _opened(version: Version, corpus: Corpus, spill: Path | None) -> Iterator[du
     with connect(spill) if spill else duckdb.connect() as connection:
         for table in corpus.tables:
             files = [version.folder / entry.path for entry in version.manifest.entries(table.name)]
-            view_parquet(connection, _quoted(table.name), files, table.schema)
+            name = _quoted(table.name) if files else table.name  # an optional table may be absent: it is empty then
+            view_parquet(connection, name, files, table.schema)
         yield connection
 
 
