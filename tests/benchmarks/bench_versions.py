@@ -46,7 +46,8 @@ GENERATIONS = f"""
 CLIPS = """
     SELECT generation_id, 'train' AS split, prompt_id, model, generation_id || '.wav' AS file, clip_sha256,
         10.0 AS duration_s, 16000 AS sample_rate_hz, 1 AS channels, -1.0 AS peak_dbfs,
-        'generations.jsonl' AS source_file, g + 1 AS source_line, {'bytes': content, 'path': clip_sha256 || '.wav'} AS audio
+        'generations.jsonl' AS source_file, g + 1 AS source_line,
+        {'bytes': content, 'path': clip_sha256 || '.wav'} AS audio
     FROM generations ORDER BY generation_id"""
 
 PAIRED = """
