@@ -58,6 +58,26 @@ def listening_answer(body: dict[str, Any], content: str) -> str:
     return json.dumps(said)
 
 
+ASPECTS = ("noise", "distortion", "naturalness", "continuity")
+
+
+def critic_answer(body: dict[str, Any], content: str) -> str:
+    """Descriptions of a single clip; scores of two that follow from the clips and the draw's seed, so that some pairs
+    agree with the listeners at once, some later, some never."""
+    parts = body["messages"][-1]["content"]
+    clips = [part["input_audio"]["data"] for part in parts if part["type"] == "input_audio"]
+    if len(clips) == 1:
+        return json.dumps({aspect: f"{aspect} as in {_draw(clips[0]) % 1000}" for aspect in ASPECTS})
+    one, two = (1 + _draw(clip, str(body.get("seed"))) % 10 for clip in clips)
+    return comparison(one, two)
+
+
+def comparison(first: int, second: int) -> str:
+    """What a critic writes of two clips."""
+    parts = [f"{aspect.capitalize()}: clip 1 and clip 2 differ." for aspect in ASPECTS]
+    return "\n".join([*parts, f"Final Scores: [[{first}, {second}]]"])
+
+
 def _draw(*texts: str) -> int:
     return int.from_bytes(hashlib.sha256("\n".join(texts).encode()).digest()[:4], "big")
 
@@ -288,13 +308,14 @@ def main() -> None:
     parser.add_argument("--faults", default=",".join(ALL))
     parser.add_argument("--batch-s", type=float, default=0.2)
     parser.add_argument("--listen", action="store_true", help="answer by the clips, as a judge of pairs")
+    parser.add_argument("--critic", action="store_true", help="answer by the clips, as a critic of voices")
     options = parser.parse_args()
     faults = Faults(
         rate=options.fault_rate, kinds=tuple(options.faults.split(",")), latency_s=options.latency_ms / 1000
     )
 
     async def serve() -> None:
-        answer = listening_answer if options.listen else default_answer
+        answer = listening_answer if options.listen else critic_answer if options.critic else default_answer
         server = await OpenAIServer(faults, answer, options.batch_s).start(options.port)
         print(f"port={server.port}", flush=True)
         await asyncio.Event().wait()
