@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from schemas.config import BuildConfig, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.tables import REJECTS, WORDS, Split, Table, audio_column, column
+from schemas.views import View
 
 FLAGS = ("mix_clipped", "emptied", "nothing_removed", "little_left", "voice_left", "length_mismatch")
 
@@ -38,21 +39,21 @@ class Fitness(Model):
 
 
 class Separation(Model):
-    """What takes the voice out. A separator's name, checkpoint and settings decide its output; devices do not."""
+    """What takes the voice out. Its checkpoint, YAML and precision decide its output; devices and pace do not."""
 
     model: str = Field(
         default="centre-removal",
         min_length=1,
-        description="`centre-removal` (no model), the file name of a checkpoint that audio-separator knows, or a path.",
+        description="`centre-removal` (no model), a checkpoint that audio-separator knows by file name, or a path.",
     )
-    config: str | None = Field(default=None, description="The YAML of a local checkpoint.")
-    models_folder: str | None = Field(
-        default=None, description="Where known checkpoints are kept and downloaded to; without it, in the store."
+    settings: str | None = Field(default=None, description="The YAML of a checkpoint that is given by path.")
+    sha256: str | None = Field(
+        default=None, pattern="^[0-9a-f]{64}$", description="What the checkpoint's SHA-256 must be."
     )
-    precision: Literal["float32", "bfloat16", "float16"] = Field(
-        default="float32", description="Arithmetic of the model; half precision is faster on GPUs."
+    precision: Literal["float32", "tf32", "float16", "bfloat16"] = Field(
+        default="float32", description="Arithmetic of the model; tf32 and float16 are for GPUs."
     )
-    compile: bool = Field(default=False, description="Whether torch compiles the model first; pays off on long runs.")
+    compiled: bool = Field(default=False, description="Whether the model is compiled first: pays off on long runs.")
     batch_size: int | None = Field(default=None, ge=1, description="Windows at once; without it, by the device.")
     devices: tuple[str, ...] = Field(
         default=(), description="Such as `cuda:0`; shards spread over them. Without any: all GPUs, else the CPU."
@@ -196,6 +197,14 @@ _STORY = Story(
     tags=("audio", "music", "source-separation", "text-to-music"),
 )
 
+VIEWS = (
+    View(
+        "tracks", "rows", "instrumentals/audio", "Instrumentals with their tags, and what was measured of each.",
+        {"most_flags": len(FLAGS)},
+    ),
+    View("unflagged", "rows", "instrumentals/audio", "The same without flagged ones.", {"most_flags": 0}),
+)  # fmt: skip
+
 CORPUS = Corpus(
     name="instrumentals",
     source="tagged tracks",
@@ -206,4 +215,5 @@ CORPUS = Corpus(
     story=_STORY,
     plan="tasks.instrumentals:plan_build",
     flow="flows.instrumentals:build",
+    views=VIEWS,
 )

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from schemas.annotation import AnnotatorConfig, Prices
 from schemas.config import BuildConfig, Model, Name
 from schemas.corpus import Corpus, Story
-from schemas.tables import REJECTS, Table, column
+from schemas.tables import REJECTS, WORDS, Table, column
 
 Category = Literal["genre", "instrument", "mood/theme"]
 CATEGORIES: tuple[Category, ...] = ("genre", "instrument", "mood/theme")
@@ -155,7 +155,6 @@ _WRITTEN = ("shots", "tries", "spare", "longest")
 _HEARD = ("file", "tracks", "longest_s", "sample_rate_hz")
 
 _METHOD = "ATTM, selection of tags"
-WORDS = pa.list_(pa.field("element", pa.string()))  # the name that Parquet gives a list's items
 
 TAGS = Table(
     name="tags",

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import EarmarkError
-from tasks import judging
-from tests import builds, music
+from tasks import judging, separated
+from tests import builds, music, separating
 from tests.annotation.conftest import LocalServer
 from tests.importers import layouts
 from tests.servers.faults import Faults
@@ -94,3 +94,20 @@ def test_shards_judged_side_by_side_give_the_same_version(tmp_path: Path, monkey
         alone = music.build_judged(config, tmp_path / "alone")
     (folder,) = (tmp_path / "flow").glob("*/v1")
     assert builds.contents_of(folder) == builds.contents_of(alone.folder)
+
+
+@pytest.mark.usefixtures("prefect")
+def test_tracks_separated_shard_by_shard_give_the_same_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from flows.instrumentals import build
+
+    monkeypatch.setattr(separated, "TRACKS_A_SHARD", 2)
+    rows = separating.make_tracks(tmp_path / "t", 5)
+    (tmp_path / "t/audio/0003.flac").write_bytes(b"no audio")
+    separating.song(tmp_path / "t/audio/0004.flac", 4, channels=1)
+    config = separating.config_of(tmp_path / "t", output={"keep": "files"})
+    assert build(config, str(tmp_path / "flow")) == "v1"
+    alone = separating.build_separated(config, tmp_path / "alone")
+    (folder,) = (tmp_path / "flow").glob("*/v1")
+    assert builds.contents_of(folder) == builds.contents_of(alone.folder)
+    assert build(config, str(tmp_path / "flow"), force=True) == "v1"
+    assert sum(alone.manifest.rows["tracks"].values()) == len(rows) - 2
