@@ -66,7 +66,7 @@ _FILE_NAME = re.compile(r"[A-Za-z0-9_-]{1,128}")
 
 def plan_build(config: Instrumentals, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """What a version would be made from; says whether there is anything to build."""
-    models = (config.separator.model,)
+    models = (Path(config.separator.model).name,)
     return make_plan(CORPUS, config, store, partial(digest_inputs, config, store), inputs=inputs, models=models)
 
 

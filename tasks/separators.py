@@ -64,6 +64,7 @@ def make_separators(config: Separation, resolve: Callable[[str], Path], store: S
 def _named(config: Separation, resolve: Callable[[str], Path], store: Store) -> dict[str, Any]:
     """A checkpoint with a YAML is a path, from the config's folder; any other name is one that is known."""
     models = resolve(config.models_folder) if config.models_folder else store.root / "models"
+    options = {"models": models, "sha256": config.sha256}
     if config.config is None:
-        return {"name": config.model, "models": models}
-    return {"name": str(resolve(config.model)), "settings": resolve(config.config), "models": models}
+        return {"name": config.model, **options}
+    return {"name": str(resolve(config.model)), "settings": resolve(config.config), **options}
