@@ -46,6 +46,7 @@ bench: $(VENV)/.dev ## Run the benchmarks; tests/benchmarks/RESULTS.md holds ear
 	$(BIN)/python -m tests.benchmarks.bench_annotation
 	$(BIN)/python -m tests.benchmarks.bench_audio
 	$(BIN)/python -m tests.benchmarks.bench_versions
+	$(BIN)/python -m tests.benchmarks.bench_prompts
 
 setup: $(VENV)/.dev ## Install the core and what tests need.
 

@@ -11,6 +11,7 @@ from schemas.annotation import AnnotatorConfig, Prices
 from schemas.config import BuildConfig, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.tables import REJECTS, WORDS, Table, column
+from schemas.views import View
 
 Category = Literal["genre", "instrument", "mood/theme"]
 CATEGORIES: tuple[Category, ...] = ("genre", "instrument", "mood/theme")
@@ -314,6 +315,15 @@ _STORY = Story(
     tags=("music", "text-to-music", "evaluation", "prompts"),
 )
 
+VIEWS = (
+    View(
+        "prompts",
+        "grpo",
+        "music_prompts/asked",
+        "A prompt to generate music from; rewards get the genre, instrument and mood or theme to listen for.",
+    ),
+)
+
 CORPUS = Corpus(
     name="music-prompts",
     source="track tags + captions",
@@ -325,4 +335,5 @@ CORPUS = Corpus(
     plan="tasks.prompt_sources:plan_build",
     flow="flows.music_prompts:build",
     forecast="tasks.prompt_writing:forecast",
+    views=VIEWS,
 )

@@ -9,6 +9,7 @@ WITH usual AS (
         row_number() OVER (PARTITION BY tag_a ORDER BY cooccurrence.tracks DESC, tags.tag) AS place
     FROM cooccurrence
     JOIN tags ON tags.category = 'instrument' AND tags.tag = cooccurrence.tag_b
+    JOIN lexicon ON lexicon.category = 'instrument' AND lexicon.tag = cooccurrence.tag_b AND NOT lexicon.everyday
     WHERE category_a = 'genre' AND category_b = 'instrument' AND cooccurrence.tracks > 0
     QUALIFY place <= 4
 ),
