@@ -12,6 +12,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.mos_preferences import MosPreferences
 from tasks.asking import asking
+from tasks.critique_report import critique_sections
 from tasks.mos_critiques import count_questions, critique, plan_critiques, write_critiques
 from tasks.mos_pairs import pair_clips
 from tasks.mos_ratings import STEPS_AT_ONCE, import_source, in_shards, index_clips, merge_votes, write_ratings
@@ -53,4 +54,4 @@ def build(
             with asking(stage.store, config.critiques) as session, working("critique", count_questions(stage)) as work:
                 critique.map(unmapped(stage), unmapped(config), unmapped(session), shards, unmapped(work)).result()
             write_critiques(stage, config)
-        return plan.commit(stage).name
+        return plan.commit(stage, sections=critique_sections(stage)).name

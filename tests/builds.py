@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from schemas.config import parse_config, read_toml
 from schemas.mos_preferences import CORPUS, MosPreferences
 from tasks.asking import asking
+from tasks.critique_report import critique_sections
 from tasks.importers.rows import Rating
 from tasks.mos_critiques import count_questions, critique, plan_critiques, write_critiques
 from tasks.mos_pairs import pair_clips
@@ -67,7 +68,7 @@ def build_version(config: MosPreferences, store_root: Path, *, force: bool = Fal
                 for shard in shards:
                     critique.fn(stage, config, session, shard, work)
             write_critiques.fn(stage, config)
-        return plan.commit(stage)
+        return plan.commit(stage, sections=critique_sections(stage))
 
 
 def read_config(path: Path) -> MosPreferences:

@@ -259,6 +259,22 @@ def test_dry_run_says_what_would_be_asked(study: Path, server: OpenAIServer, tmp
     assert not (tmp_path / "store/mos-preferences").exists()
 
 
+def test_card_says_how_the_critic_scored(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    version = build_version(config_of(study, server.base_url, {"tries": 2, "seed": 3}), tmp_path / "store")
+    rows, pairs = rows_of(version, "paired_critiques"), rows_of(version, "pairs")
+    card = (version.folder / "README.md").read_text("utf-8")
+    told = card[card.index("How the critic scored") : card.index("## Tables")]
+    assert (
+        f"Of {len(pairs)} pairs that the critic was to compare, {len(pairs)} could be heard, and {len(rows)} " in told
+    )
+    first = sum(row["better"] == "first" for row in rows)
+    assert f"The better clip scored higher in {first} of " in told
+    tries = Counter(row["tries"] for row in rows)
+    assert f"(by try: 1 → {tries[1]}, 2 → {tries[2]})." in told
+    counted = [int(line.split("|")[2]) for line in told.splitlines() if " to " in line and line.startswith("| ")]
+    assert sum(counted) == len(rows)
+
+
 def test_explain_tells_who_wrote_it(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     from schemas.mos_preferences import CORPUS
 
