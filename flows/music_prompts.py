@@ -13,6 +13,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from schemas.music_prompts import MusicPrompts
 from tasks.asking import asking
 from tasks.progress import working
+from tasks.prompt_report import sections
 from tasks.prompt_sources import plan_build
 from tasks.prompt_steps import (
     choose_tags,
@@ -72,4 +73,4 @@ def build(
                     unmapped(work),
                 ).result()
         keep_prompts(stage, config)
-        return plan.commit(stage).name
+        return plan.commit(stage, sections=sections(stage)).name

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import ConfigError
+from schemas.errors import ConfigError, StoreError
 from schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, MusicPrompts
 from tasks.fingerprint import file_digests
 from tasks.importers.captions import Caption, read_captions
@@ -227,14 +227,24 @@ def _file_captions(config: MusicPrompts, held: CaptionSet) -> Iterator[Caption |
 
 
 def _version_captions(store: Store, held: CaptionSet) -> Iterator[Caption]:
-    """Captions of a version of `captions`, in the order of its table."""
+    """Captions of a version of `captions`, in the order of its table.
+
+    Raises:
+        StoreError: the version has no table `captions` with the columns clip_id, pipeline and text.
+    """
     assert held.version is not None
     version = store.find(held.version)
+    wanted = ["clip_id", "pipeline", "text"]
+    line = 0
     for path in version.files("captions"):
-        for batch in pq.ParquetFile(path).iter_batches(columns=["clip_id", "pipeline", "text"]):
-            for place, row in enumerate(batch.to_pylist(), 1):
-                if held.pipeline in (None, row["pipeline"]):
-                    yield Caption(row["clip_id"], row["text"], f"{version.corpus}@{version.name}", place)
+        with pq.ParquetFile(path) as file:
+            if missing := set(wanted) - set(file.schema_arrow.names):
+                raise StoreError(f"{held.version}: expected the columns {', '.join(wanted)}, found no {min(missing)}")
+            for batch in file.iter_batches(columns=wanted):
+                for row in batch.to_pylist():
+                    line += 1
+                    if held.pipeline in (None, row["pipeline"]):
+                        yield Caption(row["clip_id"], row["text"], f"{version.corpus}@{version.name}", line)
 
 
 def _kept(found: Iterable[Any], table: str, rejects: list[tuple[str, Reject]], notes: list[str]) -> Iterator[Any]:

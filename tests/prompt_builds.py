@@ -22,6 +22,7 @@ from schemas.config import parse_config, read_toml
 from schemas.music_prompts import MusicPrompts
 from tasks import plan
 from tasks.asking import asking
+from tasks.prompt_report import sections
 from tasks.prompt_sources import plan_build
 from tasks.prompt_steps import (
     choose_tags,
@@ -75,7 +76,7 @@ def build_prompts(config: MusicPrompts, store_root: Path, *, force: bool = False
                 for shard in in_shards(drawn):
                     write.fn(stage, config, writer, drawn, shard)
         keep_prompts.fn(stage, config)
-        return planned.commit(stage)
+        return planned.commit(stage, sections=sections(stage))
 
 
 def read_config(path: Path) -> MusicPrompts:

@@ -152,6 +152,18 @@ def test_a_prompt_names_its_tags_and_its_examples_are_kept(lists: Path, tmp_path
         assert len({shot["text"] for shot in shown}) == 6
 
 
+def test_the_card_tells_what_became_of_the_tags(lists: Path, tmp_path: Path) -> None:
+    version = build_prompts(captioned(lists, pool={"popularity": 21}, prompts={"strict_ood": 0}), tmp_path / "store")
+    card = (version.folder / "README.md").read_text("utf-8")
+    assert "| category | tags | in the pool | unpopular |" in card
+    assert "| genre | 6 | 0 | 6 |" in card
+    assert "| instrument | 5 | 5 | 0 |" in card
+    assert "No tag is verified" in card
+    card = (build_prompts(captioned(lists), tmp_path / "store").folder / "README.md").read_text("utf-8")
+    assert "| strict_ood | 4 |" in card
+    assert "Pairs that no track carries" in card
+
+
 def test_the_same_config_gives_the_same_bytes(lists: Path, tmp_path: Path) -> None:
     one = build_prompts(captioned(lists), tmp_path / "one")
     two = build_prompts(captioned(lists), tmp_path / "two")
