@@ -40,8 +40,8 @@ def critique_sections(stage: Stage) -> dict[str, str]:
             row for row in rows if low <= row["mos_gap_normalized"] < high or (high == row["mos_gap_normalized"] == 1)
         ]
         if here:
-            pairs = [_scores(row) for row in here]
-            better, other = (sum(side) / len(here) for side in zip(*pairs, strict=True))
+            scored = [_scores(row) for row in here]
+            better, other = (sum(side) / len(here) for side in zip(*scored, strict=True))
             lines.append(
                 f"| {low:.2f} to {high:.2f} | {len(here):,} | {better:.2f} | {other:.2f} | {better - other:.2f} |"
             )
