@@ -165,7 +165,7 @@ def show_accounts(version: Version, accounts: Sequence[Account]) -> None:
     """Print how rows came to be."""
     for account in accounts:
         _say(f"[bold]{escape(account.name)}[/bold] · {version.corpus} {version.name}, table {account.table}")
-        if account.table == "rejects":
+        if account.table == "rejects" and account.row["file"] is not None:
             line = f", line {account.row['line']}" if account.row["line"] is not None else ""
             _say(f"  read from {escape(account.row['file'])}{line}")
         for sentence in account.says:
