@@ -97,8 +97,9 @@ def parents(config: MusicPrompts, store: Store) -> tuple[Parent, ...]:
 
 def digest_inputs(config: MusicPrompts, store: Store) -> dict[str, str]:
     """SHA-256 of every list, of the reviewed words, and of the audio that a judge would hear."""
-    named = [config.tracks, config.synonyms, config.recalls, *(held.file for held in config.captions)]
-    files = [(without_place(name), config.path(name)) for name in named if name]
+    named = {"tracks": config.tracks, "synonyms": config.synonyms, "recalls": config.recalls}
+    named |= {f"captions {held.name}": held.file for held in config.captions}
+    files = [(f"{what}: {without_place(name)}", config.path(name)) for what, name in named.items() if name]
     digests = file_digests([*files, *list_files()])
     if config.verification is None:
         return digests

@@ -376,6 +376,16 @@ def test_shipped_configs_parse(path: str) -> None:
     assert read_config(ROOT / path).corpus == "music-prompts"
 
 
+def test_files_of_one_name_are_both_inputs(lists: Path, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (lists / name).mkdir()
+        write_captions(lists / name / "c.json", {"1.mp3": f"A tune, {name}."})
+    sets = [{"name": name, "file": str(lists / name / "c.json")} for name in ("one", "two")]
+    before = plan_build(config_of(lists, captions=sets), open_store(str(tmp_path / "store"))).build_key
+    write_captions(lists / "one/c.json", {"1.mp3": "Another tune."})
+    assert plan_build(config_of(lists, captions=sets), open_store(str(tmp_path / "store"))).build_key != before
+
+
 def test_the_identity_holds_what_decides(tmp_path: Path) -> None:
     here = config_of(tmp_path, synthesis={**QUICK, "base_url": "http://a/v1"}).identity()
     there = config_of(tmp_path, synthesis={**QUICK, "base_url": "http://b/v1", "max_concurrency": 1}).identity()
