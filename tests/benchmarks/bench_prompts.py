@@ -33,7 +33,7 @@ def make_tracks(folder: Path, count: int) -> None:
     for _ in range(count):
         place, tags = dice.random(), []
         for category, size in TAXONOMY:
-            near = {int((place + dice.gauss(0, 0.13)) * size) % size for _ in range(dice.choice((1, 2, 3)))}
+            near = {int((place + dice.uniform(-0.2, 0.2)) * size) % size for _ in range(dice.choice((1, 2, 3)))}
             tags += [f"{category}---{category[0]}tag{number:03d}" for number in sorted(near)]
         tracks.append(tags)
     write_tracks(folder / "tracks.tsv", tracks)
