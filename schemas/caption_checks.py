@@ -1,0 +1,48 @@
+"""What a caption must be: the checks that stand after each stage, and what each fault leads to."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from schemas.config import Model
+
+CaptionFault = Literal[
+    "empty",
+    "truncated",
+    "too_long",
+    "not_english",
+    "repeated_phrases",
+    "mentions_vocals",
+    "mentions_duration",
+    "boilerplate",
+]
+
+
+class Checks(Model):
+    """What a stage's text is held to. A fault is asked again and then a reject, unless `flag` names it."""
+
+    look_for: tuple[CaptionFault, ...] = Field(
+        default=(
+            "empty",
+            "truncated",
+            "too_long",
+            "not_english",
+            "repeated_phrases",
+            "mentions_vocals",
+            "mentions_duration",
+            "boilerplate",
+        ),
+        description="Faults to look for.",
+    )
+    flag: tuple[CaptionFault, ...] = Field(default=(), description="Of these, faults that are noted in the row only.")
+    shortest_words: int = Field(default=5, ge=1, description="Fewer words count as empty.")
+    longest_words: int = Field(default=150, ge=1, description="More words count as too long.")
+
+    @model_validator(mode="after")
+    def _known(self) -> Self:
+        missing = [name for name in self.flag if name not in self.look_for]
+        if missing:
+            raise ValueError(f"flag names '{missing[0]}', which look_for does not")
+        return self

@@ -1,0 +1,199 @@
+"""Whether a caption can stand: pure rules over its words, and captions that repeat one another over a whole corpus."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+
+from rensa import RMinHash, RMinHashLSH
+
+from schemas.caption_checks import Checks
+from tasks.asking import Fault
+from tasks.tag_words import names_voices
+
+SHINGLE_WORDS = 3
+PERMUTATIONS, BANDS = 128, 32  # two texts of similarity 0.7 share a band with probability 0.9998
+PHRASE_WORDS, PHRASE_TIMES = 4, 3
+LATIN_SHARE, ENGLISH_SHARE = 0.9, 0.05
+
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
+_SENTENCE = re.compile(r"[^.!?\n]+")
+_COUNT = (
+    r"(?:\d+(?:[.,]\d+)?|one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|fifteen|twenty|thirty|forty|"
+    r"fifty|sixty|ninety|few|several|many|couple of|half an?)"
+)
+_DURATION = re.compile(
+    rf"\b{_COUNT}[\s-]*(?:seconds?|secs?|minutes?|mins?|hours?|hrs?)\b|\b\d+(?:\.\d+)? s\b|"
+    r"\b(?:seconds?|minutes?|hours?)[\s-]long\b|\b\d{1,2}:\d{2}\b",
+    re.IGNORECASE,
+)
+_OPENING = re.compile(
+    r"^\W*(?:(?:sure|certainly|of course|absolutely|okay|ok)\b[,!.]|here(?:'s|’s| is| are)\b|"
+    r"(?:the )?(?:refined |final |revised |concise |short(?:er)? )?(?:caption|description|answer|output)\s*(?:is\s*)?:|"
+    r"i(?:'m|’m| am) sorry\b|i can(?:no|')t\b|note:)",
+    re.IGNORECASE,
+)
+_ASIDE = re.compile(r"\bas an ai\b|\blanguage model\b|let me know if|```", re.IGNORECASE)
+_ENGLISH = frozenset(
+    [
+        "the",
+        "and",
+        "with",
+        "of",
+        "is",
+        "that",
+        "this",
+        "it",
+        "by",
+        "to",
+        "for",
+        "from",
+        "while",
+        "which",
+        "its",
+        "has",
+        "are",
+        "as",
+        "an",
+        "at",
+        "into",
+        "over",
+        "creating",
+        "featuring",
+        "throughout",
+        "feel",
+    ]
+)
+
+
+def find_faults(text: str, checks: Checks, *, cut: bool = False) -> list[Fault]:
+    """What is wrong with a caption.
+
+    Args:
+        text: the caption.
+        checks: what to look for.
+        cut: whether the model was stopped by its limit of tokens.
+
+    Returns:
+        One fault a rule that the text breaks, in the order of `checks.look_for`; an empty text has that fault only.
+    """
+    if detail := _empty(text, checks):
+        return [Fault("empty", detail)] if "empty" in checks.look_for else []
+    found = []
+    for name in checks.look_for:
+        if name != "empty" and (detail := _RULES[name](text, checks, cut)):
+            found.append(Fault(name, detail))
+    return found
+
+
+def _empty(text: str, checks: Checks) -> str | None:
+    count = len(_WORD.findall(text))
+    return f"expected at least {checks.shortest_words} words, found {count}" if count < checks.shortest_words else None
+
+
+def _truncated(text: str, checks: Checks, cut: bool) -> str | None:
+    if cut:
+        return "expected a whole text, found one that the limit of tokens cut off"
+    end = text.rstrip().rstrip("\"'”’)]*_")
+    return None if end.endswith((".", "!", "?", "…", "。")) else f"expected a sentence's end, found '{_last(text)}'"
+
+
+def _too_long(text: str, checks: Checks, cut: bool) -> str | None:
+    count = len(_WORD.findall(text))
+    return f"expected at most {checks.longest_words} words, found {count}" if count > checks.longest_words else None
+
+
+def _not_english(text: str, checks: Checks, cut: bool) -> str | None:
+    """Latin letters, and English function words among them: a caption of a dozen words has one at least."""
+    letters = [sign for sign in text if sign.isalpha()]
+    latin = sum(unicodedata.name(sign, "").startswith("LATIN") for sign in letters)
+    if latin < LATIN_SHARE * len(letters):
+        return f"expected Latin letters, found {latin} of {len(letters)}"
+    words = [word.lower() for word in _WORD.findall(text)]
+    english = sum(word in _ENGLISH for word in words)
+    if len(words) >= 12 and english < ENGLISH_SHARE * len(words):
+        return f"expected English, found {english} of {len(words)} words among its commonest"
+    return None
+
+
+def _repeated_phrases(text: str, checks: Checks, cut: bool) -> str | None:
+    words = [word.lower() for word in _WORD.findall(text)]
+    phrases = Counter(tuple(words[at : at + PHRASE_WORDS]) for at in range(len(words) - PHRASE_WORDS + 1))
+    phrase, times = max(phrases.items(), key=lambda item: item[1], default=((), 0))
+    if times >= PHRASE_TIMES:
+        return f"expected no phrase {PHRASE_TIMES} times, found '{' '.join(phrase)}' {times} times"
+    sentences = Counter(" ".join(_WORD.findall(part.lower())) for part in _SENTENCE.findall(text))
+    twice = [said for said, count in sentences.items() if count > 1 and len(said.split()) >= PHRASE_WORDS]
+    return f"expected each sentence once, found '{twice[0][:40]}' twice" if twice else None
+
+
+def _mentions_vocals(text: str, checks: Checks, cut: bool) -> str | None:
+    word = names_voices(text)
+    return f"expected no word of voices, singing or lyrics, found '{word}'" if word else None
+
+
+def _mentions_duration(text: str, checks: Checks, cut: bool) -> str | None:
+    found = _DURATION.search(text)
+    return f"expected no length of time, found '{found[0]}'" if found else None
+
+
+def _boilerplate(text: str, checks: Checks, cut: bool) -> str | None:
+    found = _OPENING.search(text) or _ASIDE.search(text)
+    return f"expected the caption alone, found '{found[0].strip()[:40]}'" if found else None
+
+
+_RULES: dict[str, Callable[[str, Checks, bool], str | None]] = {
+    "truncated": _truncated,
+    "too_long": _too_long,
+    "not_english": _not_english,
+    "repeated_phrases": _repeated_phrases,
+    "mentions_vocals": _mentions_vocals,
+    "mentions_duration": _mentions_duration,
+    "boilerplate": _boilerplate,
+}
+
+
+def _last(text: str) -> str:
+    return text.rstrip()[-20:]
+
+
+def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
+    """Which captions say nearly what an earlier one says.
+
+    Candidates come from MinHash (Broder 1997) and are then compared exactly, by the Jaccard similarity of their runs of
+    three words; a text is compared with earlier texts that are no duplicates themselves.
+
+    Args:
+        texts: captions, in a stable order.
+        threshold: similarity from which a text is a duplicate, above 0 to 1. Below 0.5 MinHash may miss some.
+
+    Returns:
+        For each text the index of the first earlier text that it repeats, or None.
+    """
+    index = RMinHashLSH(threshold=threshold, num_perm=PERMUTATIONS, num_bands=BANDS)
+    found: list[int | None] = []
+    for at, text in enumerate(texts):
+        shingles = set(_shingles(text))
+        repeated = None
+        if shingles:
+            sketch = RMinHash(num_perm=PERMUTATIONS, seed=1)
+            sketch.update(sorted(shingles))
+            near = (held for held in sorted(index.query(sketch)) if _alike(shingles, texts[held]) >= threshold)
+            repeated = next(near, None)
+            if repeated is None:
+                index.insert(at, sketch)
+        found.append(repeated)
+    return found
+
+
+def _shingles(text: str) -> Iterator[str]:
+    words = _WORD.findall(text.lower())
+    for at in range(max(1, len(words) - SHINGLE_WORDS + 1) if words else 0):
+        yield " ".join(words[at : at + SHINGLE_WORDS])
+
+
+def _alike(shingles: set[str], other: str) -> float:
+    others = set(_shingles(other))
+    return len(shingles & others) / len(shingles | others)
