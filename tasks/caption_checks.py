@@ -37,34 +37,11 @@ _OPENING = re.compile(
 )
 _ASIDE = re.compile(r"\bas an ai\b|\blanguage model\b|let me know if|```", re.IGNORECASE)
 _ENGLISH = frozenset(
-    [
-        "the",
-        "and",
-        "with",
-        "of",
-        "is",
-        "that",
-        "this",
-        "it",
-        "by",
-        "to",
-        "for",
-        "from",
-        "while",
-        "which",
-        "its",
-        "has",
-        "are",
-        "as",
-        "an",
-        "at",
-        "into",
-        "over",
-        "creating",
-        "featuring",
-        "throughout",
-        "feel",
-    ]
+    re.findall(
+        "[a-z]+",
+        "the and with of is that this it by to for from while which its has are as an at into over creating featuring "
+        "throughout feel",
+    )
 )
 
 

@@ -44,7 +44,7 @@ def test_good_captions_have_no_fault(text: str) -> None:
         ("A calm ambient piece led by piano, with soft strings and a", "truncated"),
         (" ".join(f"and the sound{i}" for i in range(60)) + ".", "too_long"),
         (
-            "Un morceau calme joué au piano, avec des cordes douces et une ambiance rêveuse très agréable.",
+            "Un morceau calme joué au piano, avec des cordes douces et une ambiance très agréable.",
             "not_english",
         ),
         ("一段由钢琴主导的平静音乐, 弦乐柔和 ambient piano strings calm soft.", "not_english"),
