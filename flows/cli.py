@@ -13,6 +13,7 @@ import typer
 
 from flows.export_cli import export
 from flows.ledger_cli import app as ledger_app
+from flows.publish_cli import publish
 from schemas.errors import EarmarkError, Interrupted, StoreError
 
 app = typer.Typer(
@@ -147,20 +148,27 @@ def resume(
 def versions(
     corpus: Annotated[str, typer.Argument(help="The corpus.")], store: StoreOption = None, as_json: JsonOption = False
 ) -> None:
-    """List a corpus's versions with their rows.
+    """List a corpus's versions with their rows, and where they were published.
 
     **Example:** `earmark versions mos-preferences`
     """
     from flows import console
     from flows.registry import find_corpus
+    from tasks.store.receipts import receipts
 
     place = _store(store)
     find_corpus(corpus)
-    found = place.versions(corpus)
+    found, published = place.versions(corpus), receipts(place, corpus)
     if as_json:
-        _print_json([console.version_facts(version) for version in found])
+        sent = [receipt.model_dump(mode="json") for receipt in published]
+        _print_json(
+            [
+                {**console.version_facts(version), "published": [s for s in sent if s["version"] == version.name]}
+                for version in found
+            ]
+        )
     else:
-        console.show_versions(corpus, found)
+        console.show_versions(corpus, found, published)
 
 
 @app.command(rich_help_panel=_LOOK)
@@ -264,6 +272,7 @@ def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 
 app.command(rich_help_panel=_GIVE)(export)
+app.command(rich_help_panel=_GIVE)(publish)
 app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tasks.exports.choosing import Offer
     from tasks.store.diff import Change
     from tasks.store.explain import Account
+    from tasks.store.receipts import Receipt
     from tasks.store.runs import Run
     from tasks.store.versions import Version
 
@@ -121,12 +122,71 @@ def show_demo(built: Sequence[Built]) -> None:
         _say("  " + _load_line(one.version))
 
 
-def show_versions(corpus: str, versions: Sequence[Version]) -> None:
-    """Print a corpus's versions."""
+def show_versions(corpus: str, versions: Sequence[Version], published: Sequence[Receipt] = ()) -> None:
+    """Print a corpus's versions and where they were published."""
     if not versions:
         _say(f"{corpus}: no versions yet; build one with: earmark build {corpus} --config FILE")
         return
     _show_rows(versions)
+    for receipt in published:
+        held = sum(receipt.held_rows.values())
+        part = f", {held:,} rows held back" if held else ""
+        part += ", audio held back" if receipt.held_audio else ""
+        _say(
+            f"{receipt.version} published {receipt.published:%Y-%m-%d} to {escape(receipt.repo)}"
+            f" (commit {receipt.commit[:12]}{part})"
+        )
+
+
+def show_publication_plan(facts: Mapping[str, Any]) -> None:
+    """Print what publishing would send and what is there."""
+    name = f"{facts['corpus']} {facts['version']}"
+    if facts["published"]:
+        _say(f"{name}: already published to {facts['url']}, commit {facts['published'][:12]}; nothing would be sent")
+    else:
+        kind = "private" if facts["private"] else "public"
+        there = f"{facts['there']:,} files are there" if facts["exists"] else "it would be made"
+        _say(f"{name}: would be published to {facts['url']} ({kind}; {there})")
+        grid = _grid("upload", "bytes", right=1)
+        for path, size in facts["upload"].items():
+            grid.add_row(escape(path), f"{size:,}")
+        grid.add_row(f"{len(facts['upload']):,} files", f"{sum(facts['upload'].values()):,}")
+        console.print(grid)
+        for path in facts["delete"]:
+            _say(f"delete: {escape(path)}")
+        for path in facts["foreign"]:
+            _say(f"left alone: {escape(path)}")
+    _show_held(facts)
+    for source, terms in facts["licences"].items():
+        stated = escape(terms["licence"] or "not stated")
+        _say(f"licence of {escape(source)}: {stated}; may be published: {terms['redistribute']}")
+    for finding in facts["findings"]:
+        _say(f"finding: {escape(finding)}")
+
+
+def show_publication(facts: Mapping[str, Any]) -> None:
+    """Print where a version was published, and how to load it."""
+    name = f"{facts['corpus']} {facts['version']}"
+    done = f"{facts['uploaded']:,} files sent" if facts["uploaded"] else "all was there already"
+    _say(
+        f"[bold]{name}[/bold] is published at {facts['url']}, tag {facts['tag']}, commit {facts['commit'][:12]}; {done}"
+    )
+    _show_held(facts)
+    from flows.registry import find_corpus
+
+    table = find_corpus(facts["corpus"]).story.main_table
+    _say(
+        escape(
+            f'from datasets import load_dataset; rows = load_dataset("{facts["repo"]}", "{table}", '
+            f'revision="{facts["tag"]}")'
+        )
+    )
+
+
+def _show_held(facts: Mapping[str, Any]) -> None:
+    for what, key in (("rows", "held_rows"), ("clips", "held_audio")):
+        if facts[key]:
+            _say(f"held back {what}: " + ", ".join(f"{name} {count:,}" for name, count in facts[key].items()))
 
 
 def show_runs(runs: Sequence[Run]) -> None:

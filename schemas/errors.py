@@ -17,6 +17,10 @@ class StoreError(EarmarkError):
     """A store, version or row that is missing, damaged or in use."""
 
 
+class HubError(EarmarkError):
+    """A publication that the Hub or one of our own gates refused; what was uploaded before stays invisible there."""
+
+
 class MissingExtraError(EarmarkError):
     """A feature that needs an optional extra which is not installed."""
 

@@ -72,6 +72,7 @@ class Table:
         source: the column that names a row's source, as `licences` in the config does. Rows whose source may not be
             redistributed are not published, nor are rows whose `links` lead to one; where only its audio may not, the
             columns of audio are null in what is published.
+        files: columns that name an audio file within the version; they are published like the columns of audio.
         says: sentences with `{column}` in them, by which `earmark explain` tells what was decided for a row.
         rows_per_group: rows in one Parquet row group (aim at 100 to 300 MB in memory).
         rows_per_file: rows in one Parquet file (aim at no more than 500 MB on disk).
@@ -86,6 +87,7 @@ class Table:
     exclusive: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     source: str | None = None
+    files: tuple[str, ...] = ()
     says: tuple[str, ...] = ()
     rows_per_group: int = 500_000
     rows_per_file: int = 5_000_000

@@ -142,7 +142,7 @@ def staging(
         parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(f"store: {parent} cannot be written: {error.strerror}") from None
-    with _locked(parent / LOCK, corpus, wait, say):
+    with locked(parent / LOCK, f"build of {corpus}", wait, say):
         folder = parent / STAGING / build_key[:16]
         sweep(store, corpus, keep=folder)
         for part in ("work", "steps", "version"):
@@ -188,16 +188,16 @@ def sweep_if_idle(store: Store, corpus: str) -> None:
 
 
 @contextmanager
-def _locked(path: Path, corpus: str, wait: bool, say: Callable[[str], None]) -> Iterator[None]:
+def locked(path: Path, work: str, wait: bool, say: Callable[[str], None]) -> Iterator[None]:
     """An exclusive lock that the operating system releases when the process ends, however it ends."""
     with path.open("a+") as file:
         told = False
         while not _try_lock(file.fileno()):
             holder = _holder(path)
             if not wait:
-                raise StoreError(f"another build of {corpus} is running ({holder}); try again when it has ended")
+                raise StoreError(f"another {work} is running ({holder}); try again when it has ended")
             if not told:
-                say(f"waiting for another build of {corpus} ({holder}) to end")
+                say(f"waiting for another {work} ({holder}) to end")
                 told = True
             time.sleep(0.2)
         file.seek(0)

@@ -1,0 +1,46 @@
+"""Publish a version to the Hub: prove it fit to leave, gather what may, send it as one commit and one tag."""
+
+from __future__ import annotations
+
+from prefect import flow
+
+from flows.registry import find_corpus
+from tasks.publishing import bring, check_clean, check_fit, gathered, keep_receipt, open_repo, read_reviewed
+from tasks.store.hub import Repo
+from tasks.store.versions import open_store
+
+
+@flow(name="publish", flow_run_name="publish-{corpus}")
+def publish(
+    corpus: str,
+    repo: str,
+    store: str = "data/store",
+    private: bool = False,
+    audio: bool = True,
+    allow_builtin: bool = False,
+    allow_findings: str | None = None,
+) -> dict[str, object]:
+    """Publish a version; one that is published already is found to be so. A run that was killed can be repeated.
+
+    Args:
+        corpus: `CORPUS`, its newest version, or `CORPUS@vN`.
+        repo: `ORG/NAME` on the Hub that `HF_ENDPOINT` names; the token comes from `HF_TOKEN`.
+        store: the folder of the store.
+        private: the repository must be private; a new one is made so.
+        audio: whether audio leaves, where its licence allows.
+        allow_builtin: whether labels of a `builtin:` annotator may leave.
+        allow_findings: a reviewed list of findings that may leave.
+
+    Returns:
+        The receipt, and how many files were sent.
+    """
+    place, target, reviewed = open_store(store), Repo(repo), read_reviewed(allow_findings)
+    version = place.find(corpus)
+    known = find_corpus(version.corpus)
+    check_fit(version, allow_builtin)
+    with gathered(version, known, place, audio) as bundle:
+        check_clean(bundle, known, reviewed)
+        state = open_repo(target, bundle, private)
+        sent = bring(target, bundle, state)
+        receipt = keep_receipt(place, target, bundle, state, sent, reviewed)
+    return {**receipt.model_dump(mode="json"), "uploaded": sent.uploaded, "url": target.url}

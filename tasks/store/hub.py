@@ -1,0 +1,205 @@
+"""The Hub: look at a repository, upload, commit once, check, tag. Each step can be repeated after a kill.
+
+Nothing that a reader sees changes before the one commit, and the tag comes after the commit was checked.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, constants, get_token
+from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
+from huggingface_hub.utils import disable_progress_bars
+
+from schemas.errors import HubError
+from tasks.store.hub_tree import MOST_FILES, Difference, Entry, Remote, compare
+from tasks.store.versions import MANIFEST
+
+BATCH = 50  # files that are uploaded before progress is told; what is uploaded is not uploaded again
+KIND = "dataset"
+_REPO = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}$")
+
+
+@dataclass(frozen=True)
+class State:
+    """A repository as it is now.
+
+    Attributes:
+        head: the commit of its main branch.
+        private: whether only its owners see it.
+        tags: commits by tag.
+        files: what main holds.
+        manifest: the `manifest.json` on main, if there is one.
+    """
+
+    head: str
+    private: bool
+    tags: dict[str, str]
+    files: tuple[Remote, ...]
+    manifest: dict[str, Any] | None
+
+    @property
+    def earlier(self) -> list[str]:
+        """Paths that the version on main names as its own."""
+        named = [str(file["path"]) for file in (self.manifest or {}).get("files", [])]
+        return [*named, MANIFEST] if self.manifest is not None else []
+
+
+@dataclass(frozen=True)
+class Repo:
+    """A repository of the Hub that `HF_ENDPOINT` names; the token comes from `HF_TOKEN` or from `hf auth login`."""
+
+    name: str
+    api: HfApi = field(default_factory=HfApi, compare=False)
+
+    def __post_init__(self) -> None:
+        if not _REPO.match(self.name):
+            raise HubError(f"expected --repo ORG/NAME, found '{self.name}'")
+        disable_progress_bars()
+
+    @property
+    def url(self) -> str:
+        """Its page."""
+        return f"{constants.ENDPOINT}/datasets/{self.name}"
+
+    def look(self) -> State | None:
+        """What is there; None where there is no repository, or none that this token may see."""
+        with _spoken(self.name):
+            try:
+                info = self.api.repo_info(self.name, repo_type=KIND)
+            except RepositoryNotFoundError:
+                return None
+            refs = self.api.list_repo_refs(self.name, repo_type=KIND)
+            head = {branch.name: branch.target_commit for branch in refs.branches}.get("main", info.sha)
+            tags = {tag.name: tag.target_commit for tag in refs.tags}
+            files = self.files(head)
+            held = any(file.path == MANIFEST for file in files)
+            return State(head, bool(info.private), tags, files, self._manifest(head) if held else None)
+
+    def create(self, private: bool) -> None:
+        """Make the repository unless it is there."""
+        with _spoken(self.name):
+            if get_token() is None:
+                raise HubError("no token for the Hub: set HF_TOKEN, or log in with: hf auth login")
+            self.api.create_repo(self.name, repo_type=KIND, private=private or None, exist_ok=True)
+
+    def files(self, revision: str) -> tuple[Remote, ...]:
+        """The files of a revision."""
+        with _spoken(self.name):
+            listed = self.api.list_repo_tree(self.name, recursive=True, revision=revision, repo_type=KIND)
+            return tuple(
+                Remote(item.path, item.size, item.blob_id, item.lfs.sha256 if item.lfs else None)
+                for item in listed
+                if hasattr(item, "blob_id")
+            )
+
+    def commit(self, difference: Difference, head: str, title: str, told: str, advance: Callable[[int], None]) -> str:
+        """Upload what differs, then change main in one commit; its id.
+
+        Args:
+            difference: what to upload and delete.
+            head: the commit that main must still be at.
+            title: the commit's first line.
+            told: the rest of its message.
+            advance: called with the number of files that were just uploaded.
+
+        Raises:
+            HubError: the Hub refused, or main moved meanwhile; main is as it was.
+        """
+        if len(difference.upload) > MOST_FILES:
+            raise HubError(
+                f"expected at most {MOST_FILES:,} files in one commit, found {len(difference.upload):,}; build a version "
+                "with its audio embedded, or publish with --no-audio"
+            )
+        additions = [_addition(entry) for entry in difference.upload]
+        with _spoken(self.name):
+            for start in range(0, len(additions), BATCH):
+                batch = additions[start : start + BATCH]
+                self.api.preupload_lfs_files(self.name, batch, repo_type=KIND, revision="main", free_memory=False)
+                advance(len(batch))
+            deletions = [CommitOperationDelete(path, is_folder=False) for path in difference.delete]
+            made = self.api.create_commit(
+                self.name,
+                [*additions, *deletions],
+                commit_message=title,
+                commit_description=told,
+                repo_type=KIND,
+                revision="main",
+                parent_commit=head,
+            )
+            return str(made.oid)
+
+    def check(self, entries: Sequence[Entry], commit: str, earlier: Sequence[str]) -> None:
+        """List a commit and compare every file's hash with ours.
+
+        Raises:
+            HubError: the first path that is missing or other there.
+        """
+        left = compare(entries, self.files(commit), earlier)
+        if not left.none:
+            path = left.upload[0].path if left.upload else left.delete[0]
+            raise HubError(f"{self.name}: commit {commit[:12]} is not what was sent: {path} differs; no tag was made")
+
+    def tag(self, name: str, commit: str) -> None:
+        """Give a commit its tag."""
+        with _spoken(self.name):
+            self.api.create_tag(self.name, tag=name, revision=commit, repo_type=KIND)
+
+    def _manifest(self, revision: str) -> dict[str, Any]:
+        path = self.api.hf_hub_download(self.name, MANIFEST, repo_type=KIND, revision=revision)
+        try:
+            found = json.loads(Path(path).read_bytes())
+        except ValueError:
+            found = None
+        if not isinstance(found, dict) or not isinstance(found.get("files"), list):
+            raise HubError(f"{self.name}: its {MANIFEST} is not one of Earmark's; expected a repository of its own")
+        return found
+
+
+def _addition(entry: Entry) -> CommitOperationAdd:
+    addition = CommitOperationAdd(entry.path, entry.source)
+    addition.upload_info.sha256 = bytes.fromhex(entry.sha256)  # known already: no need to read the file again
+    return addition
+
+
+@contextmanager
+def _spoken(repo: str) -> Iterator[None]:
+    """Turn the client's errors into one line that says what to do."""
+    try:
+        yield
+    except HfHubHTTPError as error:
+        raise HubError(_advice(repo, error)) from None
+    except OfflineModeIsEnabled:
+        raise HubError("the Hub's client is offline; unset HF_HUB_OFFLINE") from None
+    except (HTTPError, OSError) as error:
+        raise HubError(f"{constants.ENDPOINT} cannot be reached or broke off: {_line(error)}; run again") from None
+    except (RuntimeError, ValueError) as error:  # how the client tells of a broken upload or an answer out of shape
+        raise HubError(f"{repo}: the upload failed: {_line(error)}; run again to go on") from None
+
+
+def _advice(repo: str, error: HfHubHTTPError) -> str:
+    status, said = error.response.status_code, _line(error.server_message or error)
+    match status:
+        case 401:
+            return "the Hub does not accept the token: set HF_TOKEN to a valid one, or log in with: hf auth login"
+        case 403:
+            return f"the token may not write to {repo}: it needs the right to write there"
+        case 404:
+            return f"{repo}: not found, or the token may not see it: {said}"
+        case 409 | 412:
+            return f"{repo} was changed by someone else meanwhile; nothing was overwritten, run again"
+        case _:
+            return f"{repo}: the Hub answered {status}: {said}; run again to go on"
+
+
+def _line(error: object) -> str:
+    """An error's first words, without the token, should it be among them."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    token = get_token()
+    return (text.replace(token, "…") if token else text)[:300]

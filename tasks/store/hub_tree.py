@@ -1,0 +1,130 @@
+"""What a publication changes: the files of a version against those of a repository. Decides, and talks to nobody."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.errors import HubError
+from tasks.store.manifest import Manifest
+
+HUBS_OWN = ".gitattributes"  # the Hub writes it into every repository
+MOST_FILES = 25_000  # of large files in one commit, by `create_commit`'s documentation
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file that is to be published.
+
+    Attributes:
+        path: where it stands in the repository.
+        source: where its bytes lie.
+        sha256: SHA-256 of its bytes.
+        bytes: its size.
+    """
+
+    path: str
+    source: Path
+    sha256: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A file in the repository: large ones are known by SHA-256, small ones by the SHA-1 that git gives a blob."""
+
+    path: str
+    bytes: int
+    git_sha1: str
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What makes a repository's tree equal to a version's.
+
+    Attributes:
+        upload: files that are missing or other there.
+        delete: paths of an earlier version that this one does not have.
+        same: files that are there already.
+        foreign: paths that no version has and that stay, such as a LICENSE.
+    """
+
+    upload: tuple[Entry, ...]
+    delete: tuple[str, ...]
+    same: tuple[Entry, ...]
+    foreign: tuple[str, ...]
+
+    @property
+    def none(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.upload and not self.delete
+
+
+def compare(entries: Sequence[Entry], remote: Iterable[Remote], earlier: Iterable[str] = ()) -> Difference:
+    """What to upload and delete.
+
+    Args:
+        entries: the version's files.
+        remote: the repository's files.
+        earlier: paths that the version which is there now names as its own.
+    """
+    there = {file.path: file for file in remote if file.path != HUBS_OWN}
+    wanted = {entry.path for entry in entries}
+    folders = {path.partition("/")[0] for path in wanted if "/" in path}
+    named = set(earlier)
+    extra = sorted(there.keys() - wanted)
+    # A stray file in a table's folder would be loaded as rows, so it goes too.
+    delete = [path for path in extra if path in named or ("/" in path and path.partition("/")[0] in folders)]
+    same = [entry for entry in entries if entry.path in there and is_same(entry, there[entry.path])]
+    held = {entry.path for entry in same}
+    return Difference(
+        upload=tuple(entry for entry in entries if entry.path not in held),
+        delete=tuple(delete),
+        same=tuple(same),
+        foreign=tuple(path for path in extra if path not in delete),
+    )
+
+
+def is_same(entry: Entry, file: Remote) -> bool:
+    """Whether a file in the repository has the bytes of ours."""
+    if file.bytes != entry.bytes:
+        return False
+    if file.sha256 is not None:
+        return file.sha256 == entry.sha256
+    return file.git_sha1 == git_sha1(entry.source)
+
+
+def git_sha1(path: Path) -> str:
+    """The name that git gives a file's content."""
+    content = path.read_bytes()
+    return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
+
+
+def check_heir(repo: str, manifest: Manifest, there: Mapping[str, object] | None, files: Iterable[Remote]) -> None:
+    """Refuse a repository that holds something else, or a later version.
+
+    Args:
+        repo: its name.
+        manifest: that of the version to be published.
+        there: the `manifest.json` on its main branch, if there is one.
+        files: the files on its main branch.
+
+    Raises:
+        HubError: one line that says what is there.
+    """
+    if there is None:
+        others = sorted(file.path for file in files if file.path not in (HUBS_OWN, "README.md"))
+        if others:
+            raise HubError(
+                f"{repo} holds files that no version of {manifest.corpus} left there ({others[0]}, {len(others)} in "
+                "all); expected an empty repository or one that Earmark published to"
+            )
+        return
+    if there.get("corpus") != manifest.corpus:
+        raise HubError(f"{repo} holds the corpus {there.get('corpus')}; expected {manifest.corpus}")
+    held, ours = str(there.get("version")), manifest.version
+    if held[1:].isdecimal() and int(held[1:]) > int(ours[1:]):
+        raise HubError(f"{repo} holds {held} on main; publishing the older {ours} would take it back")

@@ -1,0 +1,175 @@
+"""The files that leave: a version as it is, or, where licences hold something back, a smaller copy that says so."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import yaml
+
+from schemas.config import Licence
+from schemas.errors import HubError
+from schemas.tables import Table
+from tasks.store.card import markdown_cell
+from tasks.store.files import sha256_file, write_text
+from tasks.store.hub_tree import Entry
+from tasks.store.manifest import FileEntry, Manifest
+from tasks.store.staging import locked
+from tasks.store.versions import MANIFEST, Store, Version
+from tasks.store.withhold import Held, Sieve, Terms, licences_of
+
+FOLDER, LOCK = ".publish", ".publish.lock"
+CARD = "README.md"
+PAGES = (CARD, "report.html", "croissant.json")
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What is published of a version.
+
+    Attributes:
+        version: the version.
+        manifest: the manifest that is published.
+        entries: the files, that manifest among them.
+        held: what is held back, by table.
+        licences: the terms by source.
+    """
+
+    version: Version
+    manifest: Manifest
+    entries: tuple[Entry, ...]
+    held: Mapping[str, Held]
+    licences: Mapping[str, Licence]
+
+    @property
+    def held_rows(self) -> dict[str, int]:
+        """Rows held back by table."""
+        return {name: sum(held.rows.values()) for name, held in self.held.items() if any(held.rows.values())}
+
+    @property
+    def held_audio(self) -> dict[str, int]:
+        """Clips held back by table."""
+        return {name: sum(held.audio.values()) for name, held in self.held.items() if any(held.audio.values())}
+
+
+@contextmanager
+def bundled(
+    version: Version, tables: Sequence[Table], store: Store, *, audio: bool, say: Callable[[str], None]
+) -> Iterator[Bundle]:
+    """Gather what may leave. A copy is needed only where something is held back; it goes when the block ends.
+
+    Args:
+        version: the version, which must be verified.
+        tables: its corpus's tables.
+        store: where the versions that it was made from are.
+        audio: whether audio may leave at all.
+        say: told once if another publication of the corpus must end first.
+
+    Raises:
+        HubError: nothing is left to publish.
+        StoreError: a version that it was made from is missing.
+    """
+    licences = licences_of(version, store)
+    parent = store.folder(version.corpus)
+    with locked(parent / LOCK, f"publication of {version.corpus}", True, say):
+        folder = parent / FOLDER
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            sieve = Sieve(version, tables, Terms(licences, audio))
+            held = {name: lost for name, lost in sieve.held.items() if any(map(lost.touches, sieve.splits(name)))}
+            closed = [file for file in _loose(version) if file.path not in sieve.files]
+            manifest = _copy(version, sieve, held, folder) if held or closed else version.manifest
+            yield Bundle(version, manifest, tuple(_entries(version, manifest, folder)), held, licences)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _loose(version: Version) -> list[FileEntry]:
+    """The files of a version that are neither tables nor pages: audio, which rows name."""
+    return [file for file in version.manifest.files if file.table is None and file.path not in PAGES]
+
+
+def _entries(version: Version, manifest: Manifest, folder: Path) -> Iterator[Entry]:
+    for path, sha256, size in ((file.path, file.sha256, file.bytes) for file in manifest.files):
+        yield Entry(path, _place(version, folder, path), sha256, size)
+    source = _place(version, folder, MANIFEST)
+    yield Entry(MANIFEST, source, sha256_file(source), source.stat().st_size)
+
+
+def _place(version: Version, folder: Path, path: str) -> Path:
+    """A file's copy, or where nothing was taken from it the version's own."""
+    return folder / path if (folder / path).is_file() else version.folder / path
+
+
+def _copy(version: Version, sieve: Sieve, held: Mapping[str, Held], folder: Path) -> Manifest:
+    """Write what differs from the version: Parquet files that lose something, the card, the manifest.
+
+    Pages that show rows (`report.html`) or count them for machines (`croissant.json`) do not leave with a part.
+    """
+    files: list[FileEntry] = []
+    rows: dict[str, dict[str, int]] = {}
+    for name, table in sieve.tables.items():
+        for split in sieve.splits(name):
+            if name in held and held[name].touches(split):
+                paths = sieve.write(folder, table, split)
+                entries = [_entry(path, folder, name, split) for path in paths]
+            else:
+                entries = list(version.manifest.entries(name, split))
+            files += entries
+            if entries:
+                rows.setdefault(name, {})[split] = sum(entry.rows or 0 for entry in entries)
+    if not rows:
+        raise HubError(f"{version.corpus} {version.name}: the licences hold every row back; nothing is left to publish")
+    files += [file for file in _loose(version) if file.path in sieve.files]
+    card = (version.folder / CARD).read_text("utf-8")
+    write_text(folder / CARD, _told(card, version, held, rows))
+    manifest = version.manifest.model_copy(update={"rows": rows, "files": (*files, _entry(folder / CARD, folder))})
+    write_text(folder / MANIFEST, manifest.to_json())
+    return manifest
+
+
+def _entry(path: Path, folder: Path, table: str | None = None, split: str | None = None) -> FileEntry:
+    return FileEntry(
+        path=path.relative_to(folder).as_posix(),
+        sha256=sha256_file(path),
+        bytes=path.stat().st_size,
+        rows=pq.read_metadata(path).num_rows if table else None,
+        table=table,
+        split=split,
+    )
+
+
+def _told(card: str, version: Version, held: Mapping[str, Held], rows: Mapping[str, Mapping[str, int]]) -> str:
+    """The card of a part: its YAML names only what is there, and its first section says what is not."""
+    _, head, body = card.split("---\n", 2)
+    facts: dict[str, Any] = yaml.safe_load(head)
+    facts.pop("dataset_info", None)
+    facts["configs"] = [
+        config | {"data_files": [file for file in config["data_files"] if file["split"] in rows[config["config_name"]]]}
+        for config in facts["configs"]
+        if config["config_name"] in rows
+    ]
+    lines = [
+        "## Held back",
+        "",
+        f"This is a part of {version.corpus} {version.name}: licences, or the choice to publish no audio, keep the "
+        "rest back. The figures in the other sections are those of the whole version.",
+        "",
+        "| table | split | rows here | rows held back | clips held back |",
+        "|---|---|---:|---:|---:|",
+    ]
+    for name, lost in held.items():
+        for split in version.manifest.rows[name]:
+            if lost.touches(split):
+                here = rows.get(name, {}).get(split, 0)
+                counts = f"{here:,} | {lost.rows.get(split, 0):,} | {lost.audio.get(split, 0):,}"
+                lines.append(f"| {markdown_cell(name)} | {markdown_cell(split)} | {counts} |")
+    before, found, after = body.partition("\n## ")
+    told = "\n".join(lines)
+    shown = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True)
+    return f"---\n{shown}---\n{before}\n{told}\n{found}{after}"

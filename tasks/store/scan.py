@@ -1,0 +1,154 @@
+"""Search all text that would be published for secrets and personal data. A finding never shows what was found."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.errors import ConfigError
+from schemas.tables import Table
+from tasks.store.hub_tree import Entry
+from tasks.store.scan_rules import Scanner
+
+TEXT_ENDINGS = (".md", ".json", ".html", ".txt", ".csv", ".jsonl", ".yaml", ".toml")
+ROWS = 2_000
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that may not be published.
+
+    Attributes:
+        where: table, column and row; or file and line.
+        kind: what it looks like.
+        mark: the first digits of its SHA-256; a reviewed list may allow it by them.
+    """
+
+    where: str
+    kind: str
+    mark: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.kind} [{self.mark}]"
+
+
+def scan(
+    entries: Sequence[Entry],
+    tables: Sequence[Table],
+    scanner: Scanner,
+    allowed: Mapping[str, str],
+    advance: Callable[[int], None],
+) -> Iterator[Finding]:
+    """Everything in the files of a publication that the scanner finds and no reviewed list allows.
+
+    Args:
+        entries: the files.
+        tables: the corpus's tables, for the keys that name rows.
+        scanner: what is looked for.
+        allowed: reviewed marks.
+        advance: called with the number of files that were just read.
+    """
+    keys = {table.name: table.key for table in tables}
+    with duckdb.connect() as connection:
+        for entry in entries:
+            table = entry.path.partition("/")[0]
+            found = (
+                _in_table(connection, entry.source, table, keys.get(table, ()), scanner)
+                if entry.path.endswith(".parquet")
+                else _in_text(entry, scanner)
+            )
+            yield from (finding for finding in found if finding.mark not in allowed)
+            for kind, value in scanner.findings(entry.path):
+                yield Finding("the name of a file", kind, _mark(value))
+            advance(1)
+
+
+def read_allowed(path: Path) -> dict[str, str]:
+    """A reviewed list: one mark and its reason a line; `#` begins a comment.
+
+    Raises:
+        ConfigError: the file cannot be read, or a line is not a mark with a reason.
+    """
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        mark, _, reason = line.strip().partition(" ")
+        if len(mark) != 16 or not reason.strip():
+            raise ConfigError(f"{path}, line {number}: expected the 16 digits of a finding and a reason")
+        found[mark] = reason.strip()
+    return found
+
+
+def _in_table(
+    connection: duckdb.DuckDBPyConnection, path: Path, table: str, key: Sequence[str], scanner: Scanner
+) -> Iterator[Finding]:
+    """RE2 picks the rows in which something might be; Python looks closer at these few."""
+    schema = pq.read_schema(path)
+    texts = [field.name for field in schema if _has_text(field.type)]
+    if not texts:
+        return
+    columns = [_text_of(schema.field(name)) for name in texts]
+    might = " OR ".join(f"regexp_matches({column}, $hint)" for column in columns)
+    shown = ", ".join([*(f"CAST({_quoted(name)} AS VARCHAR)" for name in key), "file_row_number", *columns])
+    cursor = connection.execute(
+        f"SELECT {shown} FROM read_parquet($file, hive_partitioning = false, file_row_number = true) WHERE {might}",
+        {"file": str(path), "hint": scanner.hint},
+    )
+    while rows := cursor.fetchmany(ROWS):
+        for row in rows:
+            for name, text in zip(texts, row[len(key) + 1 :], strict=True):
+                for kind, value in scanner.findings(text or ""):
+                    yield Finding(f"{table}.{name}, {_row(row, key, path, scanner)}", kind, _mark(value))
+
+
+def _row(row: Sequence[Any], key: Sequence[str], path: Path, scanner: Scanner) -> str:
+    """What names a row: its key, unless that is what may not be shown."""
+    named = [f"{name} {value}" for name, value in zip(key, row, strict=False)]
+    if not named or any(True for _ in scanner.findings(" ".join(named))):
+        return f"row {row[len(key)] + 1:,} of {path.name}"
+    return " ".join(named)
+
+
+def _in_text(entry: Entry, scanner: Scanner) -> Iterator[Finding]:
+    if not entry.path.endswith(TEXT_ENDINGS):
+        return
+    with entry.source.open(encoding="utf-8", errors="replace") as file:
+        for number, line in enumerate(file, 1):
+            for kind, value in scanner.findings(line):
+                yield Finding(f"{entry.path}, line {number:,}", kind, _mark(value))
+
+
+def _has_text(type_: pa.DataType) -> bool:
+    if pa.types.is_string(type_) or pa.types.is_large_string(type_):
+        return True
+    if pa.types.is_dictionary(type_):
+        return _has_text(type_.value_type)
+    return any(_has_text(type_.field(index).type) for index in range(type_.num_fields))
+
+
+def _text_of(field: pa.Field) -> str:
+    """A column as text; of a column of audio the names alone."""
+    name = _quoted(field.name)
+    if pa.types.is_struct(field.type) and "bytes" in [part.name for part in field.type]:
+        return f"{name}.path"
+    return name if pa.types.is_string(field.type) else f"CAST({name} AS VARCHAR)"
+
+
+def _mark(value: str) -> str:
+    return hashlib.sha256(value.encode()).hexdigest()[:16]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
