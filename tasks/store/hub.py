@@ -114,8 +114,8 @@ class Repo:
         """
         if len(difference.upload) > MOST_FILES:
             raise HubError(
-                f"expected at most {MOST_FILES:,} files in one commit, found {len(difference.upload):,}; build a version "
-                "with its audio embedded, or publish with --no-audio"
+                f"expected at most {MOST_FILES:,} files in one commit, found {len(difference.upload):,}; "
+                "build with embedded audio, or publish with --no-audio"
             )
         additions = [_addition(entry) for entry in difference.upload]
         with _spoken(self.name):
