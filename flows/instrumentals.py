@@ -50,8 +50,10 @@ def build(
             return done.name
         import_tracks(stage, config)
         index_audio(stage, config)
-        separators = make_separators(config.separator, config.path, stage.store)
-        with working("remove voices", count_tracks(stage)) as work:
+        with (
+            make_separators(config.separator, config.path, stage.store) as separators,
+            working("remove voices", count_tracks(stage)) as work,
+        ):
             separate.map(
                 unmapped(stage), unmapped(config), unmapped(separators), in_shards(stage), unmapped(work)
             ).result()

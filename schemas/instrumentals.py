@@ -34,7 +34,7 @@ class Fitness(Model):
     """Which audio is fit to be separated. What is not is a reject."""
 
     shortest_s: float = Field(default=2.0, ge=0, description="Shorter tracks are rejects.")
-    longest_s: float = Field(default=4 * 3600.0, gt=0, description="Longer tracks are rejects, and are not decoded.")
+    longest_s: float = Field(default=7200.0, gt=0, le=43_200.0, description="Longer tracks are rejects, not decoded.")
     silence_dbfs: float = Field(default=-60.0, le=0, description="Tracks whose peak is lower are rejects.")
 
 

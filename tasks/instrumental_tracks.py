@@ -28,6 +28,8 @@ from tasks.store.files import place
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
+BYTES_AT_ONCE = 100 << 20  # of audio in memory while the table is written, beside the row group under way
+
 
 def flags_of(heard: Mapping[str, float], checks: Checks) -> list[str]:
     """The checks that a result does not pass, of `schemas.instrumentals.FLAGS` and in that order.
@@ -96,8 +98,7 @@ def _published(
     separator = describe_separator(config.separator, config.path, stage.store)
     bare = pa.schema([field for field in TRACKS.schema if field.name != "audio"])
     for batch in batches:
-        for start in range(0, len(batch), EMBEDDED_AT_ONCE):
-            held = batch.slice(start, EMBEDDED_AT_ONCE).to_pylist()
+        for held in _handfuls(batch.to_pylist(), stage.store.root):
             files = [stage.store.root / row["kept"] for row in held]
             rows = [row_of(row, config, separator) for row in held]
             for row in rows:
@@ -109,6 +110,23 @@ def _published(
                 for file, row in zip(files, rows, strict=True):
                     place(file, stage.version / row["instrumental"])
                 yield table.append_column("audio", pa.nulls(len(table), AUDIO))
+
+
+def _handfuls(rows: Sequence[dict[str, Any]], root: Path) -> Iterator[list[dict[str, Any]]]:
+    """Rows in turn, as many as may be in memory with their audio: a long track is a handful of its own."""
+    held: list[dict[str, Any]] = []
+    size = 0
+    for row in rows:
+        path = root / row["kept"]
+        if not path.is_file():
+            raise StoreError(f"{path.name}: expected what this build separated, found none; build again")
+        size += path.stat().st_size
+        if held and (len(held) == EMBEDDED_AT_ONCE or size > BYTES_AT_ONCE):
+            yield held
+            held, size = [], path.stat().st_size
+        held.append(row)
+    if held:
+        yield held
 
 
 def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[str | None]) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def digest_inputs(config: Instrumentals, store: Store) -> dict[str, str]:
     digests = file_digests((without_place(name), config.path(name)) for name in written)
     with working(f"hash audio of {source.name}") as work:
         index = media_index(store)
-        digests["audio"] = audio_digest(named_audio(config), index, work.advance)
+        digests["audio"] = audio_digest(named_audio(config), index, work.advance, config.tracks.longest_s)
         if config.known_leads:
             leads = {path.name: path for path in sorted(config.path(config.known_leads).glob("*.flac"))}
             digests["known leads"] = audio_digest(leads, index)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from schemas.errors import InputError
 from schemas.tables import AUDIO
+from tasks.audio.faults import LONGEST_S
 from tasks.audio.index import MediaIndex
 from tasks.audio.probe import Probe
 from tasks.store.manifest import digest_of
@@ -23,7 +24,12 @@ def media_index(store: Store) -> MediaIndex:
     return MediaIndex(store.root / "media.sqlite")
 
 
-def audio_digest(files: Mapping[str, Path], index: MediaIndex, seen: Callable[[int], None] = lambda count: None) -> str:
+def audio_digest(
+    files: Mapping[str, Path],
+    index: MediaIndex,
+    seen: Callable[[int], None] = lambda count: None,
+    longest_s: float = LONGEST_S,
+) -> str:
     """One SHA-256 over the names and contents of audio files.
 
     Files are hashed once and remembered in the index; afterwards this costs a `stat` a file.
@@ -32,9 +38,10 @@ def audio_digest(files: Mapping[str, Path], index: MediaIndex, seen: Callable[[i
         files: every audio file that the inputs name, by the name they give it; a missing one counts as missing.
         index: remembers what was measured.
         seen: told how many more files are done, for progress.
+        longest_s: longer files are neither hashed nor decoded; they count as too long.
     """
     names = sorted(files)
-    found = index.look([files[name] for name in names], seen=seen)
+    found = index.look([files[name] for name in names], seen=seen, longest_s=longest_s)
     return digest_of(
         [
             [name, probe.clip_sha256 if isinstance(probe, Probe) else probe.reason]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,7 @@ def separate_shard(stage: Stage, config: Instrumentals, separators: Separators, 
 
     Raises:
         InputError: an audio file changed during the build.
+        Interrupted: the build was stopped.
         StoreError: a file cannot be written.
     """
     path = stage.work / "separated" / f"{start:09d}.parquet"
@@ -123,7 +125,7 @@ def separate_shard(stage: Stage, config: Instrumentals, separators: Separators, 
                 _advance(work, 1)
             else:
                 jobs.append(Job(name, audio_folder(config) / track["audio"], kept.path(track["clip_sha256"])))
-        rows += _separated(stage, config, separator, kept, shard, jobs, work)
+        rows += _separated(stage, config, separator, kept, shard, jobs, work, separators.check)
     write_rows(path, SEPARATED, sorted(rows))
 
 
@@ -135,6 +137,7 @@ def _separated(
     shard: dict[str, dict[str, Any]],
     jobs: list[Job],
     work: Work | None,
+    check: Callable[[], None],
 ) -> list[tuple[Any, ...]]:
     rows: list[tuple[Any, ...]] = []
     index = media_index(stage.store)
@@ -149,6 +152,7 @@ def _separated(
                 raise InputError(f"{track['audio']} changed during the build; leave inputs alone, and build again")
             rows.append(_row(stage.store, kept, track, kept.keep(track["clip_sha256"], result)))
         _advance(work, 1)
+        check()
     return rows
 
 

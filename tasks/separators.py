@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import queue
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
+from schemas.errors import Interrupted
 from schemas.instrumentals import Separation
 from tasks.audio.separation import choice
 from tasks.audio.separation.choice import Described
@@ -27,21 +29,46 @@ def describe_separator(config: Separation, resolve: Callable[[str], Path], store
 
 
 class Separators:
-    """Separators that wait for work; as many shards are worked on at once."""
+    """Separators that wait for work; as many shards are worked on at once. Whoever made them holds them in a `with`.
+
+    Attributes:
+        stopped: set at the end of the block: shards that are still at work then, as after an interrupt, end early.
+    """
 
     def __init__(self, made: list[Separator]) -> None:
+        self.stopped = threading.Event()
         self._free: queue.SimpleQueue[Separator] = queue.SimpleQueue()
         for separator in made:
             self._free.put(separator)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stopped.set()
+
     @contextmanager
     def one(self) -> Iterator[Separator]:
-        """A separator for this thread alone; waits until one is free."""
+        """A separator for this thread alone; waits until one is free.
+
+        Raises:
+            Interrupted: the build was stopped.
+        """
         separator = self._free.get()
         try:
+            self.check()
             yield separator
         finally:
             self._free.put(separator)
+
+    def check(self) -> None:
+        """Go on, unless the build was stopped.
+
+        Raises:
+            Interrupted: it was.
+        """
+        if self.stopped.is_set():
+            raise Interrupted("the build was stopped; finished tracks are kept")
 
 
 def make_separators(config: Separation, resolve: Callable[[str], Path], store: Store) -> Separators:

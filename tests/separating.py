@@ -48,8 +48,10 @@ def build_separated(config: Instrumentals, store_root: Path, *, force: bool = Fa
     with planned.stage() as stage:
         import_tracks.fn(stage, config)
         index_audio.fn(stage, config)
-        separators = make_separators(config.separator, config.path, stage.store)
-        with working("remove voices", count_tracks(stage)) as work:
+        with (
+            make_separators(config.separator, config.path, stage.store) as separators,
+            working("remove voices", count_tracks(stage)) as work,
+        ):
             for start in in_shards(stage):
                 separate.fn(stage, config, separators, start, work)
         write_tracks.fn(stage, config)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from flows.registry import find_corpus
 from flows.running import read_config
-from schemas.errors import ConfigError, EarmarkError, InputError, StoreError
+from schemas.errors import ConfigError, EarmarkError, InputError, Interrupted, StoreError
 from schemas.instrumentals import FLAGS, TRACKS, Checks
 from tasks import separated
 from tasks.audio.probe import Probe, probe
@@ -27,6 +27,8 @@ from tasks.audio.separation.jobs import Done, Job
 from tasks.importers.jamendo import Track
 from tasks.instrumental_tracks import flags_of
 from tasks.instrumentals import listed
+from tasks.separated import Kept
+from tasks.separators import Separators
 from tasks.store.explain import explain
 from tasks.store.versions import Version, verify
 from tests import separating
@@ -173,6 +175,30 @@ def test_a_damaged_or_lost_kept_file_is_made_anew(tmp_path: Path, monkeypatch: p
     again = build_separated(config_of(folder), store, force=True)
     assert counted.taken() == 4
     assert (again.name, contents_of(again.folder)) == ("v1", first)
+
+
+def test_a_build_that_is_stopped_ends_with_the_track_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_tracks(tmp_path / "t", 8)
+    config, store = config_of(tmp_path / "t"), tmp_path / "store"
+    real, seen = Kept.keep, []
+
+    def stop_after_three(kept: Kept, clip_sha256: str, done: Done) -> dict[str, Any]:
+        seen.append(clip_sha256)
+        if len(seen) == 3:
+            made[0].__exit__()
+        return real(kept, clip_sha256, done)
+
+    made: list[Separators] = []
+    make = separating.make_separators
+    monkeypatch.setattr(Kept, "keep", stop_after_three)
+    monkeypatch.setattr(separating, "make_separators", lambda *given: made.append(make(*given)) or made[0])
+    with pytest.raises(Interrupted):
+        build_separated(config, store)
+    monkeypatch.undo()
+    assert len(list((store / separated.FOLDER).glob("*/*/*.json"))) == 3
+    counted = Counted(monkeypatch)
+    build_separated(config, store)
+    assert counted.taken() == 5
 
 
 def test_the_size_of_shards_changes_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
