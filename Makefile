@@ -41,12 +41,13 @@ lint: $(VENV)/.dev ## Check style and types.
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-bench: $(VENV)/.dev ## Run the benchmarks; tests/benchmarks/RESULTS.md holds earlier figures.
+bench: $(VENV)/.dev $(MODELS)/.made ## Run the benchmarks; tests/benchmarks/RESULTS.md holds earlier figures.
 	$(BIN)/python -m tests.benchmarks.bench_pairs
 	$(BIN)/python -m tests.benchmarks.bench_annotation
 	$(BIN)/python -m tests.benchmarks.bench_audio
 	$(BIN)/python -m tests.benchmarks.bench_versions
 	$(BIN)/python -m tests.benchmarks.bench_prompts
+	$(MODELS)/bin/python -m tests.benchmarks.bench_separation
 
 setup: $(VENV)/.dev ## Install the core and what tests need.
 

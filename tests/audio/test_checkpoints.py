@@ -139,7 +139,7 @@ class TestRegistry:
             raise RuntimeError(f"Failed to download file from {url}, response code: 503")
 
         monkeypatch.setattr(Separator, "download_file_if_not_exists", fail)
-        with pytest.raises(ConfigError, match=r"cannot be downloaded: .*503; put it and its YAML into EARMARK_MODELS"):
+        with pytest.raises(ConfigError, match=r"cannot be downloaded: .*503; put it and its YAML into .*models"):
             find_checkpoint(self.NAME)
         assert not list((tmp_path / "models").iterdir())
 

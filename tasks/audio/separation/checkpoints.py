@@ -12,6 +12,7 @@ import logging
 import os
 import pickle
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -148,7 +149,7 @@ def _from_registry(name: str, models: Path | None) -> tuple[Path, Path]:
         return folder / name, folder / listed
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".downloading-") as made, quiet():
-        settings = _download(name, Path(made))
+        settings = _download(name, Path(made), folder)
         _note(folder / name, _sha256(Path(made) / name))
         for file in (settings, name):  # the checkpoint last: with it, all is there
             (Path(made) / file).replace(folder / file)
@@ -165,8 +166,8 @@ def _registry() -> dict[str, str]:
     return {file: settings for files in lists for file, settings in files.items()}
 
 
-def _download(name: str, folder: Path) -> str:
-    """Have audio-separator download a model into a folder; the name of its YAML."""
+def _download(name: str, folder: Path, models: Path) -> str:
+    """Have audio-separator download a model into a folder; the name of its YAML. `models` is where it shall lie."""
     from audio_separator.separator import Separator
 
     downloader = Separator(
@@ -180,9 +181,9 @@ def _download(name: str, folder: Path) -> str:
             f"separator: expected centre-removal, a file name of audio-separator's registry, or a path, found '{name}'"
         ) from None
     except (OSError, RuntimeError) as error:  # requests' errors are OSErrors
-        words = " ".join(str(error).split())[:200]
+        words = " ".join(str(error).split()).partition(" (Caused by")[0]
         raise ConfigError(
-            f"separator '{name}' cannot be downloaded: {words}; put it and its YAML into {MODELS}, or give their paths"
+            f"separator '{name}' cannot be downloaded: {words}; put it and its YAML into {models}, or give their paths"
         ) from None
     if not settings:
         raise ConfigError(f"separator: expected a Mel-Band Roformer, found '{name}', which has no YAML")
@@ -214,11 +215,12 @@ def _hashed(path: Path, size: int, changed_ns: int) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep audio-separator's log, which tells each step and each fault twice, off the terminal."""
+    """Keep audio-separator's log, which tells faults twice, and its libraries' warnings off the terminal."""
     logger = logging.getLogger("audio_separator")
-    before, logger.disabled = logger.level, False
+    before = logger.level
     logger.setLevel(logging.CRITICAL + 1)
     try:
-        yield
+        with warnings.catch_warnings(action="ignore"):
+            yield
     finally:
         logger.setLevel(before)
