@@ -64,8 +64,10 @@ def imported(ended: subprocess.CompletedProcess[str]) -> set[str]:
 
 
 def state_of(store: Path) -> list[tuple[str, int, int]]:
-    """Every file and folder of a store with its size and time of change, but for what was measured of audio."""
-    found = [path for path in sorted(store.rglob("*")) if not path.name.startswith("media.sqlite")]
+    """Every file and folder of a store with its size and time of change, but for its two databases: reading one may
+    fold its log in, and what is measured of audio is remembered."""
+    databases = ("media.sqlite", "ledger.sqlite")
+    found = [path for path in sorted(store.rglob("*")) if not path.name.startswith(databases)]
     return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in found]
 
 
