@@ -1,8 +1,8 @@
 """A Mel-Band Roformer as a separator: windows in, voices out, on a CPU or a CUDA device.
 
 Windows are cut and added as audio-separator 0.47 does it: 8 s at `inference.num_overlap` to a window's length for the
-published models, 2.55 s for tracks below 10 s, Hamming-weighted. In single precision instrumentals agree with its own to
-100 dB and more, voices alone to 80 dB (`tests/audio/test_roformer.py`). Half precision differs more: 30 to 60 dB in
+published models, 2.55 s for tracks below 10 s, Hamming-weighted. In single precision instrumentals agree with its own
+to 100 dB and more, voices alone to 80 dB (`tests/audio/test_roformer.py`). Half precision differs more: 30 to 60 dB in
 bfloat16 on a CPU; choose it where that will do.
 """
 
