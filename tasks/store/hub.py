@@ -180,6 +180,8 @@ def _spoken(repo: str) -> Iterator[None]:
     except (HTTPError, OSError) as error:
         raise HubError(f"{constants.ENDPOINT} cannot be reached or broke off: {_line(error)}; run again") from None
     except (RuntimeError, ValueError) as error:  # how the client tells of a broken upload or an answer out of shape
+        if isinstance(error.__cause__, HfHubHTTPError):
+            raise HubError(_advice(repo, error.__cause__)) from None
         raise HubError(f"{repo}: the upload failed: {_line(error)}; run again to go on") from None
 
 

@@ -115,7 +115,7 @@ class HubServer:
             ("GET", f"{api}/revision/{{rev}}", "info", self.info, False),
             ("GET", api, "info", self.info, False),
             ("POST", f"/datasets/{repo}.git/info/lfs/objects/batch", "lfs_batch", self.lfs_batch, True),
-            ("PUT", "/lfs/{oid}", "put", self.put, False),
+            ("PUT", f"/lfs/{repo}/{{oid}}", "put", self.put, False),
             ("GET", f"/datasets/{repo}/resolve/{{rev}}/{{path:.+}}", "resolve", self.resolve, False),
         ]
         for method, path, kind, handler, writes in routes:
@@ -167,7 +167,8 @@ class HubServer:
         name = request.match_info.get("repo")
         if name is not None:
             repo = self.repos.get(name)
-            if repo is None or (repo["private"] and not token):
+            signed = request.method == "PUT"  # an address that was given to one who may write
+            if repo is None or (repo["private"] and not token and not signed):
                 raise Refused(404 if token else 401, "RepoNotFound", "Repository not found")
         if writes and token == READER:
             raise Refused(403, "", "Your token has no write access")
@@ -215,7 +216,7 @@ class HubServer:
         if name in self.repos:
             return web.json_response(told | {"error": "You already created this dataset repo"}, status=409)
         private = body.get("visibility") == "private" or bool(body.get("private"))
-        self.repos[name] = {"private": private, "commits": {}, "branches": {}, "tags": {}}
+        self.repos[name] = {"private": private, "commits": {}, "branches": {}, "tags": {}, "large": []}
         attributes = "".join(f"*{ending} filter=lfs diff=lfs merge=lfs -text\n" for ending in LARGE)
         self._commit(self.repos[name], "initial commit", {".gitattributes": self._keep(attributes.encode())})
         return web.json_response(told)
@@ -317,8 +318,9 @@ class HubServer:
         objects = []
         for wanted in (await request.json())["objects"]:
             told = {"oid": wanted["oid"], "size": wanted["size"]}
-            if not (self.folder / "objects" / wanted["oid"]).is_file():
-                told["actions"] = {"upload": {"href": f"{self.endpoint}/lfs/{wanted['oid']}"}}
+            if wanted["oid"] not in self._repo(request)["large"]:
+                href = f"{self.endpoint}/lfs/{request.match_info['repo']}/{wanted['oid']}"
+                told["actions"] = {"upload": {"href": href}}
             objects.append(told)
         return web.json_response({"transfer": "basic", "objects": objects})
 
@@ -330,6 +332,7 @@ class HubServer:
             raise Refused(400, "", "the bytes do not have that SHA-256")
         self.put_bytes += len(content)
         (self.folder / "objects" / oid).write_bytes(content)
+        self._repo(request)["large"].append(oid)
         return web.Response()
 
     async def commit(self, request: web.Request) -> web.Response:
@@ -341,19 +344,19 @@ class HubServer:
             raise Refused(412, "", "A commit has happened since. Please refresh and try again.")
         tree = dict(self._at(request)["tree"])
         for change in changes:
-            self._change(tree, change["key"], change["value"])
+            self._change(repo, tree, change["key"], change["value"])
         oid = self._commit(repo, head["summary"], tree)
         url = f"{self.endpoint}/datasets/{request.match_info['repo']}/commit/{oid}"
         return web.json_response({"success": True, "commitOid": oid, "commitUrl": url, "pullRequestUrl": None})
 
-    def _change(self, tree: Tree, kind: str, value: dict[str, Any]) -> None:
+    def _change(self, repo: dict[str, Any], tree: Tree, kind: str, value: dict[str, Any]) -> None:
         path = value["path"]
         match kind:
             case "file":
                 tree[path] = self._keep(base64.b64decode(value["content"]))
             case "lfsFile":
                 oid, size = value["oid"], value["size"]
-                if not self.xet and not (self.folder / "objects" / oid).is_file():
+                if not self.xet and oid not in repo["large"]:
                     raise Refused(400, "", f"{path}: the large file {oid} was not uploaded")
                 pointer = f"version https://git-lfs.github.com/spec/v1\noid sha256:{oid}\nsize {size}\n".encode()
                 lfs = {"oid": oid, "size": size, "pointerSize": len(pointer)}

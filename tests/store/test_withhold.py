@@ -1,0 +1,243 @@
+"""What licences keep back: by source, through links, of audio; and what a publication would change."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.config import Licence
+from schemas.errors import StoreError
+from schemas.tables import REJECTS, Table, audio_column, column
+from tasks.store.hub_tree import Entry, Remote, compare, git_sha1
+from tasks.store.manifest import FileEntry, Manifest, Parent
+from tasks.store.parquet import write_shards
+from tasks.store.publication import bundled
+from tasks.store.versions import Store, Version
+from tasks.store.withhold import licences_of
+
+CLIPS = Table(
+    name="clips",
+    description="Clips.",
+    schema=pa.schema(
+        [
+            column("clip", pa.string(), "Its name."),
+            column("origin", pa.string(), "Its source.", optional=True),
+            column("file", pa.string(), "Its file in this version.", optional=True),
+            audio_column("Its bytes."),
+        ]
+    ),
+    key=("clip",),
+    source="origin",
+    files=("file",),
+)
+PAIRS = Table(
+    name="pairs",
+    description="Pairs.",
+    schema=pa.schema([column(name, pa.string(), "A name.") for name in ("pair", "a", "b")]),
+    key=("pair",),
+    links=(("a", "clips"), ("b", "clips")),
+)
+LABELS = Table(
+    name="labels",
+    description="Labels.",
+    schema=pa.schema([column("pair", pa.string(), "The pair."), column("choice", pa.string(), "a or b.")]),
+    key=("pair", "choice"),
+    links=(("pair", "pairs"),),
+)
+TABLES = (LABELS, PAIRS, CLIPS, REJECTS)
+CARD = "---\npretty_name: X\nconfigs:\n" + "".join(
+    f"- config_name: {table.name}\n  data_files:\n  - split: train\n    path: {table.name}/train-*.parquet\n"
+    for table in TABLES
+)
+
+
+def clip(name: str, origin: str | None) -> dict[str, Any]:
+    held = {"bytes": name.encode(), "path": f"{name}.wav"}
+    return {"clip": name, "origin": origin, "file": f"audio/{name}.wav", "audio": held}
+
+
+def reject(file: str | None) -> dict[str, Any]:
+    text = dict.fromkeys(("table", "item", "stage", "reason", "detail"), "x")
+    return {**text, "file": file, "line": 1}
+
+
+def make_version(
+    store: Store, rows: dict[str, list[dict[str, Any]]], licences: dict[str, str], corpus: str = "toy", **values: Any
+) -> Version:
+    """A version with those rows, each table in one split."""
+    folder = store.folder(corpus) / "v1"
+    files = []
+    for table in TABLES:
+        held = pa.Table.from_pylist(rows.get(table.name, []), table.schema)
+        for path in write_shards(folder / table.name, table, "train", [held]):
+            files.append(entry(folder, path, table.name, len(held)))
+    for row in rows.get("clips", []):
+        path = folder / row["file"]
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(row["clip"].encode())
+        files.append(entry(folder, path))
+    for name, text in (("README.md", CARD + "---\n\n# X\n\nWords.\n\n## How\n\nSo.\n"), ("report.html", "<p>")):
+        (folder / name).write_text(text)
+        files.append(entry(folder, folder / name))
+    manifest = Manifest(
+        corpus=corpus,
+        version="v1",
+        build_key="k",
+        inputs={},
+        config={"licences": {name: {"licence": None, "redistribute": may} for name, may in licences.items()}},
+        code="c",
+        libraries={},
+        steps=(),
+        rejects={},
+        rows={table.name: {"train": len(rows.get(table.name, []))} for table in TABLES},
+        files=tuple(files),
+        **values,
+    )
+    (folder / "manifest.json").write_text(manifest.to_json())
+    return Version(corpus, folder)
+
+
+def entry(folder: Path, path: Path, table: str | None = None, rows: int | None = None) -> FileEntry:
+    size, split = path.stat().st_size, "train" if table else None
+    return FileEntry(
+        path=path.relative_to(folder).as_posix(), sha256=path.name, bytes=size, rows=rows, table=table, split=split
+    )
+
+
+ROWS = {
+    "clips": [clip("c1", "free"), clip("c2", "rows"), clip("c3", "shut"), clip("c4", None), clip("c5", "unnamed")],
+    "pairs": [
+        {"pair": "p12", "a": "c1", "b": "c2"},
+        {"pair": "p13", "a": "c1", "b": "c3"},
+        {"pair": "p31", "a": "c3", "b": "c4"},
+        {"pair": "p45", "a": "c4", "b": "c5"},
+    ],
+    "labels": [{"pair": pair, "choice": "a"} for pair in ("p12", "p13", "p31", "p45")],
+    "rejects": [
+        reject("free/list.csv"),
+        reject("shut/list.csv"),
+        reject(None),
+        reject("list.csv"),
+        reject("unnamed/x"),
+    ],
+}
+LICENCES = {"free": "all", "rows": "rows", "shut": "none"}
+
+
+def published(version: Version, store: Store, audio: bool = True) -> dict[str, Any]:
+    """The rows and files of a bundle, and what it holds back."""
+    with bundled(version, TABLES, store, audio=audio, say=print) as bundle:
+        found: dict[str, Any] = {table.name: [] for table in TABLES}
+        for file in bundle.entries:
+            if file.path.endswith(".parquet"):
+                found[file.path.partition("/")[0]] += pq.ParquetFile(file.source).read().to_pylist()
+        texts = {e.path: e.source.read_text() for e in bundle.entries if "/" not in e.path}
+        audio_files = sorted(e.path for e in bundle.entries if e.path.startswith("audio/"))
+        return {**found, "texts": texts, "files": audio_files, "held": (bundle.held_rows, bundle.held_audio)}
+
+
+def test_held_back_by_source_and_through_links(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    found = published(make_version(store, ROWS, LICENCES), store)
+    assert [row["clip"] for row in found["clips"]] == ["c1", "c2", "c4", "c5"]
+    assert [row["pair"] for row in found["pairs"]] == ["p12", "p45"]
+    assert [row["pair"] for row in found["labels"]] == ["p12", "p45"]
+    assert [row["file"] for row in found["rejects"]] == ["free/list.csv", "unnamed/x"]
+    assert [row["clip"] for row in found["clips"] if row["audio"]] == ["c1"]
+    assert [row["file"] for row in found["clips"]] == ["audio/c1.wav", None, None, None]
+    assert found["files"] == ["audio/c1.wav"]
+    assert found["held"] == ({"clips": 1, "pairs": 2, "labels": 2, "rejects": 3}, {"clips": 6})
+    assert set(found["texts"]) == {"README.md", "manifest.json"}, "the report would show what is held back"
+    card = found["texts"]["README.md"]
+    assert "\nWords.\n\n## Held back\n" in card
+    assert "| pairs | train | 2 | 2 | 0 |" in card
+    assert card.endswith("## How\n\nSo.\n")
+    assert not (tmp_path / "toy/.publish").exists()
+
+
+def test_nothing_held_back_is_the_version_itself(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    rows = {"clips": [clip("c1", "free")], "rejects": [reject("free/list.csv"), reject(None)]}
+    version = make_version(store, rows, {"free": "all"})
+    with bundled(version, TABLES, store, audio=True, say=print) as bundle:
+        assert {file.source for file in bundle.entries} == {p for p in version.folder.rglob("*") if p.is_file()}
+        assert bundle.manifest == version.manifest
+    silent = published(version, store, audio=False)
+    assert (silent["held"], silent["files"]) == (({}, {"clips": 2}), [])
+    assert [(row["clip"], row["file"], row["audio"]) for row in silent["clips"]] == [("c1", None, None)]
+
+
+def test_split_without_rows_is_left_out_of_the_card(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    rows = {"clips": [clip("c3", "shut")], "rejects": [reject("free/x")]}
+    found = published(make_version(store, rows, LICENCES), store)
+    assert "config_name: clips" not in found["texts"]["README.md"]
+    assert "config_name: rejects" in found["texts"]["README.md"]
+
+
+def test_stricter_licence_of_a_parent_holds(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    parent = make_version(store, ROWS, LICENCES, corpus="origin")
+    lineage = Parent(corpus="origin", version="v1", digest=parent.manifest.digest())
+    child = make_version(store, ROWS, {"shut": "all", "unnamed": "none"}, parents=(lineage,))
+    assert {name: terms.redistribute for name, terms in licences_of(child, store).items()} == {
+        "free": "all",
+        "rows": "rows",
+        "shut": "none",
+        "unnamed": "none",
+    }
+    (parent.folder / "manifest.json").unlink()
+    with pytest.raises(StoreError, match=r"made from origin v1, which is not in .*licences are not known"):
+        licences_of(child, store)
+
+
+@given(st.lists(st.sampled_from(["free", "rows", "shut", "unnamed"]), min_size=1, max_size=12), st.booleans())
+def test_what_leaves_has_a_source_that_may(
+    tmp_path_factory: pytest.TempPathFactory, origins: list[str], audio: bool
+) -> None:
+    store = Store(tmp_path_factory.mktemp("sieve"))
+    clips = [clip(f"c{i}", origin) for i, origin in enumerate(origins)]
+    pairs = [{"pair": f"p{i}", "a": f"c{i}", "b": f"c{(i * 5 + 1) % len(clips)}"} for i in range(len(clips))]
+    found = published(
+        make_version(store, {"clips": clips, "pairs": pairs, "rejects": [reject("free/x")]}, LICENCES), store, audio
+    )
+    held_rows, held_audio = found["held"]
+    origin_of = dict(zip((row["clip"] for row in clips), origins, strict=True))
+    assert [row["clip"] for row in found["clips"]] == [name for name, origin in origin_of.items() if origin != "shut"]
+    assert len(found["clips"]) + held_rows.get("clips", 0) == len(clips)
+    for row in found["pairs"]:
+        assert "shut" not in (origin_of[row["a"]], origin_of[row["b"]])
+    assert len(found["pairs"]) + held_rows.get("pairs", 0) == len(pairs)
+    loud = [row["clip"] for row in found["clips"] if row["audio"]]
+    assert loud == [name for name, origin in origin_of.items() if audio and origin == "free"]
+    assert 2 * (len(found["clips"]) - len(loud)) == held_audio.get("clips", 0)
+
+
+def test_compare(tmp_path: Path) -> None:
+    paths = {name: tmp_path / name for name in ("same.md", "other.md", "new.md", "big")}
+    for path in paths.values():
+        path.write_text(path.name)
+    entries = [Entry(name, path, f"sha of {name}", path.stat().st_size) for name, path in paths.items()]
+    entries.append(Entry("pairs/new.parquet", paths["big"], "sha of it", 3))
+    remote = [
+        Remote(".gitattributes", 1, "x"),
+        Remote("same.md", 7, git_sha1(paths["same.md"])),
+        Remote("other.md", 8, "0" * 40),
+        Remote("big", 3, "pointer", "sha of big"),
+        Remote("pairs/old.parquet", 3, "pointer", "sha of old"),
+        Remote("gone/x.parquet", 3, "pointer", "sha of x"),
+        Remote("LICENSE", 3, "x"),
+        Remote("docs/x", 3, "x"),
+    ]
+    found = compare(entries, remote, ["gone/x.parquet", "other.md"])
+    assert [e.path for e in found.upload] == ["other.md", "new.md", "pairs/new.parquet"]
+    assert [e.path for e in found.same] == ["same.md", "big"]
+    assert found.delete == ("gone/x.parquet", "pairs/old.parquet")
+    assert found.foreign == ("LICENSE", "docs/x")
+    assert Licence().redistribute == "rows"
