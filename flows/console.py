@@ -270,18 +270,22 @@ def show_ledger(found: Mapping[str, Any]) -> None:
 
 def show_offers(version: Version, offers: Sequence[Offer]) -> None:
     """Print the views of a version and the formats that can hold each."""
-    if not offers:
-        _say(f"{version.corpus} declares no views; export a table: --for jsonl --table NAME")
-    views = {offer.view.name: offer.view for offer in offers}
-    for name, view in views.items():
+    for name, view in {offer.view.name: offer.view for offer in offers}.items():
+        held = [offer for offer in offers if offer.view.name == name]
         _say(f"[bold]{name}[/bold]  {escape(view.says)}")
-        grid = _grid("  format", "read by")
-        for offer in (offer for offer in offers if offer.view.name == name):
-            said = escape(offer.says) if offer.refusal is None else f"[dim]no: {escape(offer.refusal)}[/dim]"
-            grid.add_row(f"  {offer.format}", said)
-        console.print(grid)
-        console.print()
-    _say("tables as they are: --for jsonl or --for webdataset, with --table NAME")
+        _say(f"  for {', '.join(offer.format for offer in held if offer.refusal is None)}")
+        refused: dict[str, list[str]] = {}
+        for offer in held:
+            if offer.refusal is not None:
+                refused.setdefault(offer.refusal.partition(", and ")[0], []).append(offer.format)
+        for reason, formats in refused.items():
+            _say(f"  [dim]not for {', '.join(formats)}: {escape(reason)}[/dim]")
+    grid = _grid("format", "read by")
+    for format_, says in {offer.format: offer.says for offer in offers}.items():
+        grid.add_row(format_, escape(says))
+    console.print(grid)
+    _say("--blind leaves clips out of prompts, for trainers of text: a control that hears nothing")
+    _say("any table as it is: --for jsonl or --for webdataset, with --table NAME")
     _say(escape(f"for example: earmark export {version.corpus}@{version.name} --for FORMAT --view VIEW --out DIR"))
 
 

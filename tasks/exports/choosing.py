@@ -113,12 +113,16 @@ def choose(version: Version, corpus: Corpus, wish: Wish) -> Target:
     if added:
         return _for_own(added, wish)
     refusals: dict[str, list[str]] = {}
+    fitting = []
     for view in views:
         columns = view_columns(version, corpus, view)
         reason = formats[wish.format].why_not(view, columns, wish.blind)
         if reason is None:
-            return _for_view(formats[wish.format], view, columns)
-        refusals.setdefault(reason, []).append(view.name)
+            fitting.append(_for_view(formats[wish.format], view, columns))
+        else:
+            refusals.setdefault(reason, []).append(view.name)
+    if fitting:  # rather rows that are made for such a trainer than rows that serve
+        return next((t for t in fitting if t.view and t.view.kind in formats[wish.format].shapes), fitting[0])
     said = (
         "; ".join(f"{', '.join(names)}: {reason}" for reason, names in refusals.items())
         or "it declares no views, see --table"

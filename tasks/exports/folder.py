@@ -32,6 +32,7 @@ def building(folder: Path, *, force: bool) -> Iterator[Path]:
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f".{folder.name}.export")
     with _locked(place):
+        shutil.rmtree(folder.with_name(f".{folder.name}.replaced"), ignore_errors=True)  # of an export that was killed
         try:
             for entry in place.iterdir():
                 shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
@@ -77,7 +78,6 @@ def _settle(place: Path, folder: Path, force: bool) -> None:
     _check_free(folder, force)
     if folder.is_dir():
         old = folder.with_name(f".{folder.name}.replaced")
-        shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)
         place.rename(folder)
         shutil.rmtree(old)

@@ -44,7 +44,7 @@ class Format:
             said = _WHAT["clips" if _clips(view.kind, columns) else view.kind]
             return f"its rows are {said}, and {self.refuses}"
         if "audios" in columns and not self.hears and not blind:
-            return f"its prompts hold clips, and {self.name} takes text only (--blind leaves the clips out)"
+            return f"its prompts hold clips, and {self.name} takes text only (--blind leaves them out)"
         return None
 
     def row(self, kind: Kind, columns: Collection[str]) -> Row | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from tasks.store.card import split_order
 from tasks.store.versions import Version
 
 BATCH = 8_192
+_SPLIT = re.compile(r"[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
@@ -73,9 +75,21 @@ class Selection:
                 )
             if lacking and not names_clip(name):
                 raise StoreError(f"view '{self.name}': {lacking:,} rows have no {name}")
+        self._check_prompt(clips)
         for chosen, rejected in answers:
             if same := self._count(f'"{chosen}" = "{rejected}"'):
                 raise StoreError(f"view '{self.name}': {same:,} rows choose and reject the same")
+
+    def _check_prompt(self, clips: bool) -> None:
+        """Check that the pieces of prompts fit the clips between them, and that there are such clips."""
+        heard = "audios" in self.columns
+        if heard and clips and (lacking := self._count("list_count(audios) < len(audios)")):
+            raise StoreError(f"view '{self.name}': {lacking:,} prompts name no clip; build the version with audio")
+        pieces = "prompt" in self.columns and self.connection.execute("SELECT typeof(prompt) FROM selected LIMIT 1")
+        if pieces and pieces.fetchall()[0][0] == "VARCHAR[]":
+            between = "coalesce(len(audios), 0)" if heard else "0"
+            if odd := self._count(f"len(prompt) <> {between} + 1"):
+                raise StoreError(f"view '{self.name}': {odd:,} prompts are not one piece more than their clips")
 
     def _count(self, condition: str) -> int:
         found = self.connection.execute(f"SELECT count(*) FROM selected WHERE {condition}").fetchall()
@@ -183,6 +197,8 @@ def _choose(
         if split is not None and known:
             raise StoreError(f"'{name}' has no row in split '{split}'; splits: {', '.join(split_order(known))}")
         raise StoreError(f"'{name}' has no rows in this version: nothing to export")
+    if odd := [key for key in found if not _SPLIT.fullmatch(key or "")]:
+        raise StoreError(f"'{name}': expected splits named by letters, found {odd[0]!r}")
     return Selection(connection, name, tuple(columns), {key: found[key] for key in split_order(list(found))})
 
 

@@ -46,16 +46,17 @@ def lines(folder: Path, split: str = "train") -> list[dict[str, Any]]:
 
 
 def possible() -> list[tuple[str, str, str]]:
-    """Corpus version, view and format of every pair that should work on the demo, text-only trainers blind."""
-    found = []
-    for spec in ("mos-preferences@v2", MUSIC):
-        for view in find_corpus(spec.partition("@")[0]).views:
-            for format_ in FORMATS:
-                clips = view.name.endswith("clips")
-                takes_clips = format_.name in ("ms-swift", "jsonl", "webdataset")
-                if not clips or takes_clips:
-                    found.append((spec, view.name, format_.name))
-    return found
+    """Version, view and format of what should work on the demo; text-only trainers get no clips."""
+    texts = ["trl-reward", "trl-dpo", "trl-sft", "trl-grpo", "ms-swift-grpo", "llama-factory"]
+    clips = ["ms-swift", "jsonl", "webdataset"]
+    held = {
+        ("mos-preferences@v2", "preferred-clips"): clips,
+        (MUSIC, "musicality-clips"): clips,
+        (MUSIC, "alignment-clips"): clips,
+        (MUSIC, "musicality-choice"): texts + clips,
+        (MUSIC, "alignment-choice"): texts + clips,
+    }
+    return [(*named, format_) for named, formats in held.items() for format_ in formats]
 
 
 @pytest.mark.parametrize(("spec", "view", "format_"), possible())
@@ -146,6 +147,13 @@ def test_a_table_goes_out_as_it_is(demo_store: Store, tmp_path: Path) -> None:
     held = [{name: value for name, value in row.items() if name != "split"} for row in rows_of(version, "pairs")]
     assert sorted(found, key=lambda row: row["pair_id"]) == sorted(held, key=lambda row: row["pair_id"])
     assert not (folder / "audio").exists()
+
+
+def test_rows_made_for_a_trainer_come_before_rows_that_serve(demo_store: Store) -> None:
+    version = demo_store.find("mos-preferences")
+    chosen = choose(version, find_corpus(version.corpus), Wish("ms-swift-grpo"))
+    assert chosen.view is not None
+    assert chosen.view.kind == "grpo"
 
 
 @pytest.mark.parametrize("format_", ["ms-swift", "trl-reward", "webdataset", "jsonl"])
@@ -297,7 +305,7 @@ def test_the_command_lists_and_exports(demo_store: Store, tmp_path: Path) -> Non
     listed = earmark()
     assert listed.returncode == 0
     assert "musicality-clips" in listed.stdout
-    assert "no: its rows are preferences between two clips" in listed.stdout
+    assert "not for trl-reward, trl-dpo, trl-sft, trl-grpo" in listed.stdout
     out = str(tmp_path / "out")
     done = earmark("--for", "jsonl", "--limit", "2", "--out", out)
     assert done.returncode == 0, done.stderr

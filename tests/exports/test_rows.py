@@ -116,6 +116,26 @@ def test_a_table_is_exported_as_it_is(demo_store: Store, tmp_path: Path) -> None
             "SELECT 'a' AS id, 'train' AS split, 1 AS prompt, 'c' AS chosen, 'r' AS rejected",
             "expected prompt as VARCHAR",
         ),
+        (
+            "SELECT 'a' AS id, 'train' AS split, ['p'] AS prompt, ['x'] AS audios, 'c' AS chosen, 'r' AS rejected",
+            "1 prompts are not one piece more than their clips",
+        ),
+        (
+            "SELECT 'a' AS id, 'train' AS split, 'p' AS prompt, [NULL] AS audios, 'c' AS chosen, 'r' AS rejected",
+            "1 prompts name no clip; build the version with audio",
+        ),
+        (
+            "SELECT 'a' AS id, 'train' AS split, 'p' AS prompt, 'c' AS chosen, 'c' AS rejected",
+            "1 rows choose and reject the same",
+        ),
+        (
+            "SELECT 'a' AS id, 'train' AS split, 'p' AS prompt, 'c' AS chosen, NULL::VARCHAR AS rejected",
+            "1 rows have no rejected",
+        ),
+        (
+            "SELECT 'a' AS id, '../train' AS split, 'p' AS prompt, 'c' AS chosen, 'r' AS rejected",
+            "expected splits named by letters, found '../train'",
+        ),
     ],
 )
 def test_a_view_that_breaks_the_contract_is_refused(
@@ -126,6 +146,6 @@ def test_a_view_that_breaks_the_contract_is_refused(
     view = View("odd", "preference", "odd", "Odd.")
     with (
         pytest.raises(StoreError, match=said),
-        select_view(version, find_corpus(version.corpus), view, tmp_path, None, None),
+        select_view(version, find_corpus(version.corpus), view, tmp_path, None, None) as selection,
     ):
-        pass
+        selection.check(view, clips=True)
