@@ -85,7 +85,7 @@ def _write_rows(
     with working(f"write {selection.name}", sum(selection.counts.values())) as work:
         for split in selection.counts:
             rows = work.watching(selection.rows(split))
-            _write_split(place, split, target, _with_files(rows, selection, clips, target))
+            _write_split(place, split, target, rows, clips)
     if packed:
         shutil.rmtree(place / PACKED, ignore_errors=True)
     if target.format == "llama-factory":
@@ -105,14 +105,35 @@ def _write_rows(
     }
 
 
-def _with_files(
-    batches: Iterable[pa.RecordBatch], selection: Selection, clips: Clips, target: Target
-) -> Iterator[pa.RecordBatch]:
-    """Rows whose clips are named by their files, where they became files."""
+def _write_split(place: Path, split: str, target: Target, batches: Iterator[pa.RecordBatch], clips: Clips) -> None:
+    if target.write is not None:
+        target.write(_with_files(batches, clips) if target.clips else batches, place / f"{split}{target.suffix}")
+        return
+    rows: Iterator[Batch] = ((batch.schema, _shaped(batch, target, clips)) for batch in batches)
+    if target.sink == "parquet":
+        write_parquet(place / f"{split}.parquet", rows)
+    elif target.sink == "tar":
+        write_tars(place, split, rows, place / PACKED)
+    else:
+        write_lines(place / f"{split}.jsonl", rows)
+
+
+def _shaped(batch: pa.RecordBatch, target: Target, clips: Clips) -> list[dict[str, Any]]:
+    """Rows as the trainer's, with clips named by their files."""
+    rows = batch.to_pylist()
+    if target.clips:
+        single = [name for name in batch.schema.names if names_clip(name)]
+        for row in rows:
+            for name in single:
+                row[name] = clips.path(row[name])
+            if row.get("audios"):
+                row["audios"] = [clips.path(clip) for clip in row["audios"]]
+    return [target.shape(row) for row in rows]
+
+
+def _with_files(batches: Iterable[pa.RecordBatch], clips: Clips) -> Iterator[pa.RecordBatch]:
+    """Batches for a corpus's own writer, with clips named by their files."""
     for batch in batches:
-        if not target.clips:
-            yield batch
-            continue
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name in columns:
             if names_clip(name):
@@ -121,19 +142,6 @@ def _with_files(
             heard = [[clips.path(clip) for clip in held or []] for held in batch["audios"].to_pylist()]
             columns["audios"] = pa.array(heard, pa.list_(pa.string()))
         yield pa.RecordBatch.from_pydict(columns)
-
-
-def _write_split(place: Path, split: str, target: Target, batches: Iterator[pa.RecordBatch]) -> None:
-    if target.write is not None:
-        target.write(batches, place / f"{split}{target.suffix}")
-        return
-    rows: Iterator[Batch] = ((batch.schema, [target.shape(row) for row in batch.to_pylist()]) for batch in batches)
-    if target.sink == "parquet":
-        write_parquet(place / f"{split}.parquet", rows)
-    elif target.sink == "tar":
-        write_tars(place, split, rows, place / PACKED)
-    else:
-        write_lines(place / f"{split}.jsonl", rows)
 
 
 def _write_dataset_info(place: Path, selection: Selection, target: Target) -> None:

@@ -18,6 +18,8 @@ from tasks.exports.shapes import clips_of
 BYTES_PER_TAR = 500_000_000
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 
+_json = json.JSONEncoder(ensure_ascii=False, default=str).encode
+
 Row = dict[str, Any]
 Batch = tuple[pa.Schema, list[Row]]  # rows as a trainer's, and the schema that their unshaped columns had
 
@@ -81,7 +83,3 @@ def _members(key: str, row: Row, clips: Path) -> Iterator[tuple[str, bytes]]:
     yield f"{key}.json", _json(row).encode()
     for name, path in clips_of(row).items():
         yield f"{key}.{name}{Path(path).suffix}", (clips / path).read_bytes()
-
-
-def _json(row: Row) -> str:
-    return json.dumps(row, ensure_ascii=False, default=str)

@@ -11,9 +11,13 @@ import subprocess
 import sys
 import tarfile
 import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datasets import load_dataset
@@ -22,6 +26,7 @@ from hypothesis import strategies as st
 
 from flows.registry import find_corpus
 from schemas.errors import InputError, StoreError
+from schemas.views import View, Writer
 from tasks.exports import shapes
 from tasks.exports.choosing import Wish, choose, offers
 from tasks.exports.export import export
@@ -313,3 +318,32 @@ def test_the_command_lists_and_exports(demo_store: Store, tmp_path: Path) -> Non
     again = earmark("--for", "jsonl", "--out", out)
     assert (again.returncode, again.stderr.count("\n")) == (1, 1)
     assert earmark("--for", "jsonl").stderr == "error: expected --out DIR: where the export for jsonl goes\n"
+
+
+def write_list(batches: Iterator[pa.RecordBatch], path: Path) -> None:
+    """A format that a corpus adds: one JSON list of clips and labels."""
+    rows = [[row["audio"], row["label"]] for batch in batches for row in batch.to_pylist()]
+    path.write_text(json.dumps(rows))
+
+
+@pytest.mark.parametrize("audio", [True, False])
+def test_a_corpus_adds_a_format_of_its_own(
+    demo_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audio: bool
+) -> None:
+    sql = "SELECT generation_id AS id, split, clip_sha256 AS audio, model AS label FROM clips"
+    monkeypatch.setattr("tasks.exports.rows.query", lambda name: sql)
+    writer = Writer("list", f"{__name__}:write_list", ".json", "a list.", audio=audio)
+    monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or SimpleNamespace(write_list=write_list))
+    version = demo_store.find(MUSIC)
+    corpus = replace(find_corpus(MUSIC), views=(View("models", "rows", "made-up", "Models.", writers=(writer,)),))
+    export(version, corpus, demo_store, tmp_path / "out", Wish("list"))
+    rows = json.loads((tmp_path / "out/train.json").read_text())
+    assert len(rows) == 24
+    for clip, model in rows:
+        assert model in ("aster", "birch", "cedar", "dahlia")
+        assert (tmp_path / "out" / clip).is_file() is audio
+    with pytest.raises(
+        StoreError,
+        match=r"cannot be exported for ms-swift: models: its rows are not a trainer's, .*: jsonl, list, webdataset",
+    ):
+        choose(version, corpus, Wish("ms-swift"))
