@@ -24,8 +24,9 @@ from tasks.store.versions import MANIFEST, Store, Version
 from tasks.store.withhold import Held, Sieve, Terms, licences_of
 
 FOLDER, LOCK = ".publish", ".publish.lock"
-CARD = "README.md"
-PAGES = (CARD, "report.html", "croissant.json")
+CARD, REPORT, CROISSANT = "README.md", "report.html", "croissant.json"
+PAGES = (CARD, REPORT, CROISSANT)
+PLAYER = b"<audio "  # no text of a row can look like it: the report escapes them
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,12 @@ def bundled(
             sieve = Sieve(version, tables, Terms(licences, audio))
             held = {name: lost for name, lost in sieve.held.items() if any(map(lost.touches, sieve.splits(name)))}
             closed = [file for file in _loose(version) if file.path not in sieve.files]
-            manifest = _copy(version, sieve, held, folder) if held or closed else version.manifest
+            if held or closed:
+                manifest = _copy(version, sieve, held, folder)
+            elif _sounds(version) and not sieve.all_audible:
+                manifest = _unheard(version, folder)
+            else:
+                manifest = version.manifest
             yield Bundle(version, manifest, tuple(_entries(version, manifest, folder)), held, licences)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -92,6 +98,21 @@ def bundled(
 def _loose(version: Version) -> list[FileEntry]:
     """The files of a version that are neither tables nor pages: audio, which rows name."""
     return [file for file in version.manifest.files if file.table is None and file.path not in PAGES]
+
+
+def _sounds(version: Version) -> bool:
+    """Whether the report holds clips, which may be more than the tables hold."""
+    path = version.folder / REPORT
+    return path.is_file() and PLAYER in path.read_bytes()
+
+
+def _unheard(version: Version, folder: Path) -> Manifest:
+    """The version without its report: the sound in it may not leave, though every row may."""
+    files = tuple(file for file in version.manifest.files if file.path != REPORT)
+    manifest = version.manifest.model_copy(update={"files": files})
+    folder.mkdir()
+    write_text(folder / MANIFEST, manifest.to_json())
+    return manifest
 
 
 def _entries(version: Version, manifest: Manifest, folder: Path) -> Iterator[Entry]:

@@ -110,6 +110,13 @@ class Sieve:
         for name in self._in_order():
             self._weigh(self.tables[name])
 
+    @property
+    def all_audible(self) -> bool:
+        """Whether the audio of every source, known to the config or not, may leave."""
+        return (
+            self.terms.audio and bool(self._open_sources) and self._open_sources <= set(self.terms.audible.to_pylist())
+        )
+
     def splits(self, table: str) -> list[str]:
         """The splits of a table."""
         return list(self.version.manifest.rows[table])

@@ -77,7 +77,7 @@ def make_version(
         held = pa.Table.from_pylist(rows.get(table.name, []), table.schema)
         for path in write_shards(folder / table.name, table, "train", [held]):
             files.append(entry(folder, path, table.name, len(held)))
-    for row in rows.get("clips", []):
+    for row in [row for row in rows.get("clips", []) if row["file"]]:
         path = folder / row["file"]
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(row["clip"].encode())
@@ -241,3 +241,22 @@ def test_compare(tmp_path: Path) -> None:
     assert found.delete == ("gone/x.parquet", "pairs/old.parquet")
     assert found.foreign == ("LICENSE", "docs/x")
     assert Licence().redistribute == "rows"
+
+
+@pytest.mark.parametrize(
+    ("licences", "audio", "leaves"), [({"free": "all"}, True, True), ({}, True, False), ({"free": "all"}, False, False)]
+)
+def test_a_report_with_sound_leaves_only_if_all_audio_may(
+    tmp_path: Path, licences: dict[str, str], audio: bool, leaves: bool
+) -> None:
+    """The tables may name clips without holding them, where the report lets hear them."""
+    store = Store(tmp_path)
+    silent = {**clip("c1", "free"), "file": None, "audio": None}
+    version = make_version(store, {"clips": [silent]}, licences)
+    (version.folder / "report.html").write_text("<p>")
+    assert "report.html" in published(version, store, audio)["texts"]
+    (version.folder / "report.html").write_text('<audio controls data-sound="ab"></audio>')
+    found = published(version, store, audio)
+    assert ("report.html" in found["texts"]) is leaves
+    assert ("report.html" in found["texts"]["manifest.json"]) is leaves
+    assert [row["clip"] for row in found["clips"]] == ["c1"]
