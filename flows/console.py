@@ -120,6 +120,9 @@ def show_demo(built: Sequence[Built]) -> None:
     _say("\nLoad one, for example:")
     for one in built:
         _say("  " + _load_line(one.version))
+    _say("\nLook at one and listen to it, in a browser:")
+    for one in built:
+        _say(f"  {one.version.folder / 'report.html'}")
 
 
 def show_versions(corpus: str, versions: Sequence[Version], published: Sequence[Receipt] = ()) -> None:

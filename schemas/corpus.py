@@ -47,6 +47,7 @@ class Corpus:
         plan: `module:function` that plans a build; imports no Prefect, so that "up to date" is said at once.
         flow: `module:flow` that builds it.
         forecast: `module:function` that says what a build would ask of models; None where it asks nothing.
+        report: `module:function` that gives the report's own sections; `tasks/report.py` tells how to write one.
         views: what `earmark export` gives to trainers; `schemas/views.py` tells how to declare one.
     """
 
@@ -60,4 +61,5 @@ class Corpus:
     plan: str
     flow: str
     forecast: str | None = None
+    report: str | None = None
     views: tuple[View, ...] = ()

@@ -219,5 +219,6 @@ CORPUS = Corpus(
     story=_STORY,
     plan="tasks.instrumentals:plan_build",
     flow="flows.instrumentals:build",
+    report="tasks.instrumental_report:sections",
     views=VIEWS,
 )

@@ -369,6 +369,7 @@ CORPUS = Corpus(
     story=_STORY,
     plan="tasks.mos_sources:plan_build",
     flow="flows.mos_preferences:build",
+    report="tasks.mos_report:sections",
     forecast="tasks.mos_critiques:forecast",
     views=VIEWS,
 )

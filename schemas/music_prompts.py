@@ -334,6 +334,7 @@ CORPUS = Corpus(
     story=_STORY,
     plan="tasks.prompt_sources:plan_build",
     flow="flows.music_prompts:build",
+    report="tasks.prompt_set_report:sections",
     forecast="tasks.prompt_writing:forecast",
     views=VIEWS,
 )

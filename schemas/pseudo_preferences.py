@@ -310,6 +310,7 @@ CORPUS = Corpus(
     story=_STORY,
     plan="tasks.music_pairs:plan_build",
     flow="flows.pseudo_preferences:build",
+    report="tasks.music_report:sections",
     forecast="tasks.music_pairs:forecast",
     views=VIEWS,
 )

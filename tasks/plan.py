@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from schemas.config import BuildConfig
@@ -12,6 +13,7 @@ from schemas.corpus import Corpus
 from schemas.errors import InputError
 from tasks.fingerprint import build_key, code_digest, library_versions
 from tasks.progress import say
+from tasks.report import make_page
 from tasks.store.commit import Made, commit
 from tasks.store.manifest import Parent
 from tasks.store.staging import Stage, staging, sweep_if_idle
@@ -62,7 +64,8 @@ class Plan:
         for name in sorted(now.keys() | before.keys()):
             if now.get(name) != before.get(name):
                 raise InputError(f"{name} changed during the build; nothing was committed, build again to read it anew")
-        return commit(stage, replace(self.made, sections=dict(sections or {})))
+        page = partial(make_page, self.made.corpus)
+        return commit(stage, replace(self.made, sections=dict(sections or {}), page=page))
 
 
 def make_plan(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,16 @@ from schemas.errors import StoreError
 from schemas.tables import REJECTS, UNSPLIT, Table
 from tasks.store.card import render_card, split_order
 from tasks.store.checks import check_accounts, check_rejects, check_table
+from tasks.store.croissant import render_croissant
+from tasks.store.figures import Page
 from tasks.store.files import link_over, sha256_file, sync, write_text
 from tasks.store.manifest import FileEntry, Manifest, Parent, Step, digest_of
+from tasks.store.report import render_report
 from tasks.store.staging import Stage, sweep
 from tasks.store.versions import MANIFEST, Version
+
+PAGES = ("README.md", "report.html", "croissant.json")
+"""What a version says of itself for people and indexers; made from its tables and manifest."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +43,7 @@ class Made:
         prompts: digest by `name@version`.
         models: the models that were asked.
         sections: further sections of the card, Markdown by heading.
+        page: gives the report's sections once every table is staged.
     """
 
     corpus: Corpus
@@ -48,6 +55,7 @@ class Made:
     prompts: dict[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     sections: dict[str, str] = field(default_factory=dict)
+    page: Callable[[Stage], Page] = lambda stage: Page()
 
 
 def commit(stage: Stage, made: Made) -> Version:
@@ -68,11 +76,17 @@ def commit(stage: Stage, made: Made) -> Version:
         sweep(stage.store, stage.corpus, keep=None)
         return before
     manifest = _manifest(stage, made, steps, entries, before)
-    card = render_card(
-        manifest, made.corpus.tables, made.corpus.story, before.manifest if before else None, made.sections
-    )
-    write_text(stage.version / "README.md", card)
-    manifest = manifest.model_copy(update={"files": (*entries, _entry(stage.version / "README.md", stage.version))})
+    pages = {
+        "README.md": render_card(
+            manifest, made.corpus.tables, made.corpus.story, before.manifest if before else None, made.sections
+        ),
+        "report.html": render_report(manifest, made.corpus.story, made.page(stage)),
+        "croissant.json": render_croissant(manifest, made.corpus),
+    }
+    for name, text in pages.items():
+        write_text(stage.version / name, text)
+    told = [_entry(stage.version / name, stage.version) for name in PAGES]
+    manifest = manifest.model_copy(update={"files": (*entries, *told)})
     for folder in [path for path in stage.version.rglob("*") if path.is_dir()]:
         sync(folder)  # the names of files are as durable as their bytes before the manifest speaks of them
     write_text(stage.version / MANIFEST, manifest.to_json())
@@ -112,7 +126,11 @@ def _list_files(stage: Stage, tables: Sequence[Table]) -> list[FileEntry]:
         path: (name, split) for name, splits in stage.tables().items() for split, ps in splits.items() for path in ps
     }
     order = {table.name: index for index, table in enumerate(tables)}
-    paths = [path for path in stage.version.rglob("*") if path.is_file() and path.name not in (MANIFEST, "README.md")]
+    paths = [
+        path
+        for path in stage.version.rglob("*")
+        if path.is_file() and path.relative_to(stage.version).as_posix() not in (MANIFEST, *PAGES)
+    ]
     entries = [_entry(path, stage.version, *by_table.get(path, (None, None))) for path in paths]
     return sorted(entries, key=lambda entry: (order.get(entry.table or "", len(order)), entry.path))
 
@@ -130,7 +148,7 @@ def _entry(path: Path, root: Path, table: str | None = None, split: str | None =
 
 
 def _data_files(manifest: Manifest) -> list[FileEntry]:
-    return [entry for entry in manifest.files if entry.path != "README.md"]
+    return [entry for entry in manifest.files if entry.path not in PAGES]
 
 
 def _link_unchanged(stage: Stage, entries: list[FileEntry], before: Version | None) -> list[FileEntry]:

@@ -1,0 +1,46 @@
+"""What the report of `instrumentals` shows: how much was removed, flags, and tracks before and after."""
+
+from __future__ import annotations
+
+from schemas.instrumentals import TRACKS
+from tasks.report import Material, count, histogram, sample
+from tasks.store.figures import Bars, Browser, Clip, Row, Section
+
+SHOWN = 20  # a track is heard twice
+
+
+def sections(material: Material) -> list[Section]:
+    """The report's own sections."""
+    db = material.db
+    tags = db.execute(
+        "SELECT tag, count(*) FROM (SELECT unnest(tags) AS tag FROM tracks) GROUP BY tag ORDER BY 2 DESC, 1 LIMIT 24"
+    ).fetchall()
+    flags = db.execute(
+        "SELECT flag, count(*) FROM (SELECT unnest(flags) AS flag FROM tracks) GROUP BY flag ORDER BY 2 DESC, 1"
+    ).fetchall()
+    measured = (
+        histogram(db, "tracks", "removed_db", "What was removed, dB against the mix"),
+        histogram(db, "tracks", "residual_voice", "Residual voice, -1 to 1", "Well above 0 where some of it stays."),
+        histogram(db, "tracks", "duration_s", "Length, s"),
+        Bars("Flags", tuple(flags) or (("none", 0.0),), says="Tracks that did not pass a check; they stay."),
+        Bars("Most frequent tags, tracks", tuple(tags)),
+    )
+    listened = Browser("tracks", _tracks(material), count(db, "tracks"))
+    return [Section("What was removed", measured), Section("Tracks before and after", (listened,))]
+
+
+def _tracks(material: Material) -> tuple[Row, ...]:
+    folder = material.stage.version
+    rows = []
+    for row in sample(material.db, TRACKS.name, "track_id", most=SHOWN):
+        after = row["audio"]["bytes"] if row["audio"] else folder / row["instrumental"]
+        clips = (Clip("mix", row["mix_sha256"]), Clip("without the voice", row["clip_sha256"], after))
+        tags = {"split": row["split"], "flags": ", ".join(row["flags"]) or "none"}
+        facts = {
+            "removed": f"{row['removed_db']:.1f} dB",
+            "residual voice": f"{row['residual_voice']:.3f}",
+            "length": f"{row['duration_s']:.1f} s",
+            "tags": ", ".join(row["tags"]),
+        }
+        rows.append(Row(row["track_id"], tags, facts, clips=clips))
+    return tuple(rows)

@@ -1,0 +1,138 @@
+"""What a report's sections are made of: small records that corpora fill and `tasks/store/report.py` draws.
+
+Every text in them may come from outside: the page shows it as text, whatever is in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Counts or shares, a bar each.
+
+    Attributes:
+        title: what is counted.
+        values: label and value, in the order in which they are drawn; values are not negative.
+        share: whether values are shares of one, shown as percentages.
+        says: one sentence that tells how to read it.
+    """
+
+    title: str
+    values: tuple[tuple[str, float], ...]
+    share: bool = False
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """How a number is distributed.
+
+    Attributes:
+        title: what is measured, with its unit.
+        bins: lower edge, upper edge and count, without gaps, ascending.
+        says: one sentence that tells how to read it.
+    """
+
+    title: str
+    bins: tuple[tuple[float, float, int], ...]
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table of values; columns whose values lie from 0 to 1 may be tinted by them.
+
+    Attributes:
+        title: what the table tells.
+        columns: headings.
+        rows: a value a column; None is drawn as a dash.
+        shares: headings of columns that hold shares of one: percentages, tinted.
+        says: one sentence that tells how to read it.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str | float | int | None, ...], ...]
+    shares: tuple[str, ...] = ()
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Clip:
+    """A player.
+
+    Attributes:
+        label: what is heard, such as "chosen, MOS 4.2".
+        sha256: the clip as the store's media index knows it; None where the build measured no audio.
+        source: the clip's file or bytes where the media index does not know it.
+    """
+
+    label: str
+    sha256: str | None
+    source: Path | bytes | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of a sample.
+
+    Attributes:
+        title: its key.
+        tags: what it can be filtered by: filter's name and the row's value.
+        facts: names and values, as text.
+        texts: longer texts by heading: prompts, answers, captions.
+        clips: players, side by side.
+    """
+
+    title: str
+    tags: Mapping[str, str]
+    facts: Mapping[str, str] = field(default_factory=dict)
+    texts: Mapping[str, str] = field(default_factory=dict)
+    clips: tuple[Clip, ...] = ()
+
+
+@dataclass(frozen=True)
+class Browser:
+    """A sample of rows that a reader looks at, listens to and filters by the rows' tags.
+
+    Attributes:
+        title: the table.
+        rows: at most `MOST_ROWS`, by seeded hash.
+        total: how many rows the table has.
+        says: one sentence that tells how to read it.
+    """
+
+    title: str
+    rows: tuple[Row, ...]
+    total: int
+    says: str = ""
+
+
+MOST_ROWS = 60
+Figure = Bars | Histogram | Grid | Browser
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of the report under its own heading."""
+
+    title: str
+    figures: tuple[Figure, ...]
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Page:
+    """What a corpus gives to its report.
+
+    Attributes:
+        sections: in reading order.
+        sounds: MP3 bytes by the SHA-256 of the clip that they were made from.
+    """
+
+    sections: tuple[Section, ...] = ()
+    sounds: Mapping[str, bytes] = field(default_factory=dict)

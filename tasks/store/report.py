@@ -1,0 +1,93 @@
+"""`report.html`: one page that a person opens from disk, to look at a version and listen to it.
+
+The page holds all it needs: its policy forbids every request. Texts are escaped by Jinja, sound travels as Base64 in a
+block of JSON, and the only script is the one whose hash the policy names.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from importlib import resources
+from typing import Any
+
+import jinja2
+
+from schemas.corpus import Story
+from tasks.store.figures import Browser, Page
+from tasks.store.manifest import Manifest, Step
+
+FILTER_VALUES = 40  # a filter with more offers none but the first
+
+
+def render_report(manifest: Manifest, story: Story, page: Page) -> str:
+    """The page's text.
+
+    Args:
+        manifest: the version's manifest, without the entries of its pages.
+        story: the corpus's words.
+        page: the corpus's sections, and the sound of clips.
+    """
+    folder = resources.files("tasks.store")
+    script, style = (folder.joinpath(name).read_text("utf-8") for name in ("report.js", "report.css"))
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
+    )
+    environment.filters.update(number=number, percent=percent, kind=lambda figure: type(figure).__name__)
+    template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
+    return template.render(
+        manifest=manifest,
+        story=story,
+        page=page,
+        funnel=[_bar(step) for step in manifest.steps],
+        filters=filters_of,
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        style=style,
+        sounds=_as_json(page.sounds),
+    )
+
+
+def _bar(step: Step) -> dict[str, Any]:
+    """A step's accounts with their shares of what entered."""
+    whole = max(step.entered, 1)
+    rejected, dropped = sum(step.rejected.values()), sum(step.dropped.values())
+    return {
+        "step": step,
+        "rejected": rejected,
+        "dropped": dropped,
+        "shares": [100 * part / whole for part in (step.kept, rejected, dropped)],
+    }
+
+
+def filters_of(browser: Browser) -> dict[str, list[str]]:
+    """The filters of a sample with their values; one that does not tell rows apart is left out."""
+    found: dict[str, set[str]] = {}
+    for row in browser.rows:
+        for name, value in row.tags.items():
+            found.setdefault(name, set()).add(value)
+    return {name: sorted(values) for name, values in found.items() if 1 < len(values) <= FILTER_VALUES}
+
+
+def _as_json(sounds: Mapping[str, bytes]) -> str:
+    """Sounds as JSON. Hashes and Base64 hold no `<`, so nothing in it can end the script element."""
+    text = json.dumps({sha256: base64.b64encode(sounds[sha256]).decode() for sha256 in sorted(sounds)}, indent=0)
+    return text.replace("<", "\\u003c")
+
+
+def number(value: float | int | str | None) -> str:
+    """A value for a reader: thousands apart, three digits after the point at most."""
+    if value is None:
+        return "–"
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) or float(value).is_integer():
+        return f"{int(value):,}"
+    return f"{value:,.3f}".rstrip("0").rstrip(".") if abs(value) >= 0.001 else f"{value:.2g}"
+
+
+def percent(value: float) -> str:
+    """A share of one as a percentage."""
+    return f"{100 * value:.1f} %"

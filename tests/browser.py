@@ -1,0 +1,141 @@
+"""A real headless Chromium, driven by its own protocol (DevTools) over a WebSocket: no driver, no browser download."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+PATIENCE_S = 60.0
+
+
+@contextmanager
+def chromium(profile: Path) -> Iterator[Tab]:
+    """Start Chromium with one tab; skips the test where there is none.
+
+    Args:
+        profile: an empty folder for its profile.
+    """
+    binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if binary is None:
+        pytest.skip("no Chromium on the path; on Debian: apt-get install chromium")
+    command = [
+        binary,
+        "--headless=new",
+        "--no-sandbox",  # tests may run as root in a container
+        "--disable-gpu",
+        "--disable-dev-shm-usage",
+        "--no-first-run",
+        "--autoplay-policy=no-user-gesture-required",
+        "--mute-audio",
+        "--remote-debugging-port=0",
+        f"--user-data-dir={profile}",
+        "about:blank",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            port, path = _address(profile / "DevToolsActivePort")
+            with connect(f"ws://127.0.0.1:{port}{path}", max_size=None) as socket:
+                yield Tab(socket)
+        finally:
+            process.terminate()
+            try:
+                process.wait(PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _address(file: Path) -> list[str]:
+    """Port and path of the browser's own end of the protocol, which it writes when it is ready."""
+    until = time.monotonic() + PATIENCE_S
+    while time.monotonic() < until:
+        if file.is_file() and len(lines := file.read_text().splitlines()) == 2:
+            return lines
+        time.sleep(0.05)
+    raise TimeoutError("Chromium did not start")
+
+
+class Tab:
+    """One page, and what the browser told of it.
+
+    Attributes:
+        requests: addresses that pages asked for.
+        complaints: console errors, exceptions and refusals.
+    """
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket, self._number = socket, 0
+        self._session: str | None = None
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        target = self("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self(f"{domain}.enable")
+
+    def __call__(self, method: str, **params: Any) -> dict[str, Any]:
+        """Send a command; its result. Events that come before are noted."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": params}
+        self._socket.send(json.dumps({**message, "sessionId": self._session} if self._session else message))
+        while True:
+            answer = json.loads(self._socket.recv(PATIENCE_S))
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                result: dict[str, Any] = answer["result"]
+                return result
+            self._note(answer)
+
+    def _note(self, event: dict[str, Any]) -> None:
+        method, params = event.get("method", ""), event.get("params", {})
+        if method == "Network.requestWillBeSent":
+            self.requests.append(params["request"]["url"])
+        elif (
+            method == "Runtime.exceptionThrown"
+            or (method == "Log.entryAdded" and params["entry"]["level"] == "error")
+            or (method == "Runtime.consoleAPICalled" and params["type"] in ("error", "assert"))
+        ):
+            self.complaints.append(json.dumps(params))
+
+    def open(self, page: Path) -> None:
+        """Open a page from disk and wait until it is loaded and its script has run."""
+        self.requests.clear()
+        self.complaints.clear()
+        self("Page.navigate", url=page.as_uri())
+        self.until(f"location.href === {json.dumps(page.as_uri())} && document.readyState === 'complete'")
+
+    def ask(self, expression: str) -> Any:
+        """The value of a JavaScript expression; promises are awaited."""
+        told = self("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True, userGesture=True)
+        assert "exceptionDetails" not in told, told["exceptionDetails"]
+        return told["result"].get("value")
+
+    def until(self, expression: str) -> None:
+        """Wait until an expression is true."""
+        until = time.monotonic() + PATIENCE_S
+        while not self.ask(expression):
+            assert time.monotonic() < until, f"never true: {expression}"
+            time.sleep(0.05)
+
+    def press(self, key: str, code: int) -> None:
+        """Press and release a key."""
+        for kind in ("rawKeyDown", "keyUp"):
+            self("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
+
+    def show(self, width: int, height: int, scheme: str = "light") -> None:
+        """Set the window's size in CSS pixels, and light or dark."""
+        self("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 500)
+        self("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
+
+    def picture(self, path: Path) -> None:
+        """Save what the window shows."""
+        path.write_bytes(base64.b64decode(self("Page.captureScreenshot", format="png")["data"]))
