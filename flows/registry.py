@@ -13,6 +13,7 @@ CORPORA = {
     "mos-preferences": "schemas.mos_preferences",
     "pseudo-preferences": "schemas.pseudo_preferences",
     "instrumentals": "schemas.instrumentals",
+    "captions": "schemas.captions",
     "music-prompts": "schemas.music_prompts",
 }
 

@@ -15,6 +15,7 @@ from tasks.annotation.progress import Progress
 from tasks.annotation.request import Audio, Request
 from tasks.annotation.session import Session
 from tasks.audio.encode import Encoder
+from tasks.audio.key import key_of
 from tasks.audio.measure import measure
 from tasks.ledger import ledger_address
 from tasks.progress import telling
@@ -95,24 +96,24 @@ def ask_checked(session: Session, requests: Sequence[Request], check: Check, tri
 
 
 @contextmanager
-def asking(store: Store, config: AnnotatorConfig) -> Iterator[Session]:
-    """An annotator whose pace, budget and progress all shards of a build share."""
+def asking(store: Store, config: AnnotatorConfig, media: Media | None = None) -> Iterator[Session]:
+    """An annotator whose pace, budget and progress all shards of a build share; several may share one `media`."""
     with telling(f"ask {config.annotator}") as tell:
 
         def report(progress: Progress) -> None:
             tell(progress.line())
 
-        with Session(config, ledger=ledger_address(store), media=clip_media(), on_progress=report) as session:
+        with Session(config, ledger=ledger_address(store), media=media or clip_media(), on_progress=report) as session:
             yield session
 
 
-def clip_media() -> Media:
+def clip_media(encoder: Encoder | None = None) -> Media:
     """How annotators get at clips: encoded for models, measured for builtin judges."""
-    encoder = Encoder()
+    encoder = encoder or Encoder()
 
     def measured(part: Audio) -> dict[str, float]:
         samples, rate = encoder.span(part)
-        return measure(samples, rate).as_dict()
+        return {**measure(samples, rate).as_dict(), "key": float(key_of(samples, rate))}
 
     return Media(load_audio=encoder, measure=measured)
 

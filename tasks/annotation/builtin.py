@@ -17,6 +17,7 @@ from schemas.config import nearest
 from schemas.errors import ConfigError, InputError
 from tasks.annotation.answers import Reply
 from tasks.annotation.backend import Media
+from tasks.annotation.builtin_captions import music_caption, refine_caption
 from tasks.annotation.builtin_prompts import music_prompt
 from tasks.annotation.builtin_speech import speech_critique
 from tasks.annotation.errors import BadMedia, BadRequest
@@ -201,6 +202,8 @@ def _beyond(value: float, least: float, slope: float, most: float) -> float:
 
 
 JUDGES: dict[str, Judge] = {
+    "caption-refine-1": refine_caption,
+    "music-caption-1": music_caption,
     "music-pair-2": music_pair,
     "music-prompt-1": music_prompt,
     "speech-critique-1": speech_critique,

@@ -6,6 +6,8 @@ import hashlib
 import io
 import threading
 from collections import OrderedDict
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -106,6 +108,57 @@ class Encoder:
                 _, (gone, _) = self._held.popitem(last=False)
                 self._size -= gone.nbytes
         return samples, rate
+
+
+class SharedEncoder(Encoder):
+    """Encodes parts that several annotators ask for: a clip is decoded once for all parts that are expected of it.
+
+    Args:
+        cached_bytes: most bytes of decoded audio that are kept.
+    """
+
+    def __init__(self, cached_bytes: int = CACHED_BYTES) -> None:
+        super().__init__(cached_bytes)
+        self._expected: dict[str, list[Part]] = {}
+        self._encoded: dict[str, dict[Part, bytes]] = {}
+        self._working: dict[str, threading.Lock] = {}
+
+    @contextmanager
+    def expecting(self, parts: Iterable[Part]) -> Iterator[None]:
+        """Keep the bytes of these parts, of clips that no one else expects meanwhile, until the block ends."""
+        expected: dict[str, list[Part]] = {}
+        for part in dict.fromkeys(parts):
+            expected.setdefault(part.sha256, []).append(part)
+        with self._lock:
+            self._expected |= expected
+            self._working |= {sha256: threading.Lock() for sha256 in expected}
+        try:
+            yield
+        finally:
+            with self._lock:
+                for sha256 in expected:
+                    self._expected.pop(sha256, None)
+                    self._encoded.pop(sha256, None)
+                    self._working.pop(sha256, None)
+
+    def __call__(self, part: Part) -> bytes:
+        """The part's bytes in its form; of an expected part's clip, all expected parts are encoded at the first call.
+
+        Raises:
+            InputError: as `Encoder`.
+        """
+        with self._lock:
+            working = self._working.get(part.sha256)
+            expected = self._expected.get(part.sha256, [])
+        if working is None or part not in expected:
+            return super().__call__(part)
+        with working:
+            held = self._encoded.get(part.sha256)
+            if held is None:
+                samples, rate = self.decoded(part.path, part.sha256)
+                held = {other: encode(span(samples, rate, other), rate, other.form) for other in expected}
+                self._encoded[part.sha256] = held
+            return held[part]
 
 
 def decode(path: str, sha256: str) -> tuple[Samples, int]:

@@ -1,0 +1,54 @@
+"""`captions`: what audio-language models write about tagged tracks, by the pipelines of ATTM and AnyAudio-Judge.
+
+Every pipeline hears the tracks, some refine what was heard, and what is written is checked.
+"""
+
+from __future__ import annotations
+
+from prefect import flow, unmapped
+from prefect.task_runners import ThreadPoolTaskRunner
+
+from schemas.captions import Captions
+from tasks.audio.encode import SharedEncoder
+from tasks.caption_steps import SHARDS_AT_ONCE, import_tracks, index_tracks, listen, refine, write_captions
+from tasks.caption_tracks import plan_build, shards_of
+from tasks.caption_writing import sections
+from tasks.captioning import listeners, refiners
+from tasks.progress import working
+from tasks.store.versions import open_store
+
+
+@flow(
+    name="captions",
+    flow_run_name="captions",
+    task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
+)
+def build(
+    config: Captions, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None
+) -> str:
+    """Build a version of `captions`, or find it up to date.
+
+    Args:
+        config: the build config.
+        store: the folder of the store.
+        force: build again even if a version was built from the same inputs, config, prompts, schemas and code.
+        inputs: digests of the input files, if the caller has just computed them.
+
+    Returns:
+        The version's name.
+    """
+    plan = plan_build(config, open_store(store), inputs)
+    with plan.stage() as stage:
+        if (done := plan.up_to_date(tidy=False)) and not force:
+            return done.name
+        import_tracks(stage, config)
+        index_tracks(stage, config)
+        shards, encoder = shards_of(stage), SharedEncoder()
+        with listeners(stage.store, config, encoder) as heard, working("listen") as work:
+            listen.map(
+                unmapped(stage), unmapped(config), unmapped(heard), unmapped(encoder), shards, unmapped(work)
+            ).result()
+        with refiners(stage.store, config) as readers, working("refine") as work:
+            refine.map(unmapped(stage), unmapped(config), unmapped(readers), shards, unmapped(work)).result()
+        write_captions(stage, config)
+        return plan.commit(stage, sections=sections(stage)).name

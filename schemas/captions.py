@@ -1,0 +1,287 @@
+"""Config and tables of `captions`: what audio-language models write about tagged tracks (ATTM, AnyAudio-Judge)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+import pyarrow as pa
+from pydantic import Field, model_validator
+
+from schemas.annotation import DECIDES, AnnotatorConfig, Hearing
+from schemas.caption_checks import CaptionFault, Checks
+from schemas.config import BuildConfig, Model, Name
+from schemas.corpus import Corpus, Story
+from schemas.instrumentals import Fitness, Source
+from schemas.tables import REJECTS, WORDS, Split, Table, column
+from schemas.views import View, Writer
+
+Asking = Literal["direct", "describe", "mix"]
+FORM: tuple[CaptionFault, ...] = ("empty", "truncated", "too_long", "not_english", "repeated_phrases")
+EVERY: tuple[CaptionFault, ...] = (*FORM, "mentions_vocals", "mentions_duration", "boilerplate")
+LOOKED_FOR: dict[Asking, tuple[CaptionFault, ...]] = {
+    "direct": EVERY,
+    "describe": FORM,  # the refining stage takes the rest out
+    "mix": (*FORM, "boilerplate"),  # speech and song are part of what it describes
+}
+
+
+class Listening(AnnotatorConfig):
+    """Who hears the tracks, which seconds of them, and what it is asked."""
+
+    ask: Asking = Field(
+        default="direct",
+        description="direct: a caption; describe: a few sentences for `refine`; mix: all that a film's sound holds.",
+    )
+    hearing: Hearing = Hearing()
+    hears_s: float = Field(default=30.0, gt=0, description="Longest span that is heard at once.")
+    where: Literal["start", "middle"] = Field(default="start", description="Where the span of a longer track lies.")
+    spans: int = Field(
+        default=1, ge=1, le=64, description="Spans of a longer track, spread evenly; more than 1 needs `refine`."
+    )
+    segments: bool = Field(
+        default=False,
+        description="Cut tracks into equal segments of at most `hears_s`; each gets a caption.",
+    )
+    checks: Checks | None = Field(default=None, description="What texts are held to; without it, what `ask` asks for.")
+    tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
+    max_tokens: int = Field(default=400, ge=1)
+    seed: int | None = Field(default=17, ge=0, description="Each try adds its number; None leaves it to the server.")
+    most_failed: float = Field(
+        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
+    )
+
+    @model_validator(mode="after")
+    def _spans(self) -> Self:
+        if self.segments and self.spans > 1:
+            raise ValueError("expected 'segments' or several 'spans', found both")
+        return self
+
+    @property
+    def held_to(self) -> Checks:
+        """The checks that stand after this stage."""
+        return self.checks or Checks(look_for=LOOKED_FOR[self.ask])
+
+
+class Refining(AnnotatorConfig):
+    """Who shortens what was heard, and merges the spans of a track. It reads text only."""
+
+    checks: Checks = Checks()
+    tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
+    max_tokens: int = Field(default=300, ge=1)
+    seed: int | None = Field(default=17, ge=0, description="Each try adds its number; None leaves it to the server.")
+    most_failed: float = Field(
+        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
+    )
+
+
+class Pipeline(Model):
+    """One way to a caption: a stage that hears, and where given one that refines."""
+
+    name: Name = Field(description="The pipeline; tables name it.")
+    listen: Listening
+    refine: Refining | None = None
+
+    @model_validator(mode="after")
+    def _merged(self) -> Self:
+        if self.listen.spans > 1 and self.refine is None:
+            raise ValueError("several 'spans' need 'refine', which merges what was heard of them")
+        return self
+
+    @property
+    def last(self) -> str:
+        """The stage whose text is the caption."""
+        return "refine" if self.refine else "listen"
+
+
+class Repeats(Model):
+    """Captions of one pipeline that say nearly what an earlier one says."""
+
+    threshold: float = Field(default=0.9, ge=0.5, le=1, description="Jaccard similarity of runs of three words.")
+    action: Literal["flag", "reject"] = "flag"
+
+
+class Captions(BuildConfig):
+    """Build config of `captions`."""
+
+    corpus: Literal["captions"] = "captions"
+    source: Source = Field(description="The tracks.")
+    instrumentals: str | None = Field(
+        default=None,
+        description="`instrumentals` (the store's newest) or `instrumentals@vN`: tracks in it are heard without voice.",
+    )
+    tracks: Fitness = Field(default=Fitness(), description="Which audio is fit.")
+    pipelines: tuple[Pipeline, ...] = Field(min_length=1)
+    repeats: Repeats | None = Field(default=Repeats(), description="Near-duplicates over the corpus.")
+    shares: dict[Split, float] = Field(default={"train": 1.0}, description="Shares of artists by split.")
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        names = [pipeline.name for pipeline in self.pipelines]
+        if len(set(names)) < len(names):
+            raise ValueError(f"expected pipelines of different names, found {', '.join(names)}")
+        if any(share < 0 for share in self.shares.values()) or abs(sum(self.shares.values()) - 1) > 1e-6:
+            raise ValueError(f"expected shares that add up to 1, found {self.shares}")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """The config without what cannot change a row: where files and servers are, pace, patience and money."""
+        values = self.recorded()
+        del values["licences"], values["instrumentals"]  # a version of instrumentals stands among the parents
+        values["source"] = {name: values["source"][name] for name in ("name", "format")}
+        for pipeline in values["pipelines"]:
+            pipeline["listen"] = {name: pipeline["listen"][name] for name in (*DECIDES, *_HEARD, *_CHECKED)}
+            if pipeline["refine"] is not None:
+                pipeline["refine"] = {name: pipeline["refine"][name] for name in (*DECIDES, *_CHECKED)}
+        return values
+
+
+_HEARD = ("ask", "hearing", "hears_s", "where", "spans", "segments")
+_CHECKED = ("checks", "tries")
+SECONDS = pa.list_(pa.field("element", pa.float64()))
+
+CAPTIONS = Table(
+    name="captions",
+    description="One row a caption: what a pipeline says of a track, or of one segment of it.",
+    schema=pa.schema(
+        [
+            column("clip_id", pa.string(), "The track's id in the list."),
+            column("pipeline", pa.string(), "The pipeline, as the config names it."),
+            column("segment", pa.int64(), "Segment of the track, from 0; 0 where tracks are not cut."),
+            column("split", pa.string(), "Split of the track's artist."),
+            column("text", pa.string(), "The caption."),
+            column("stage", pa.string(), "The stage that wrote it.", unit="listen or refine"),
+            column("model", pa.string(), "The annotator that wrote it."),
+            column("prompt", pa.string(), "Prompt file and version that asked."),
+            column("request_key", pa.string(), "The request's key in the ledger."),
+            column("sample", pa.int64(), "Number of the draw that passed the checks, from 0."),
+            column("flags", WORDS, "Checks that it did not pass and that the config only notes."),
+            column("repeats", pa.string(), "Earlier clip whose caption it nearly repeats.", optional=True),
+            column("heard_sha256", pa.string(), "SHA-256 of the file that was heard."),
+            column("heard", pa.string(), "What that file is: `mix`, or `instrumental` of the manifest's parent."),
+            column("start_s", SECONDS, "Begin of each span that was heard.", unit="s"),
+            column("end_s", SECONDS, "End of each span that was heard.", unit="s"),
+            column("file", pa.string(), "Audio file as the list names it."),
+            column("tags", WORDS, "Tags of the track as `category---name`."),
+            column("source", pa.string(), "The list's name in the config."),
+            column("source_file", pa.string(), "The list that the track came from."),
+            column("source_line", pa.int64(), "Line in that list, counted from 1."),
+        ]
+    ),
+    key=("clip_id", "pipeline", "segment"),
+    exclusive=("clip_id", "heard_sha256"),
+    source="source",
+    says=(
+        "read from {source_file}, line {source_line}: {file}, heard as {heard} from {start_s} s to {end_s} s",
+        "written by {model} in stage {stage}, prompt {prompt}, draw {sample}, request {request_key}",
+        "flags: {flags}; repeats: {repeats}",
+    ),
+)
+
+RAW = Table(
+    name="raw",
+    description="One row a request of a stage: what the model wrote at last, whether or not it became a caption.",
+    schema=pa.schema(
+        [
+            column("clip_id", pa.string(), "The track's id in the list."),
+            column("pipeline", pa.string(), "The pipeline."),
+            column("segment", pa.int64(), "Segment of the track, from 0."),
+            column("stage", pa.string(), "The stage.", unit="listen or refine"),
+            column("span", pa.int64(), "Span of the segment, from 0; 0 for `refine`, which reads all of them."),
+            column("start_s", pa.float64(), "Begin of what was heard.", unit="s"),
+            column("end_s", pa.float64(), "End of what was heard.", unit="s"),
+            column("text", pa.string(), "The last answer; null if there is none.", optional=True),
+            column("model", pa.string(), "The annotator."),
+            column("prompt", pa.string(), "Prompt file and version that asked."),
+            column("request_key", pa.string(), "The request's key in the ledger."),
+            column("sample", pa.int64(), "Number of the last draw, from 0."),
+            column("flags", WORDS, "Checks that it did not pass and that the config only notes."),
+            column("notes", pa.string(), "What was done to the request to fit the model's limits.", optional=True),
+            column("reason", pa.string(), "Why it cannot be used; null if it can.", optional=True),
+            column("source", pa.string(), "The list's name in the config."),
+        ]
+    ),
+    key=("clip_id", "pipeline", "segment", "stage", "span"),
+    splits=False,
+    source="source",
+)
+
+TAG_COVERAGE = Table(
+    name="tag_coverage",
+    description="One row a pipeline and tag: how many captions name it, by whole word forms.",
+    schema=pa.schema(
+        [
+            column("pipeline", pa.string(), "The pipeline."),
+            column("category", pa.string(), "What the tag speaks of."),
+            column("tag", pa.string(), "The tag as the list writes it."),
+            column("captions", pa.int64(), "Captions of tracks that carry it."),
+            column("mentions", pa.int64(), "Of these, captions that name it.", source="ATTM, selection of tags"),
+            column("elsewhere", pa.int64(), "Captions that name it of tracks that do not carry it."),
+        ]
+    ),
+    key=("pipeline", "category", "tag"),
+    splits=False,
+)
+
+_STORY = Story(
+    title="Captions",
+    summary=(
+        "What audio-language models write about tagged tracks: captions to train text-to-music models on, and texts "
+        "whose agreement with the audio can be judged."
+    ),
+    method=(
+        "A list of tagged tracks is read and each track's audio is measured. Where a version of `instrumentals` holds "
+        "the track, its instrumental is heard instead.",
+        "Each pipeline hears one span of a track, several spans, or all of it in segments; rows say which seconds. "
+        "A second stage, which reads text only, shortens and merges where the config has one.",
+        "Each stage's text is checked: length, language, repetition, boilerplate, and mentions of voices or of lengths "
+        "of time where these are unwanted. What fails is drawn again, then is a reject or a flag.",
+        "Captions of a pipeline that nearly repeat an earlier one are found over the whole corpus.",
+    ),
+    main_table="captions",
+    references=(
+        "ATTM: captions by Qwen2-Audio, and by Music Flamingo with Qwen3 as the refiner.",
+        "AnyAudio-Judge: comprehensive captions of one-minute segments of cinematic audio.",
+    ),
+    limits=(
+        "A caption says what a model wrote, not what is there; only the listed seconds were heard.",
+        "Mentions are found by word forms; a paraphrase without them is not found.",
+        "A model named `builtin:` measures the signal and fills in a template: for trying the pipeline.",
+    ),
+    tags=("audio", "music", "captions", "text-to-music"),
+)
+
+_JSON = Writer(
+    "attm-json", "tasks.caption_exports:write_json", ".json", 'ATTM\'s baseline: one array of {"path", "caption"}'
+)
+_TSV = Writer("attm-tsv", "tasks.caption_exports:write_tsv", ".tsv", "ATTM's baseline: id and caption, a line each")
+
+
+VIEWS = (
+    View("captions", "rows", "captions/exported", "Every caption with its clip.", {"stage": "", "most_flags": 99}),
+    View(
+        "unflagged", "rows", "captions/exported", "The same without flagged captions and near-duplicates.",
+        {"stage": "", "most_flags": 0},
+    ),
+    View(
+        "direct", "rows", "captions/exported", "Captions by pipelines of one stage.",
+        {"stage": "listen", "most_flags": 99}, (_JSON, _TSV),
+    ),
+    View(
+        "refined", "rows", "captions/exported", "Captions by pipelines that refine.",
+        {"stage": "refine", "most_flags": 99}, (_JSON, _TSV),
+    ),
+)  # fmt: skip
+
+CORPUS = Corpus(
+    name="captions",
+    source="tagged tracks",
+    holds="captions by audio-language models, by pipeline",
+    paper="ATTM, AnyAudio-Judge",
+    config=Captions,
+    tables=(CAPTIONS, RAW, TAG_COVERAGE, REJECTS),
+    story=_STORY,
+    plan="tasks.caption_tracks:plan_build",
+    flow="flows.captions:build",
+    forecast="tasks.captioning:forecast",
+    views=VIEWS,
+)

@@ -1,0 +1,54 @@
+"""Captions without a model: what was measured of a clip and the tags of its track, in sentences with blanks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.annotation.errors import BadRequest
+
+_KEYS = ("C", "C sharp", "D", "E flat", "E", "F", "F sharp", "G", "A flat", "A", "B flat", "B")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+")
+
+
+def music_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> str:
+    """Say a clip's tags, tempo, key, brightness and level.
+
+    Args:
+        facts: `tags`: words, as a sentence has them; may be empty.
+        clips: one clip's measurements, with `key` (0 to 11 major, 12 to 23 minor, -1 none).
+
+    Raises:
+        BadRequest: not one clip.
+    """
+    if len(clips) != 1:
+        raise BadRequest(f"expected one clip, found {len(clips)}")
+    clip, tags = clips[0], [str(tag) for tag in facts.get("tags") or []]
+    about = f"An instrumental piece with the marks of {_listed(tags)}" if tags else "An instrumental piece"
+    tempo, key = clip["tempo_bpm"], int(clip.get("key", -1))
+    pace = f"it moves at about {tempo:.0f} beats per minute" if tempo else "it has no clear beat"
+    tonality = f"in {_KEYS[key % 12]} {'minor' if key >= 12 else 'major'}" if key >= 0 else "in no clear key"
+    bright = "bright" if clip["centroid_hz"] > 2200 else "dark" if clip["centroid_hz"] < 1200 else "warm"
+    level = "loud" if clip["loudness_lufs"] > -16 else "quiet" if clip["loudness_lufs"] < -28 else "moderate"
+    return f"{about}; {pace}, {tonality}. The sound is {bright} and the level of the mix is {level}."
+
+
+def refine_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> str:
+    """Keep the first sentence of each text, each once.
+
+    Args:
+        facts: `texts`: what is to be shortened.
+        clips: not looked at.
+
+    Raises:
+        BadRequest: no text.
+    """
+    texts = [str(text).strip() for text in facts.get("texts") or []]
+    if not any(texts):
+        raise BadRequest("expected texts to refine, found none")
+    return " ".join(dict.fromkeys(_SENTENCE.split(text)[0] for text in texts if text))
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

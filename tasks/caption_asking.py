@@ -1,0 +1,122 @@
+"""`captions`: which seconds of a track are heard, and the requests of both stages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from schemas.captions import Captions, Listening, Pipeline, Refining
+from tasks.annotation.backend import question
+from tasks.annotation.prompts import Prompt, load_prompt
+from tasks.annotation.request import Audio, AudioForm, Request
+from tasks.importers.jamendo import MARK, Tag
+from tasks.tag_words import vocal_tags, written
+
+Span = tuple[float, float]
+LISTENING = {"direct": "caption-direct", "describe": "caption-describe", "mix": "caption-mix"}
+
+
+class Piece(NamedTuple):
+    """One span of one segment of a track, for one pipeline."""
+
+    row: int
+    pipeline: str
+    segment: int
+    span: int
+    start_s: float
+    end_s: float
+    audio: Audio
+    tags: list[str]
+
+
+@cache
+def prompt_named(name: str) -> Prompt:
+    """A prompt of the repository."""
+    return load_prompt(Path(str(resources.files("prompts"))), name)
+
+
+def listening_prompt(pipeline: Pipeline) -> Prompt:
+    """The prompt that the stage that hears is asked with."""
+    return prompt_named(LISTENING[pipeline.listen.ask])
+
+
+def refining_prompt(pipeline: Pipeline) -> Prompt:
+    """The prompt that the stage that refines is asked with."""
+    return prompt_named("caption-merge" if pipeline.listen.spans > 1 else "caption-refine")
+
+
+def prompt_digests(config: Captions) -> dict[str, str]:
+    """SHA-256 of the prompts that ask, by name and version."""
+    prompts = [listening_prompt(pipeline) for pipeline in config.pipelines]
+    prompts += [refining_prompt(pipeline) for pipeline in config.pipelines if pipeline.refine]
+    return {prompt.id: prompt.sha256 for prompt in prompts}
+
+
+def annotators(config: Captions) -> tuple[str, ...]:
+    """Every model that is asked, once, in the order of the config."""
+    stages = [stage for pipeline in config.pipelines for stage in (pipeline.listen, pipeline.refine) if stage]
+    return tuple(dict.fromkeys(stage.annotator for stage in stages))
+
+
+def cut(duration_s: float, listen: Listening) -> list[list[Span]]:
+    """Which seconds of a track are heard: for each segment its spans, in order, none longer than the model hears.
+
+    Args:
+        duration_s: length of the track.
+        listen: the stage that hears.
+    """
+    parts = max(1, math.ceil(round(duration_s / listen.hears_s, 6)))
+    if listen.segments:
+        length = duration_s / parts
+        return [[_span(number * length, (number + 1) * length)] for number in range(parts)]
+    if parts == 1:
+        return [[_span(0.0, duration_s)]]
+    spare = duration_s - listen.hears_s
+    if listen.spans == 1:
+        start = spare / 2 if listen.where == "middle" else 0.0
+        return [[_span(start, start + listen.hears_s)]]
+    count = min(listen.spans, parts)
+    starts = [spare * number / (count - 1) for number in range(count)]
+    return [[_span(start, start + listen.hears_s) for start in starts]]
+
+
+def _span(start_s: float, end_s: float) -> Span:
+    return round(start_s, 3), round(end_s, 3)
+
+
+def pieces_of(pipeline: Pipeline, tracks: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
+    """What a pipeline hears of tracks (rows of `pool.sql`)."""
+    form = AudioForm(**pipeline.listen.hearing.model_dump())
+    for track in tracks:
+        duration_s = track["duration_s"]
+        for segment, spans in enumerate(cut(duration_s, pipeline.listen)):
+            for number, (start_s, end_s) in enumerate(spans):
+                audio = Audio(
+                    track["clip_sha256"],
+                    track["path"],
+                    start_s=start_s or None,
+                    end_s=end_s if end_s < duration_s - 0.001 else None,
+                    duration_s=duration_s,
+                    form=form,
+                )
+                yield Piece(track["row"], pipeline.name, segment, number, start_s, end_s, audio, track["tags"])
+
+
+def listening_request(pipeline: Pipeline, piece: Piece) -> Request:
+    """What a model is asked about a span. Nothing but its audio reaches a model; builtin ones get the tags too."""
+    messages = listening_prompt(pipeline).render(clip=piece.audio)
+    tags = [Tag(category, name) for category, _, name in (mark.partition(MARK) for mark in piece.tags)]
+    words = [written(tag) for tag in tags if tag not in vocal_tags()]
+    return question(pipeline.listen, messages, facts={"tags": words})
+
+
+def refining_request(pipeline: Pipeline, refine: Refining, texts: Sequence[str]) -> Request:
+    """What a model is asked about the texts of a segment's spans."""
+    prompt = refining_prompt(pipeline)
+    merged = prompt.name == "caption-merge"
+    messages = prompt.render(descriptions=list(texts)) if merged else prompt.render(description=texts[0])
+    return question(refine, messages, facts={"texts": list(texts)})

@@ -1,0 +1,293 @@
+"""`captions`: what a build is made from, and the tracks that can be captioned. No Prefect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.captions import CAPTIONS, CORPUS, Captions
+from schemas.errors import ConfigError, InputError
+from schemas.tables import REJECTS, SPLITS
+from tasks.audio.probe import AudioFault
+from tasks.caption_asking import annotators, prompt_digests
+from tasks.fingerprint import file_digests
+from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
+from tasks.importers.rows import Note, Reject
+from tasks.importers.table import without_place
+from tasks.importers.tracks import read_track_table
+from tasks.media import audio_digest, media_index
+from tasks.plan import Plan, make_plan
+from tasks.progress import working
+from tasks.rejects import rejects_table
+from tasks.sql import connect, query, view_parquet
+from tasks.store.files import replacing
+from tasks.store.manifest import Parent, Step
+from tasks.store.parquet import write_rows
+from tasks.store.staging import Stage
+from tasks.store.versions import Store, Version
+from tasks.tag_words import list_files
+
+TRACKS_A_SHARD = 50  # their encoded spans are in memory at once: about 1 MB for each half minute at 16 kHz
+IMPORTED = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("track_id", pa.string()),
+        ("artist_id", pa.string()),
+        ("tags", pa.list_(pa.string())),
+        ("audio", pa.string()),
+        ("source_file", pa.string()),
+        ("line", pa.int64()),
+    ]
+)
+MEDIA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("clip_sha256", pa.string()),
+        ("duration_s", pa.float64()),
+        ("peak_dbfs", pa.float64()),
+        ("heard", pa.string()),
+        ("path", pa.string()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+
+
+class Instrumental(NamedTuple):
+    """A track's instrumental in a version: its hash, its length, and its file; None where the table embeds it."""
+
+    clip_sha256: str
+    duration_s: float
+    file: Path | None
+
+
+def plan_build(config: Captions, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a version would be made from; says whether there is anything to build.
+
+    Raises:
+        ConfigError: `instrumentals` names another corpus.
+        StoreError: the version that it names is not in the store.
+    """
+    version = instrumentals_version(config, store)
+    parents = [Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for v in [version] if v]
+    return make_plan(
+        CORPUS,
+        config,
+        store,
+        partial(digest_inputs, config, store),
+        inputs=inputs,
+        prompts=prompt_digests(config),
+        models=annotators(config),
+        parents=tuple(parents),
+    )
+
+
+def instrumentals_version(config: Captions, store: Store) -> Version | None:
+    """The version of `instrumentals` whose audio is heard, if the config names one."""
+    if config.instrumentals is None:
+        return None
+    if config.instrumentals.partition("@")[0] != "instrumentals":
+        found = config.instrumentals
+        raise ConfigError(f"instrumentals: expected 'instrumentals' or 'instrumentals@vN', found '{found}'")
+    return store.find(config.instrumentals)
+
+
+def instrumentals_of(version: Version | None) -> dict[str, Instrumental]:
+    """The instrumentals of a version by track id."""
+    if version is None:
+        return {}
+    names = ["track_id", "clip_sha256", "duration_s", "instrumental"]
+    rows = [row for path in version.files("tracks") for row in pq.read_table(path, columns=names).to_pylist()]
+    return {
+        row["track_id"]: Instrumental(
+            row["clip_sha256"], row["duration_s"], version.folder / row["instrumental"] if row["instrumental"] else None
+        )
+        for row in rows
+    }
+
+
+def digest_inputs(config: Captions, store: Store) -> dict[str, str]:
+    """SHA-256 of the list, of its synonyms, of the word lists, and of the audio that is heard as the list names it."""
+    source = config.source
+    written = [name for name in (source.tracks, source.tag_map) if name]
+    digests = file_digests([*((without_place(name), config.path(name)) for name in written), *list_files()])
+    separated = instrumentals_of(instrumentals_version(config, store))
+    tracks = islice((row for row in listed(config) if isinstance(row, Track)), config.limit)
+    files = {track.path: audio_folder(config) / track.path for track in tracks if track.track_id not in separated}
+    with working(f"hash audio of {source.name}", len(files)) as work:
+        digests["audio"] = audio_digest(files, media_index(store), work.advance, config.tracks.longest_s)
+    return digests
+
+
+def listed(config: Captions) -> Iterator[Track | Reject | Note]:
+    """The rows of the list."""
+    source = config.source
+    synonyms = read_tag_map(config.path(source.tag_map), source.tag_map) if source.tag_map else None
+    read = read_tracks if source.format == "mtg-jamendo" else read_track_table
+    return read(config.path(source.tracks), source.tracks, synonyms, audio_folder(config))
+
+
+def audio_folder(config: Captions) -> Path:
+    """Where the tracks' audio lies."""
+    source = config.source
+    return config.path(source.audio_root) if source.audio_root else config.path(source.tracks).parent
+
+
+def import_tracks(stage: Stage, config: Captions) -> Step:
+    """Read the list; what cannot be read is a reject. Leaves `work/tracks.parquet`.
+
+    Raises:
+        InputError: the list or one of its columns is missing.
+    """
+    rejects: list[tuple[str, Reject]] = []
+    notes: list[str] = []
+    rows: list[tuple[Any, ...]] = []
+    with working(f"import {config.source.name}"):
+        for found in listed(config):
+            if isinstance(found, Note):
+                notes.append(found.text)
+            elif isinstance(found, Reject):
+                rejects.append((CAPTIONS.name, found))
+            elif len(rows) == config.limit:
+                break
+            else:
+                tags = [f"{tag.category}{MARK}{tag.name}" for tag in found.tags]
+                place = (found.source_file, found.line)
+                rows.append((len(rows), found.track_id, found.artist_id or None, tags, found.path, *place))
+    write_rows(stage.work / "tracks.parquet", IMPORTED, rows)
+    stage.write_rejects("import", rejects_table("import", rejects))
+    return stage.record(
+        Step(
+            name="import",
+            place=1,
+            unit="tracks",
+            stage="import",
+            entered=len(rows) + len(rejects),
+            kept=len(rows),
+            rejected=dict(Counter(reject.reason for _, reject in rejects)),
+            notes=tuple(notes),
+        )
+    )
+
+
+def index_tracks(stage: Stage, config: Captions, *, extract: bool = True) -> Step:
+    """Hash and measure what is heard of every track. Leaves `work/pool.parquet`, a row group a shard.
+
+    Args:
+        stage: where the build works.
+        config: the build config.
+        extract: whether embedded instrumentals are written to files, to be heard.
+    """
+    columns = ["track_id", "audio"]
+    tracks = pq.ParquetFile(stage.work / "tracks.parquet").read(columns).to_pylist()
+    version = instrumentals_version(config, stage.store)
+    separated = instrumentals_of(version)
+    extracted = _extract(stage, version) if version and extract else {}
+    folder = audio_folder(config)
+    mixes = [row for row, track in enumerate(tracks) if track["track_id"] not in separated]
+    with working("index audio", len(mixes)) as work:
+        paths = [folder / tracks[row]["audio"] for row in mixes]
+        found = media_index(stage.store).look(paths, longest_s=config.tracks.longest_s, seen=work.advance)
+    probes = dict(zip(mixes, zip(paths, found, strict=True), strict=True))
+    rows: list[tuple[Any, ...]] = []
+    for row, track in enumerate(tracks):
+        if row in probes:
+            path, probe = probes[row]
+            if isinstance(probe, AudioFault):
+                rows.append((row, None, None, None, "mix", str(path), *probe))
+            else:
+                heard = (probe.clip_sha256, probe.duration_s, probe.peak_dbfs)
+                rows.append((row, *heard, "mix", str(path), None, None))
+        else:
+            held = separated[track["track_id"]]
+            file = held.file or extracted.get(held.clip_sha256) or Path()
+            rows.append((row, held.clip_sha256, held.duration_s, 0.0, "instrumental", str(file), None, None))
+    write_rows(stage.work / "media.parquet", MEDIA, rows)
+    return _write_pool(stage, config, len(rows), len(rows) - len(mixes))
+
+
+def _extract(stage: Stage, version: Version) -> dict[str, Path]:
+    """The embedded instrumentals of a version as files, by SHA-256."""
+    files: dict[str, Path] = {}
+    for path in version.files("tracks"):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(batch_size=8, columns=["clip_sha256", "audio"]):
+                for row in batch.to_pylist():
+                    if row["audio"] is None:
+                        continue
+                    target = stage.work / "instrumentals" / row["audio"]["path"]
+                    if not target.is_file():
+                        with replacing(target) as temporary:
+                            temporary.write_bytes(row["audio"]["bytes"])
+                    files[row["clip_sha256"]] = target
+    return files
+
+
+def _write_pool(stage: Stage, config: Captions, entered: int, instrumentals: int) -> Step:
+    with connect(stage.work / "spill") as connection:
+        for name in ("tracks", "media"):
+            view_parquet(connection, name, [stage.work / f"{name}.parquet"])
+        limits = {"shortest_s": config.tracks.shortest_s, "silence_dbfs": config.tracks.silence_dbfs}
+        connection.execute(query("captions/refuse_tracks"), limits)
+        refused = connection.sql(
+            "SELECT 'captions', track_id, 'index', reason, detail, source_file, line FROM refused_tracks ORDER BY row"
+        ).to_arrow_table()
+        pool = connection.sql(query("captions/pool"), params={"seed": config.seed, **_ends(config)}).to_arrow_table()
+    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names))
+    with replacing(stage.work / "pool.parquet") as temporary:
+        pq.write_table(pool, temporary, row_group_size=_tracks_a_shard(config))
+    heard = f"{instrumentals:,} of {entered:,} tracks are heard without voice"
+    return stage.record(
+        Step(
+            name="index",
+            place=2,
+            unit="tracks",
+            stage="index",
+            follows=("import",),
+            entered=entered,
+            kept=len(pool),
+            rejected=dict(Counter(refused.column(3).to_pylist())),
+            notes=(heard,) if config.instrumentals else (),
+        )
+    )
+
+
+def _tracks_a_shard(config: Captions) -> int:
+    """With the provider's batch API, as many tracks as fill one batch."""
+    stages = [stage for pipeline in config.pipelines for stage in (pipeline.listen, pipeline.refine) if stage]
+    return max([TRACKS_A_SHARD, *(stage.batch_requests for stage in stages if stage.batch)])
+
+
+def shards_of(stage: Stage) -> list[int]:
+    """The numbers of the shards of tracks."""
+    return list(range(pq.read_metadata(stage.work / "pool.parquet").num_row_groups))
+
+
+def tracks_of(stage: Stage, shard: int, *, heard: bool = True) -> list[dict[str, Any]]:
+    """The tracks of a shard: rows of `pool.sql`; `heard` says whether their audio will be read.
+
+    Raises:
+        InputError: an instrumental's file is not there.
+    """
+    with pq.ParquetFile(stage.work / "pool.parquet") as file:
+        rows: list[dict[str, Any]] = file.read_row_group(shard).to_pylist()
+    for row in rows:
+        if heard and row["heard"] == "instrumental" and not Path(row["path"]).is_file():
+            raise InputError(f"{row['track_id']}: expected its instrumental's file, found none; build again")
+    return rows
+
+
+def _ends(config: Captions) -> dict[str, float]:
+    """Where each split ends on the line from 0 to 1; the last one that has a share takes all that is left."""
+    ends, total = {}, 0.0
+    for split in SPLITS[:3]:
+        total += config.shares.get(split, 0.0)  # type: ignore[call-overload]
+        ends[f"{split}_upto"] = 2.0 if total > 1 - 1e-9 else total
+    return ends

@@ -1,0 +1,48 @@
+-- Grain: one row a caption of the split $split, by track, pipeline and segment.
+WITH heard AS (
+    SELECT
+        row,
+        pipeline,
+        segment,
+        list(start_s ORDER BY span) AS start_s,
+        list(end_s ORDER BY span) AS end_s
+    FROM said
+    WHERE stage = 'listen'
+    GROUP BY row, pipeline, segment
+)
+
+SELECT
+    pool.track_id AS clip_id,
+    texts.pipeline,
+    texts.segment,
+    pool.split,
+    texts.text,
+    said.stage,
+    said.model,
+    said.prompt,
+    said.request_key,
+    said.sample,
+    said.flags,
+    first_said.track_id AS repeats,
+    pool.clip_sha256 AS heard_sha256,
+    pool.heard,
+    heard.start_s,
+    heard.end_s,
+    pool.audio AS file,
+    pool.tags,
+    $source AS source,
+    pool.source_file,
+    pool.line AS source_line
+FROM texts
+JOIN pool USING (row)
+JOIN pipelines ON texts.pipeline = pipelines.name
+JOIN said
+    ON
+        texts.row = said.row
+        AND texts.pipeline = said.pipeline
+        AND texts.segment = said.segment
+        AND pipelines.last = said.stage
+JOIN heard ON texts.row = heard.row AND texts.pipeline = heard.pipeline AND texts.segment = heard.segment
+LEFT JOIN pool AS first_said ON texts.repeats_row = first_said.row
+WHERE pool.split = $split AND (texts.repeats_row IS NULL OR NOT $refuse_repeats)
+ORDER BY pool.row, pipelines.place, texts.segment

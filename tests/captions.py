@@ -1,0 +1,133 @@
+"""Small lists of tracks, configs that ask a local server about them, and a whole build of `captions` without Prefect.
+
+`python -m tests.captions CONFIG STORE` runs a build as a process of its own, to be killed.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+
+from schemas.captions import Captions
+from schemas.config import parse_config, read_toml
+from tasks import plan
+from tasks.audio.encode import SharedEncoder
+from tasks.caption_steps import import_tracks, index_tracks, listen, refine, write_captions
+from tasks.caption_tracks import plan_build, shards_of
+from tasks.caption_writing import sections
+from tasks.captioning import listeners, refiners
+from tasks.store.versions import Version, open_store
+from tests.builds import serve_builds
+from tests.music import write_clip
+
+QUICK: dict[str, Any] = {
+    "retry_base_s": 0.01,
+    "retry_longest_s": 0.05,
+    "total_timeout_s": 20.0,
+    "max_concurrency": 4,
+}
+HEARS, READS = "openai:hears", "openai:reads"
+SMALL_HEARING = {"sample_rate_hz": 8000}
+MOODS = ("calm", "dark", "happy", "epic", "slow", "warm", "cold")
+PLAYED = ("piano", "violin", "drums", "flute", "guitar", "organ", "harp")
+
+# The code does not change while tests run; reading it anew is a third of what a small build takes.
+plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
+
+
+def build_captions(config: Captions, store_root: Path, *, force: bool = False) -> Version:
+    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
+    planned = plan_build(config, open_store(str(store_root)))
+    if (done := planned.up_to_date()) and not force:
+        return done
+    if force:
+        planned.forget()
+    with planned.stage() as stage:
+        import_tracks.fn(stage, config)
+        index_tracks.fn(stage, config)
+        shards, encoder = shards_of(stage), SharedEncoder()
+        with listeners(stage.store, config, encoder) as sessions:
+            for shard in shards:
+                listen.fn(stage, config, sessions, encoder, shard)
+        with refiners(stage.store, config) as sessions:
+            for shard in shards:
+                refine.fn(stage, config, sessions, shard)
+        write_captions.fn(stage, config)
+        return planned.commit(stage, sections=sections(stage))
+
+
+def read_config(path: Path) -> Captions:
+    """The build config in a TOML file."""
+    return parse_config(Captions, read_toml(path), path)
+
+
+def write_tracks(folder: Path, number: int, seconds: float = 0.5) -> None:
+    """A table of tracks with audio of their own."""
+    rows = ["track_id,audio,artist_id,tags"]
+    for at in range(number):
+        write_clip(folder / f"{at}.wav", at, seconds=seconds)
+        tags = f"mood/theme---{MOODS[at % 7]};instrument---{PLAYED[at // 7 % 7]}"
+        rows.append(f"t{at},{at}.wav,a{at % 5},{tags}")
+    (folder / "tracks.csv").write_text("\n".join(rows) + "\n")
+
+
+def direct(base_url: str, **values: Any) -> dict[str, Any]:
+    """Pipeline A."""
+    asked = {**QUICK, "annotator": HEARS, "base_url": base_url, "hearing": SMALL_HEARING}
+    return {"name": "direct", "listen": {**asked, **values}}
+
+
+def refined(base_url: str, reads_url: str | None = None, **values: Any) -> dict[str, Any]:
+    """Pipeline B."""
+    asked = {**QUICK, "annotator": HEARS, "base_url": base_url, "ask": "describe", "hearing": SMALL_HEARING}
+    reads = {**QUICK, "annotator": READS, "base_url": reads_url or base_url}
+    return {"name": "refined", "listen": {**asked, **values}, "refine": reads}
+
+
+def config_of(folder: Path, *pipelines: Mapping[str, Any], **values: Any) -> Captions:
+    """A build config over `tracks.csv` in a folder."""
+    held = {
+        "source": {"name": "made", "format": "table", "tracks": "tracks.csv"},
+        "tracks": {"shortest_s": 0.1},
+        "pipelines": list(pipelines),
+        **values,
+    }
+    return parse_config(Captions, held, folder / "build.toml")
+
+
+def caption_answer(body: Mapping[str, Any], content: str) -> str:
+    """A fine caption that follows from the request's content."""
+    words = hashlib.sha256(content.encode()).digest()
+    first, second = MOODS[words[0] % 7], PLAYED[words[1] % 7]
+    told = " ".join(f"{MOODS[a % 7]} {PLAYED[a // 7 % 7]}" for a in words[2:9])
+    return f"This is a {first} piece for the {second}, and then it moves from {told}."
+
+
+def failing_once(body: Mapping[str, Any], content: str) -> str:
+    """A caption that speaks of a singer at the first draw."""
+    if body.get("seed") == 17:
+        return "This is a calm song with a female singer and a piano in the background."
+    return caption_answer(body, content)
+
+
+def words_of(body: Mapping[str, Any]) -> str:
+    """All text of a request."""
+    return json.dumps(body["messages"])
+
+
+def build_from_file(config: str, store: str) -> None:
+    """What a process that may be killed runs."""
+    build_captions(read_config(Path(config)), Path(store))
+
+
+if __name__ == "__main__":
+    serve_builds(build_from_file) if sys.argv[1:] == ["--serve"] else build_from_file(*sys.argv[1:])
