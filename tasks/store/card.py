@@ -11,11 +11,23 @@ import yaml
 
 from schemas.corpus import Story
 from schemas.tables import SPLITS, Table
-from tasks.store.manifest import Manifest
+from tasks.store.diff import Change
+from tasks.store.manifest import Manifest, Step
+
+PERSONAL = (
+    "Earmark adds no names or contact data. Speaker, listener and artist ids, transcripts, lyrics and voices in the "
+    "audio are those of the sources; their owners' terms hold."
+)
+SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
 
 
 def render_card(
-    manifest: Manifest, tables: Sequence[Table], story: Story, before: Manifest | None, sections: Mapping[str, str]
+    manifest: Manifest,
+    tables: Sequence[Table],
+    story: Story,
+    before: Manifest | None,
+    sections: Mapping[str, str],
+    changes: Sequence[Change] = (),
 ) -> str:
     """The card's text.
 
@@ -25,6 +37,7 @@ def render_card(
         story: the corpus's words.
         before: the manifest of the version before, if there is one.
         sections: further sections, Markdown by heading.
+        changes: what differs from the version before, by table and split.
     """
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
@@ -42,9 +55,27 @@ def render_card(
         story=story,
         before=before,
         sections=sections,
+        changes=[change for change in changes if change.added or change.removed or change.changed],
+        diagram=diagram(manifest.steps),
+        licences=manifest.config.get("licences") or {},
+        personal=PERSONAL,
         all_splits=split_order(list({split for splits in manifest.rows.values() for split in splits})),
         fields=_fields,
     )
+
+
+def diagram(steps: Sequence[Step]) -> str:
+    """The flow as text: a line a step, an arrow wherever the next ones begin."""
+    lines: list[str] = []
+    width = max((len(step.name) for step in steps), default=0)
+    for step, previous in zip(steps, [None, *steps], strict=False):
+        if previous is not None and step.place != previous.place:
+            lines.append("  ↓")
+        lost = sum(step.rejected.values()) + sum(step.dropped.values())
+        told = f"{step.name:<{width}}  {step.entered:,} {step.unit} → {step.kept:,}"
+        told += f" ({lost:,} left out)" if lost else ""
+        lines.append(" ".join(f"{told}{f' ⇒ table {step.table}' if step.table else ''}".replace("`", "'").split("\n")))
+    return "\n".join(lines)
 
 
 def split_order(names: Sequence[str]) -> list[str]:
@@ -74,7 +105,14 @@ def _head(manifest: Manifest, tables: Sequence[Table], story: Story) -> dict[str
         for table in tables
         if table.name in manifest.rows
     ]
-    return {"pretty_name": story.title, "tags": [*story.tags, "earmark"], "configs": configs}
+    rows = sum(manifest.rows.get(story.main_table, {}).values())
+    size = next((name for limit, name in SIZES if rows < limit), "n>10M")
+    return {
+        "pretty_name": story.title,
+        "size_categories": [size],
+        "tags": [*story.tags, "earmark"],
+        "configs": configs,
+    }
 
 
 def _fields(table: Table) -> list[dict[str, str]]:

@@ -18,6 +18,7 @@ from schemas.tables import REJECTS, UNSPLIT, Table
 from tasks.store.card import render_card, split_order
 from tasks.store.checks import check_accounts, check_rejects, check_table
 from tasks.store.croissant import render_croissant
+from tasks.store.diff import Change, diff_table
 from tasks.store.figures import Page
 from tasks.store.files import link_over, sha256_file, sync, write_text
 from tasks.store.manifest import FileEntry, Manifest, Parent, Step, digest_of
@@ -78,7 +79,12 @@ def commit(stage: Stage, made: Made) -> Version:
     manifest = _manifest(stage, made, steps, entries, before)
     pages = {
         "README.md": render_card(
-            manifest, made.corpus.tables, made.corpus.story, before.manifest if before else None, made.sections
+            manifest,
+            made.corpus.tables,
+            made.corpus.story,
+            before.manifest if before else None,
+            made.sections,
+            _changes(stage, made.corpus.tables, manifest, before) if before else (),
         ),
         "report.html": render_report(manifest, made.corpus.story, made.page(stage)),
         "croissant.json": render_croissant(manifest, made.corpus),
@@ -95,6 +101,35 @@ def commit(stage: Stage, made: Made) -> Version:
     sync(final.parent)
     sweep(stage.store, stage.corpus, keep=None)
     return Version(stage.corpus, final)
+
+
+@dataclass(frozen=True)
+class _Draft(Version):
+    """A version whose manifest is not written yet."""
+
+    draft: Manifest
+
+    @property
+    def manifest(self) -> Manifest:
+        """The manifest as it will be, but for the pages."""
+        return self.draft
+
+
+def _changes(stage: Stage, tables: Sequence[Table], manifest: Manifest, before: Version) -> list[Change]:
+    """What differs from the version before; tables whose files are the same are not read."""
+    draft = _Draft(stage.corpus, stage.version, manifest)
+    found: list[Change] = []
+    with _duckdb(stage) as connection:
+        for table in tables:
+            if [e.sha256 for e in manifest.entries(table.name)] != [
+                e.sha256 for e in before.manifest.entries(table.name)
+            ]:
+                found += diff_table(connection, table, before, draft)
+    return found
+
+
+def _duckdb(stage: Stage) -> duckdb.DuckDBPyConnection:
+    return duckdb.connect(config={"temp_directory": str(stage.work / "duckdb"), "memory_limit": "2GB"})
 
 
 def _write_rejects_table(stage: Stage) -> None:
@@ -114,7 +149,7 @@ def _check(
         for name, splits in written.items()
     }
     check_accounts(steps, counted)
-    with duckdb.connect(config={"temp_directory": str(stage.work / "duckdb"), "memory_limit": "2GB"}) as connection:
+    with _duckdb(stage) as connection:
         for table in tables:
             if table.name in written:
                 check_table(connection, table, written[table.name])

@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from schemas.corpus import Corpus
 from schemas.tables import AUDIO, Table
+from tasks.store.card import PERSONAL
 from tasks.store.manifest import FileEntry, Manifest
 
 CONTEXT: dict[str, Any] = {
@@ -53,10 +54,6 @@ CONTEXT: dict[str, Any] = {
     "transform": "cr:transform",
 }
 PARQUET = "application/x-parquet"
-PERSONAL = (
-    "Earmark adds no names or contact data. Speaker, listener and artist ids, transcripts, lyrics and voices in the "
-    "audio are those of the sources; their owners' terms hold."
-)
 
 
 def render_croissant(manifest: Manifest, corpus: Corpus) -> str:

@@ -170,6 +170,7 @@ def _told(card: str, version: Version, held: Mapping[str, Held], rows: Mapping[s
     _, head, body = card.split("---\n", 2)
     facts: dict[str, Any] = yaml.safe_load(head)
     facts.pop("dataset_info", None)
+    facts.pop("size_categories", None)  # it was the whole version's
     facts["configs"] = [
         config | {"data_files": [file for file in config["data_files"] if file["split"] in rows[config["config_name"]]]}
         for config in facts["configs"]

@@ -26,6 +26,7 @@ from tasks.mos_sources import plan_build
 from tasks.store.card import markdown_cell
 from tasks.store.checks import check_accounts, check_rejects, check_table
 from tasks.store.commit import schema_digest
+from tasks.store.diff import diff_table
 from tasks.store.files import link_over, replacing
 from tasks.store.manifest import Manifest, Step, read_manifest
 from tasks.store.staging import STAGING, staging, sweep
@@ -521,3 +522,31 @@ def test_an_input_that_changes_during_the_build_commits_nothing(tmp_path: Path) 
     with plan.stage() as stage, pytest.raises(InputError, match=r"one/t\.csv changed during the build"):
         plan.commit(stage)
     assert open_store(str(tmp_path / "store")).versions(config.corpus) == []
+
+
+def test_card_counts_what_changed_as_diff_does(tmp_path: Path) -> None:
+    folder = lists(tmp_path)
+    first = build_version(config(folder), folder / "store")
+    second = build_version(config(folder, seed=18), folder / "store")
+    assert "## Changes since" not in head_and_body(first)[1]
+    with duckdb.connect() as connection:
+        changes = [change for table in TABLES for change in diff_table(connection, table, first, second)]
+    differing = [
+        f"| `{change.table}` | {change.split} | {change.added} | {change.removed} | {change.changed} |"
+        for change in changes
+        if change.added or change.removed or change.changed
+    ]
+    assert differing
+    told = head_and_body(second)[1].partition("## Changes since v1")[2].partition("## Licences")[0]
+    assert [line for line in told.splitlines() if line.startswith("| `")] == differing
+
+
+def test_card_draws_the_flow_and_names_licences(tmp_path: Path) -> None:
+    folder = lists(tmp_path)
+    licences = {"one": {"licence": "CC-BY-4.0 | <b>", "redistribute": "rows"}}
+    _, body = head_and_body(build_version(config(folder, licences=licences), folder / "store"))
+    drawn = body.partition("```text\n")[2].partition("```")[0].splitlines()
+    assert [line.split()[0] for line in drawn if line != "  ↓"][:3] == ["import-one", "import-vmc23", "merge"]
+    assert drawn[2] == "  ↓", "sources are read side by side"
+    assert "| one | CC-BY-4.0 \\| \\<b\\> | rows, not audio |" in body
+    assert_tables_hold(body)
