@@ -283,5 +283,6 @@ CORPUS = Corpus(
     plan="tasks.caption_tracks:plan_build",
     flow="flows.captions:build",
     forecast="tasks.captioning:forecast",
+    report="tasks.caption_report:sections",
     views=VIEWS,
 )

@@ -38,6 +38,8 @@ from tests.captions import (
     words_of,
     write_tracks,
 )
+from tests.separating import build_separated, make_tracks
+from tests.separating import config_of as separating_config
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
@@ -288,3 +290,31 @@ def test_a_config_that_cannot_work_is_refused(tmp_path: Path, changed: Row, said
     values = {"source": {"name": "made", "format": "table", "tracks": "tracks.csv"}, **changed}
     with pytest.raises(ConfigError, match=said):
         parse_config(Captions, values, tmp_path / "build.toml")
+
+
+@pytest.mark.parametrize("keep", ["embedded", "files"])
+def test_instrumentals_are_heard_where_there_are_some(tmp_path: Path, server: OpenAIServer, keep: str) -> None:
+    store = tmp_path / "store"
+    rows = make_tracks(tmp_path, 3)
+    build_separated(separating_config(tmp_path, output={"keep": keep}, limit=2), store)
+    source = {"name": "own", "format": "table", "tracks": "tracks.jsonl"}
+    config = config_of(tmp_path, direct(server.base_url), source=source, instrumentals="instrumentals@v1")
+    assert forecast(config, Store(store))["to_ask"] == 3
+    version = build_captions(config, store)
+    (parent,) = version.manifest.parents
+    assert (parent.corpus, parent.version) == ("instrumentals", "v1")
+    separated = {
+        row["track_id"]: row["clip_sha256"] for row in rows_of(Store(store).find("instrumentals@v1"), "tracks")
+    }
+    heard = {row["clip_id"]: (row["heard"], row["heard_sha256"]) for row in rows_of(version, "captions")}
+    assert {held[0] for name, held in heard.items() if name in separated} == {"instrumental"}
+    assert all(heard[name][1] == sha256 for name, sha256 in separated.items())
+    assert heard[rows[2]["track_id"]][0] == "mix"
+    plain = build_captions(config_of(tmp_path, direct(server.base_url), source=source), store)
+    assert {row["heard"] for row in rows_of(plain, "captions")} == {"mix"}
+
+
+def test_instrumentals_of_another_corpus_are_refused(tmp_path: Path) -> None:
+    write_tracks(tmp_path, 1)
+    with pytest.raises(ConfigError, match="instrumentals"):
+        build_captions(config_of(tmp_path, direct("http://x/v1"), instrumentals="captions@v1"), tmp_path / "store")

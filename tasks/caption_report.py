@@ -1,0 +1,47 @@
+"""What the report of `captions` shows: how each pipeline fared, which tags are named, and the captions to listen to."""
+
+from __future__ import annotations
+
+from tasks.report import Material, count, histogram, sample, shares
+from tasks.store.figures import Browser, Clip, Grid, Row, Section
+
+
+def sections(material: Material) -> list[Section]:
+    """The report's own sections."""
+    db = material.db
+    db.execute(
+        """CREATE VIEW shown_captions AS
+           SELECT *, len(string_split(text, ' ')) AS words, concat(clip_id, ':', pipeline, ':', segment) AS name
+           FROM captions"""
+    )
+    named = db.execute(
+        """SELECT category, pipeline, sum(captions)::BIGINT, sum(mentions)::BIGINT, sum(mentions) / sum(captions)
+           FROM tag_coverage GROUP BY category, pipeline HAVING sum(captions) > 0 ORDER BY category, pipeline"""
+    ).fetchall()
+    coverage = Grid(
+        "How often captions name a track's tags",
+        ("category", "pipeline", "tags on captioned tracks", "named", "share"),
+        tuple(named),
+        ("share",),
+    )
+    rows = tuple(
+        Row(
+            row["name"],
+            {"pipeline": row["pipeline"], "split": row["split"]},
+            {
+                "heard": f"{row['heard']}, from {row['start_s'][0]:g} s to {row['end_s'][-1]:g} s",
+                "written by": row["model"],
+                "flags": ", ".join(row["flags"]) or "none",
+                "tags": ", ".join(row["tags"]) or "none",
+            },
+            {"caption": row["text"]},
+            clips=(Clip("what was heard", row["heard_sha256"]),),
+        )
+        for row in sample(db, "shown_captions", "name", by="pipeline")
+    )
+    figures = (
+        shares(db, "captions", "pipeline", "Captions by pipeline"),
+        histogram(db, "shown_captions", "words", "Words a caption"),
+        histogram(db, "captions", "sample", "Draws before the one that passed the checks"),
+    )
+    return [Section("Captions", (*figures, coverage, Browser("captions", rows, count(db, "captions"))))]
