@@ -231,11 +231,11 @@ def _version_captions(store: Store, held: CaptionSet) -> Iterator[Caption]:
     """Captions of a version of `captions`, in the order of its table.
 
     Raises:
-        StoreError: the version has no table `captions` with the columns clip_id, pipeline and text.
+        StoreError: the version has no table `captions` with the columns clip_id, pipeline, segment and text.
     """
     assert held.version is not None
     version = store.find(held.version)
-    wanted = ["clip_id", "pipeline", "text"]
+    wanted = ["clip_id", "pipeline", "segment", "text"]
     line = 0
     for path in version.files("captions"):
         with pq.ParquetFile(path) as file:
@@ -245,7 +245,8 @@ def _version_captions(store: Store, held: CaptionSet) -> Iterator[Caption]:
                 for row in batch.to_pylist():
                     line += 1
                     if held.pipeline in (None, row["pipeline"]):
-                        yield Caption(row["clip_id"], row["text"], f"{version.corpus}@{version.name}", line)
+                        item = f"{row['clip_id']}/{row['pipeline']}/{row['segment']}"
+                        yield Caption(item, row["text"], f"{version.corpus}@{version.name}", line)
 
 
 def _kept(found: Iterable[Any], table: str, rejects: list[tuple[str, Reject]], notes: list[str]) -> Iterator[Any]:

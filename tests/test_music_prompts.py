@@ -25,6 +25,8 @@ from tasks.store.checks import check_accounts
 from tasks.store.versions import Store, Version, open_store
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of
+from tests.captions import build_captions
+from tests.captions import read_config as read_captions_config
 from tests.conftest import ROOT
 from tests.integration.test_judging import steps_called
 from tests.prompt_builds import (
@@ -384,6 +386,19 @@ def test_files_of_one_name_are_both_inputs(lists: Path, tmp_path: Path) -> None:
     before = plan_build(config_of(lists, captions=sets), open_store(str(tmp_path / "store"))).build_key
     write_captions(lists / "one/c.json", {"1.mp3": "Another tune."})
     assert plan_build(config_of(lists, captions=sets), open_store(str(tmp_path / "store"))).build_key != before
+
+
+def test_captions_of_a_version_are_examples_each(lists: Path, tmp_path: Path) -> None:
+    """Both pipelines' captions of one track are captions of their own; the version becomes a parent."""
+    store = tmp_path / "store"
+    written = build_captions(read_captions_config(ROOT / "data/demo/captions.toml"), store)
+    config = config_of(lists, captions=[{"name": "all", "version": "captions"}], prompts=SMALL)
+    version = build_prompts(config, store)
+    assert [(parent.corpus, parent.version) for parent in version.manifest.parents] == [("captions", "v1")]
+    texts = {row["text"] for row in rows_of(written, "captions")}
+    shots = rows_of(version, "shots")
+    assert shots
+    assert {row["text"] for row in shots} <= texts
 
 
 def test_the_identity_holds_what_decides(tmp_path: Path) -> None:
