@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import json
 import os
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +28,7 @@ from tasks.captioning import listeners, refiners
 from tasks.store.versions import Version, open_store
 from tests.builds import serve_builds
 from tests.music import write_clip
+from tests.servers.openai_server import MOODS, PLAYED, caption_answer
 
 QUICK: dict[str, Any] = {
     "retry_base_s": 0.01,
@@ -37,30 +38,26 @@ QUICK: dict[str, Any] = {
 }
 HEARS, READS = "openai:hears", "openai:reads"
 SMALL_HEARING = {"sample_rate_hz": 8000}
-MOODS = ("calm", "dark", "happy", "epic", "slow", "warm", "cold")
-PLAYED = ("piano", "violin", "drums", "flute", "guitar", "organ", "harp")
 
 # The code does not change while tests run; reading it anew is a third of what a small build takes.
 plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
 
 
-def build_captions(config: Captions, store_root: Path, *, force: bool = False) -> Version:
+def build_captions(config: Captions, store_root: Path, *, force: bool = False, at_once: int = 1) -> Version:
     """Build a version, or find it up to date, by the same steps in the same order as the flow."""
     planned = plan_build(config, open_store(str(store_root)))
     if (done := planned.up_to_date()) and not force:
         return done
     if force:
         planned.forget()
-    with planned.stage() as stage:
+    with planned.stage() as stage, ThreadPoolExecutor(at_once) as pool:
         import_tracks.fn(stage, config)
         index_tracks.fn(stage, config)
         shards, encoder = shards_of(stage), SharedEncoder()
         with listeners(stage.store, config, encoder) as sessions:
-            for shard in shards:
-                listen.fn(stage, config, sessions, encoder, shard)
+            list(pool.map(lambda shard: listen.fn(stage, config, sessions, encoder, shard), shards))
         with refiners(stage.store, config) as sessions:
-            for shard in shards:
-                refine.fn(stage, config, sessions, shard)
+            list(pool.map(lambda shard: refine.fn(stage, config, sessions, shard), shards))
         write_captions.fn(stage, config)
         return planned.commit(stage, sections=sections(stage))
 
@@ -104,15 +101,7 @@ def config_of(folder: Path, *pipelines: Mapping[str, Any], **values: Any) -> Cap
     return parse_config(Captions, held, folder / "build.toml")
 
 
-def caption_answer(body: Mapping[str, Any], content: str) -> str:
-    """A fine caption that follows from the request's content."""
-    words = hashlib.sha256(content.encode()).digest()
-    first, second = MOODS[words[0] % 7], PLAYED[words[1] % 7]
-    told = " ".join(f"{MOODS[a % 7]} {PLAYED[a // 7 % 7]}" for a in words[2:9])
-    return f"This is a {first} piece for the {second}, and then it moves from {told}."
-
-
-def failing_once(body: Mapping[str, Any], content: str) -> str:
+def failing_once(body: dict[str, Any], content: str) -> str:
     """A caption that speaks of a singer at the first draw."""
     if body.get("seed") == 17:
         return "This is a calm song with a female singer and a piano in the background."

@@ -72,6 +72,18 @@ def critic_answer(body: dict[str, Any], content: str) -> str:
     return comparison(one, two)
 
 
+MOODS = ("calm", "dark", "happy", "epic", "slow", "warm", "cold")
+PLAYED = ("piano", "violin", "drums", "flute", "guitar", "organ", "harp")
+
+
+def caption_answer(body: dict[str, Any], content: str) -> str:
+    """A fine caption that follows from the request's content."""
+    words = hashlib.sha256(content.encode()).digest()
+    first, second = MOODS[words[0] % 7], PLAYED[words[1] % 7]
+    told = " ".join(f"{MOODS[a % 7]} {PLAYED[a // 7 % 7]}" for a in words[2:9])
+    return f"This is a {first} piece for the {second}, and then it moves from {told}."
+
+
 def comparison(first: int, second: int) -> str:
     """What a critic writes of two clips."""
     parts = [f"{aspect.capitalize()}: clip 1 and clip 2 differ." for aspect in ASPECTS]
@@ -309,13 +321,19 @@ def main() -> None:
     parser.add_argument("--batch-s", type=float, default=0.2)
     parser.add_argument("--listen", action="store_true", help="answer by the clips, as a judge of pairs")
     parser.add_argument("--critic", action="store_true", help="answer by the clips, as a critic of voices")
+    parser.add_argument("--captions", action="store_true", help="answer with captions")
     options = parser.parse_args()
     faults = Faults(
         rate=options.fault_rate, kinds=tuple(options.faults.split(",")), latency_s=options.latency_ms / 1000
     )
 
     async def serve() -> None:
-        answer = listening_answer if options.listen else critic_answer if options.critic else default_answer
+        asked = (
+            (options.listen, listening_answer),
+            (options.critic, critic_answer),
+            (options.captions, caption_answer),
+        )
+        answer = next((answer for wanted, answer in asked if wanted), default_answer)
         server = await OpenAIServer(faults, answer, options.batch_s).start(options.port)
         print(f"port={server.port}", flush=True)
         await asyncio.Event().wait()
