@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.report import Material, count, histogram, sample, shares
+from tasks.report import Material, count, sample, shares
 from tasks.store.figures import Browser, Grid, Row, Section
 
 
@@ -20,7 +20,7 @@ def sections(material: Material) -> list[Section]:
         shares(db, "prompts", "genre", "Prompts by genre"),
         shares(db, "prompts", "instrument", "Prompts by instrument"),
         shares(db, "prompts", "mood_theme", "Prompts by mood or theme"),
-        histogram(db, "prompts", "tries", "Answers until one passed the checks"),
+        shares(db, "prompts", "tries", "Answers until one passed the checks"),
     )
     return [
         Section("Tags", (pool, missed, Browser("tags", _tags(material), count(db, "tags")))),

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,7 @@ def stage_version(root: Path, pairs: int) -> dict[str, float]:
 def commit_version(root: Path) -> dict[str, float]:
     """Commit what is staged."""
     from schemas.pseudo_preferences import CORPUS
+    from tasks.report import make_page
     from tasks.store.commit import Made, commit
     from tasks.store.staging import staging
     from tasks.store.versions import Store
@@ -110,7 +112,8 @@ def commit_version(root: Path) -> dict[str, float]:
     with staging(Store(root), CORPUS.name, KEY, say=print) as stage:
         start = time.perf_counter()
         config = {"judge": {"annotator": "openai:made-up"}}
-        version = commit(stage, Made(CORPUS, config, {}, code="", libraries={}, models=("openai:made-up",)))
+        page = partial(make_page, CORPUS)
+        version = commit(stage, Made(CORPUS, config, {}, code="", libraries={}, models=("openai:made-up",), page=page))
         return {"seconds": time.perf_counter() - start, "rows": float(version.manifest.rows["labels"]["train"])}
 
 
