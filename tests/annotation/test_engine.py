@@ -351,7 +351,8 @@ def test_a_response_that_was_recorded_and_not_read_is_not_asked_again(tmp_path: 
 def test_two_annotators_on_one_ledger_ask_each_key_once(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
         server = await serving(Faults(latency_s=0.01))
-        config, bench = config_for(server, max_concurrency=8), Bench(tmp_path / "l.sqlite", server)
+        patient = {"read_timeout_s": 30.0, "total_timeout_s": 50.0}  # a retry after a timeout would be asked twice
+        config, bench = config_for(server, max_concurrency=8, **patient), Bench(tmp_path / "l.sqlite", server)
         requests = requests_for(config, 120)
         one, two = await asyncio.gather(bench.ask(config, requests), bench.ask(config, requests[::-1]))
         assert one.outcomes == two.outcomes[::-1]
