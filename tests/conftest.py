@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parents[1]
 
-# How long an example takes depends on what else the machine does; it proves nothing.
-settings.register_profile("earmark", deadline=None)
-settings.load_profile("earmark")
+if importlib.util.find_spec("hypothesis"):  # vLLM's environment has no property tests
+    from hypothesis import settings
+
+    # How long an example takes depends on what else the machine does; it proves nothing.
+    settings.register_profile("earmark", deadline=None)
+    settings.load_profile("earmark")
 
 
 def real_lists() -> Path:
