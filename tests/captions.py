@@ -9,10 +9,13 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
@@ -20,6 +23,7 @@ os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 from schemas.captions import Captions
 from schemas.config import parse_config, read_toml
 from tasks import plan
+from tasks.audio import encode
 from tasks.audio.encode import SharedEncoder
 from tasks.caption_steps import import_tracks, index_tracks, listen, refine, write_captions
 from tasks.caption_tracks import plan_build, shards_of
@@ -99,6 +103,23 @@ def config_of(folder: Path, *pipelines: Mapping[str, Any], **values: Any) -> Cap
         **values,
     }
     return parse_config(Captions, held, folder / "build.toml")
+
+
+@contextmanager
+def counting_readings() -> Iterator[Counter[str]]:
+    """How often each clip is decoded for annotators, by its SHA-256, by either way into it."""
+    count: Counter[str] = Counter()
+
+    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def read(path: str, sha256: str, *parts: Any) -> Any:
+            count[sha256] += 1
+            return real(path, sha256, *parts)
+
+        return read
+
+    ways = ("decode", "encode_parts")
+    with patch.multiple(encode, **{name: counted(getattr(encode, name)) for name in ways}):
+        yield count
 
 
 def failing_once(body: dict[str, Any], content: str) -> str:

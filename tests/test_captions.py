@@ -18,7 +18,6 @@ from schemas.captions import Captions, Listening
 from schemas.config import parse_config
 from schemas.errors import ConfigError, EarmarkError
 from tasks.audio import encode
-from tasks.audio.encode import SharedEncoder
 from tasks.caption_asking import cut
 from tasks.caption_exports import write_json, write_tsv
 from tasks.captioning import forecast
@@ -32,6 +31,7 @@ from tests.captions import (
     build_captions,
     caption_answer,
     config_of,
+    counting_readings,
     direct,
     failing_once,
     refined,
@@ -90,19 +90,11 @@ def test_audio_is_decoded_once_for_both_pipelines(
     tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_tracks(tmp_path, 10)
-    count: Counter[str] = Counter()
-    real = encode.decode
-
-    def counted(path: str, sha256: str) -> Any:
-        count[sha256] += 1
-        return real(path, sha256)
-
-    monkeypatch.setattr(encode, "decode", counted)
     monkeypatch.setattr(encode.Encoder.__init__, "__defaults__", (1,))  # nothing decoded is kept
-    monkeypatch.setattr(SharedEncoder.__init__, "__defaults__", (1,))
     other = {"hearing": {"sample_rate_hz": 8000, "codec": "flac"}}
     config = config_of(tmp_path, direct(server.base_url), refined(server.base_url, **other))
-    build_captions(config, tmp_path / "store")
+    with counting_readings() as count:
+        build_captions(config, tmp_path / "store")
     assert asked(server, "hears") == 20
     assert len(count) == 10
     assert set(count.values()) == {1}

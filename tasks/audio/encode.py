@@ -20,11 +20,13 @@ from schemas.errors import InputError
 from tasks.audio.decode import average
 from tasks.audio.decode import decode as decode_file
 from tasks.audio.faults import BadAudio
-from tasks.audio.sound import open_file
+from tasks.audio.sound import open_file, open_sound
 
 Samples = npt.NDArray[np.float32]
 CACHED_BYTES = 256 << 20
 """Decoded audio that is kept: a clip stands in several pairs, and in both orders of each."""
+KEPT_BYTES = 1 << 30
+"""Encoded parts that are kept where several annotators hear a clip: nine hours at 16 kHz, mono, 16 bits."""
 
 
 class Form(Protocol):
@@ -114,13 +116,15 @@ class SharedEncoder(Encoder):
     """Encodes parts that several annotators ask for: a clip is decoded once for all parts that are expected of it.
 
     Args:
-        cached_bytes: most bytes of decoded audio that are kept.
+        kept_bytes: most encoded bytes that are kept, besides those of the clip at hand; a clip whose bytes are gone is
+            decoded again.
     """
 
-    def __init__(self, cached_bytes: int = CACHED_BYTES) -> None:
-        super().__init__(cached_bytes)
+    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
+        super().__init__()
+        self._kept_bytes = kept_bytes
         self._expected: dict[str, list[Part]] = {}
-        self._encoded: dict[str, dict[Part, bytes]] = {}
+        self._encoded: OrderedDict[str, dict[Part, bytes]] = OrderedDict()
         self._working: dict[str, threading.Lock] = {}
 
     @contextmanager
@@ -153,12 +157,63 @@ class SharedEncoder(Encoder):
         if working is None or part not in expected:
             return super().__call__(part)
         with working:
-            held = self._encoded.get(part.sha256)
+            with self._lock:
+                held = self._encoded.get(part.sha256)
             if held is None:
-                samples, rate = self.decoded(part.path, part.sha256)
-                held = {other: encode(span(samples, rate, other), rate, other.form) for other in expected}
-                self._encoded[part.sha256] = held
-            return held[part]
+                held = encode_parts(part.path, part.sha256, expected)
+                self._keep(part.sha256, held)
+        if part not in held:
+            raise InputError(f"clip {Path(part.path).name}: expected sound from {part.start_s or 0:g} s on, found none")
+        return held[part]
+
+    def _keep(self, sha256: str, held: dict[Part, bytes]) -> None:
+        with self._lock:
+            self._encoded[sha256] = held
+            size = sum(len(sound) for kept in self._encoded.values() for sound in kept.values())
+            while size > self._kept_bytes and len(self._encoded) > 1:
+                _, gone = self._encoded.popitem(last=False)
+                size -= sum(map(len, gone.values()))
+
+
+def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, bytes]:
+    """Bytes of several parts of one clip, which is decoded once and block by block: a film needs no more memory than
+    the parts that overlap at one moment.
+
+    Args:
+        path: the clip's file.
+        sha256: its hash.
+        parts: spans of it, in any forms.
+
+    Returns:
+        What `Encoder` gives for each; a part that holds no frame is left out.
+
+    Raises:
+        InputError: the file cannot be read or decoded, or has another hash.
+    """
+    done: dict[Part, bytes] = {}
+    with _readable(path, sha256), open_sound(Path(path)) as sound:
+        rate, at = sound.sample_rate_hz, 0
+        bounds = {part: frames_of(part, rate) for part in parts}
+        held: dict[Part, list[Samples]] = {part: [] for part in bounds}
+        for block in sound.blocks():
+            for part in list(held):
+                start, end = bounds[part]
+                piece = block[max(0, start - at) : None if end is None else max(0, end - at)]
+                if len(piece):
+                    held[part].append(piece.copy())
+                if end is not None and end <= at + len(block):
+                    _finish(part, held.pop(part), rate, done)
+            at += len(block)
+            if not held:
+                break
+        for part, pieces in held.items():
+            _finish(part, pieces, rate, done)
+    return done
+
+
+def _finish(part: Part, pieces: list[Samples], rate: int, done: dict[Part, bytes]) -> None:
+    if pieces:
+        done[part] = encode(np.concatenate(pieces), rate, part.form)
 
 
 def decode(path: str, sha256: str) -> tuple[Samples, int]:
@@ -167,6 +222,13 @@ def decode(path: str, sha256: str) -> tuple[Samples, int]:
     Raises:
         InputError: it cannot be read or decoded, or has another hash.
     """
+    with _readable(path, sha256):
+        return decode_file(Path(path))
+
+
+@contextmanager
+def _readable(path: str, sha256: str) -> Iterator[None]:
+    """Check the file's hash; what is wrong with its audio within the block is an `InputError` that names it."""
     name = Path(path).name  # where it lies on this machine is nobody's business: rejects keep these words
     try:
         with open_file(Path(path)) as file:
@@ -175,9 +237,19 @@ def decode(path: str, sha256: str) -> tuple[Samples, int]:
             raise InputError(
                 f"clip {name}: expected SHA-256 {sha256[:12]}…, found {found[:12]}…; index the audio again"
             )
-        return decode_file(Path(path))
+        yield
     except BadAudio as bad:
         raise InputError(f"clip {name}: {bad.detail}") from None
+
+
+def frames_of(part: Part, rate: int) -> tuple[int, int | None]:
+    """First frame of the part's span, and the one behind its last, no later than its form allows; None is the end."""
+    start = round((part.start_s or 0.0) * rate)
+    end = None if part.end_s is None else round(part.end_s * rate)
+    if part.form.longest_s is not None:
+        longest = start + round(part.form.longest_s * rate)
+        end = longest if end is None else min(end, longest)
+    return start, end
 
 
 def span(samples: Samples, rate: int, part: Part) -> Samples:
@@ -186,14 +258,12 @@ def span(samples: Samples, rate: int, part: Part) -> Samples:
     Raises:
         InputError: the span holds no frame.
     """
-    start = round((part.start_s or 0.0) * rate)
-    end = len(samples) if part.end_s is None else round(part.end_s * rate)
-    if part.form.longest_s is not None:
-        end = min(end, start + round(part.form.longest_s * rate))
+    start, end = frames_of(part, rate)
     held = samples[start:end]
     if not len(held):
+        upto = len(samples) if end is None else end
         raise InputError(
-            f"clip {Path(part.path).name}: expected sound from {start / rate:g} s to {end / rate:g} s, "
+            f"clip {Path(part.path).name}: expected sound from {start / rate:g} s to {upto / rate:g} s, "
             f"found {len(samples) / rate:g} s in all"
         )
     return held

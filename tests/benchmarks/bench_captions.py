@@ -21,7 +21,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -117,25 +116,17 @@ async def by_openai(base_url: str, prepared: list[dict[str, Any]], concurrency: 
 
 def ours(folder: Path, base_url: str, concurrency: int, limit: int | None = None) -> dict[str, float]:
     """A whole build without Prefect's engine; how often each clip was decoded is counted on the way."""
-    from tasks.audio import encode
     from tasks.caption_steps import SHARDS_AT_ONCE
-    from tests.captions import build_captions
+    from tests.captions import build_captions, counting_readings
 
-    decoded: Counter[str] = Counter()
-    real = encode.decode
-
-    def counted(path: str, sha256: str) -> Any:
-        decoded[sha256] += 1
-        return real(path, sha256)
-
-    encode.decode = counted  # stays: the process ends after it
     store = Path(tempfile.mkdtemp(prefix="bench-store-"))
     try:
         config, spent = config_for(folder, base_url, concurrency, limit), []
-        for force in (False, True):
-            started, used = time.perf_counter(), _cpu_s()
-            version = build_captions(config, store, force=force, at_once=SHARDS_AT_ONCE)
-            spent += [time.perf_counter() - started, _cpu_s() - used]
+        with counting_readings() as decoded:
+            for force in (False, True):
+                started, used = time.perf_counter(), _cpu_s()
+                version = build_captions(config, store, force=force, at_once=SHARDS_AT_ONCE)
+                spent += [time.perf_counter() - started, _cpu_s() - used]
         rows = sum(version.manifest.rows["captions"].values())
     finally:
         shutil.rmtree(store)

@@ -1,0 +1,102 @@
+"""Parts of clips as models get them: the same bytes however they are asked for, and no more memory than they need."""
+
+from __future__ import annotations
+
+import hashlib
+import tracemalloc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from schemas.errors import InputError
+from tasks.annotation.request import Audio, AudioForm
+from tasks.audio.encode import Encoder, SharedEncoder, encode_parts
+
+RATE_HZ, SECONDS = 11_025, 20.0  # several blocks of the decoder
+FORMS = (AudioForm(), AudioForm(8_000, None, "flac"), AudioForm(None, 1, "wav", 1.5))
+
+
+@pytest.fixture(scope="module")
+def clip(tmp_path_factory: pytest.TempPathFactory) -> Audio:
+    """Stereo noise."""
+    return make_clip(tmp_path_factory.mktemp("clips") / "noise.flac", SECONDS)
+
+
+def make_clip(path: Path, seconds: float, seed: int = 0) -> Audio:
+    """Stereo noise of a length, as a file."""
+    noise = 0.3 * np.random.default_rng(seed).standard_normal((round(RATE_HZ * seconds), 2), dtype=np.float32)
+    soundfile.write(path, noise, RATE_HZ)
+    return Audio(hashlib.sha256(path.read_bytes()).hexdigest(), str(path), duration_s=seconds)
+
+
+def part_of(clip: Audio, start_s: float | None, end_s: float | None, form: AudioForm) -> Audio:
+    """A span of a clip."""
+    return Audio(clip.sha256, clip.path, start_s, end_s, clip.duration_s, form)
+
+
+ends = st.one_of(st.none(), st.floats(0, SECONDS + 1))
+
+
+@settings(max_examples=40, deadline=None)
+@given(spans=st.lists(st.tuples(ends, ends, st.sampled_from(FORMS)), max_size=6))
+def test_parts_of_one_reading_are_those_of_many(
+    clip: Audio, spans: list[tuple[float | None, float | None, AudioForm]]
+) -> None:
+    parts = [part_of(clip, *span) for span in spans]
+    found = encode_parts(clip.path, clip.sha256, parts)
+    alone = Encoder()
+    for part in parts:
+        if part in found:
+            assert found[part] == alone(part)
+        else:
+            with pytest.raises(InputError, match="expected sound from"):
+                alone(part)
+    assert len(found) <= len(set(parts))
+
+
+def test_many_threads_get_what_they_asked_for_whatever_is_kept(tmp_path: Path) -> None:
+    clips = [make_clip(tmp_path / f"{seed}.wav", 1.0, seed) for seed in range(4)]
+    parts = [part_of(clip, start, start + 0.25, FORMS[0]) for clip in clips for start in (0.0, 0.5, 0.75)]
+    expected = [Encoder()(part) for part in parts]
+    for kept_bytes in (1, 1 << 20):
+        shared = SharedEncoder(kept_bytes)
+        with shared.expecting(parts), ThreadPoolExecutor(8) as pool:
+            assert list(pool.map(shared, parts * 3)) == expected * 3
+        assert not shared._encoded
+        assert shared(parts[0]) == expected[0]  # nobody expects it any more
+
+
+def test_a_part_beyond_the_end_fails_alone(clip: Audio) -> None:
+    shared = SharedEncoder()
+    good, bad = part_of(clip, 0.0, 1.0, FORMS[0]), part_of(clip, SECONDS + 5, None, FORMS[0])
+    with shared.expecting([good, bad]):
+        assert shared(good) == Encoder()(good)
+        with pytest.raises(InputError, match=r"clip noise\.flac: expected sound from 25 s on, found none"):
+            shared(bad)
+
+
+def test_a_clip_that_changed_is_told_by_its_name_alone(clip: Audio) -> None:
+    with pytest.raises(InputError, match=r"^clip noise\.flac: expected SHA-256 000000000000…, found ") as raised:
+        encode_parts(clip.path, "0" * 64, [clip])
+    assert str(Path(clip.path).parent) not in str(raised.value)
+
+
+def test_a_long_clip_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
+    minutes = 15
+    long = make_clip(tmp_path / "long.wav", 60.0 * minutes)
+    decoded = RATE_HZ * 60 * minutes * 2 * 4
+    parts = [part_of(long, 60.0 * n, 60.0 * (n + 1), AudioForm(8_000)) for n in range(minutes)]
+    tracemalloc.start()
+    try:
+        found = encode_parts(long.path, long.sha256, parts)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    kept = sum(map(len, found.values()))
+    assert len(found) == minutes
+    assert peak < kept + decoded / 3
