@@ -23,6 +23,7 @@ LOOKED_FOR: dict[Asking, tuple[CaptionFault, ...]] = {
     "describe": FORM,  # the refining stage takes the rest out
     "mix": (*FORM, "boilerplate"),  # speech and song are part of what it describes
 }
+LONGEST_WORDS: dict[Asking, int] = {"direct": 150, "describe": 150, "mix": 400}
 
 
 class Listening(AnnotatorConfig):
@@ -59,7 +60,7 @@ class Listening(AnnotatorConfig):
     @property
     def held_to(self) -> Checks:
         """The checks that stand after this stage."""
-        return self.checks or Checks(look_for=LOOKED_FOR[self.ask])
+        return self.checks or Checks(look_for=LOOKED_FOR[self.ask], longest_words=LONGEST_WORDS[self.ask])
 
 
 class Refining(AnnotatorConfig):

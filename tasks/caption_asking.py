@@ -17,6 +17,8 @@ from tasks.importers.jamendo import MARK, Tag
 from tasks.tag_words import vocal_tags, written
 
 Span = tuple[float, float]
+TRACKS_A_SHARD = 50
+HEARD_A_SHARD_S = 6_000.0  # encoded, it is in memory at once: about 1 MB for each half minute at 16 kHz
 LISTENING = {"direct": "caption-direct", "describe": "caption-describe", "mix": "caption-mix"}
 
 
@@ -86,6 +88,32 @@ def cut(duration_s: float, listen: Listening) -> list[list[Span]]:
 
 def _span(start_s: float, end_s: float) -> Span:
     return round(start_s, 3), round(end_s, 3)
+
+
+def shard_sizes(config: Captions, durations_s: Sequence[float]) -> list[int]:
+    """How many tracks each shard has: no more than a number of them, and no more sound than fits in memory.
+
+    A track that is longer by itself is a shard of its own. With a provider's batch API a shard fills a batch; what is
+    heard of it is then encoded as it is sent.
+    """
+    stages = [stage for pipeline in config.pipelines for stage in (pipeline.listen, pipeline.refine) if stage]
+    batch = max((stage.batch_requests for stage in stages if stage.batch), default=0)
+    most, most_s = max(TRACKS_A_SHARD, batch), math.inf if batch else HEARD_A_SHARD_S
+    sizes: list[int] = []
+    full_s = math.inf
+    for duration_s in durations_s:
+        heard_s = sum(
+            end - start
+            for pipeline in config.pipelines
+            for spans in cut(duration_s, pipeline.listen)
+            for start, end in spans
+        )
+        if not sizes or sizes[-1] == most or full_s + heard_s > most_s:
+            sizes.append(0)
+            full_s = 0.0
+        sizes[-1] += 1
+        full_s += heard_s
+    return sizes
 
 
 def pieces_of(pipeline: Pipeline, tracks: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:

@@ -16,7 +16,7 @@ from schemas.captions import CAPTIONS, CORPUS, Captions
 from schemas.errors import ConfigError, InputError
 from schemas.tables import REJECTS, SPLITS
 from tasks.audio.probe import AudioFault
-from tasks.caption_asking import annotators, prompt_digests
+from tasks.caption_asking import annotators, prompt_digests, shard_sizes
 from tasks.fingerprint import file_digests
 from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
 from tasks.importers.rows import Note, Reject
@@ -34,7 +34,6 @@ from tasks.store.staging import Stage
 from tasks.store.versions import Store, Version
 from tasks.tag_words import list_files
 
-TRACKS_A_SHARD = 50  # their encoded spans are in memory at once: about 1 MB for each half minute at 16 kHz
 IMPORTED = pa.schema(
     [
         ("row", pa.int64()),
@@ -241,8 +240,11 @@ def _write_pool(stage: Stage, config: Captions, entered: int, instrumentals: int
         ).to_arrow_table()
         pool = connection.sql(query("captions/pool"), params={"seed": config.seed, **_ends(config)}).to_arrow_table()
     stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names))
-    with replacing(stage.work / "pool.parquet") as temporary:
-        pq.write_table(pool, temporary, row_group_size=_tracks_a_shard(config))
+    sizes, at = shard_sizes(config, pool["duration_s"].to_pylist()), 0
+    with replacing(stage.work / "pool.parquet") as temporary, pq.ParquetWriter(temporary, pool.schema) as writer:
+        for size in sizes:
+            writer.write_table(pool.slice(at, size))
+            at += size
     heard = f"{instrumentals:,} of {entered:,} tracks are heard without voice"
     return stage.record(
         Step(
@@ -257,12 +259,6 @@ def _write_pool(stage: Stage, config: Captions, entered: int, instrumentals: int
             notes=(heard,) if config.instrumentals else (),
         )
     )
-
-
-def _tracks_a_shard(config: Captions) -> int:
-    """With the provider's batch API, as many tracks as fill one batch."""
-    stages = [stage for pipeline in config.pipelines for stage in (pipeline.listen, pipeline.refine) if stage]
-    return max([TRACKS_A_SHARD, *(stage.batch_requests for stage in stages if stage.batch)])
 
 
 def shards_of(stage: Stage) -> list[int]:

@@ -18,7 +18,7 @@ from schemas.captions import Captions, Listening
 from schemas.config import parse_config
 from schemas.errors import ConfigError, EarmarkError
 from tasks.audio import encode
-from tasks.caption_asking import cut
+from tasks.caption_asking import HEARD_A_SHARD_S, TRACKS_A_SHARD, cut, shard_sizes
 from tasks.caption_exports import write_json, write_tsv
 from tasks.captioning import forecast
 from tasks.exports.rows import BATCH
@@ -192,6 +192,21 @@ def test_no_span_is_longer_than_the_model_hears(
     if segments:
         assert all(abs(one[1] - two[0]) < 1e-9 for one, two in pairwise(found))
         assert (found[0][0], found[-1][1]) == (0.0, round(duration_s, 3))
+
+
+@given(durations=st.lists(st.floats(0.1, 20_000), max_size=200), segments=st.booleans())
+def test_shards_hold_no_more_than_fits_in_memory(durations: list[float], segments: bool) -> None:
+    pipelines = [direct("http://x/v1", hears_s=30.0, segments=segments), refined("http://x/v1", hears_s=30.0, spans=3)]
+    config = config_of(Path("lists"), *pipelines)
+    heard = [min(duration, duration if segments else 30.0) + min(duration, 90.0) for duration in durations]
+    at = 0
+    for size in shard_sizes(config, durations):
+        assert 1 <= size <= TRACKS_A_SHARD
+        assert size == 1 or sum(heard[at : at + size]) <= HEARD_A_SHARD_S + 1e-3  # spans that overlap count each
+        at += size
+    assert at == len(durations)
+    batched = config_of(Path("lists"), direct("http://x/v1", batch=True))
+    assert shard_sizes(batched, durations) == ([len(durations)] if durations else [])
 
 
 def test_tags_are_counted_where_captions_name_them(tmp_path: Path, server: OpenAIServer) -> None:
