@@ -11,7 +11,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from schemas.captions import Captions
 from tasks.audio.encode import SharedEncoder
 from tasks.caption_steps import SHARDS_AT_ONCE, import_tracks, index_tracks, listen, refine, write_captions
-from tasks.caption_tracks import plan_build, shards_of
+from tasks.caption_tracks import count_tracks, plan_build, shards_of
 from tasks.caption_writing import sections
 from tasks.captioning import listeners, refiners
 from tasks.progress import working
@@ -44,7 +44,7 @@ def build(
         import_tracks(stage, config)
         index_tracks(stage, config)
         shards, encoder = shards_of(stage), SharedEncoder()
-        with listeners(stage.store, config, encoder) as heard, working("listen") as work:
+        with listeners(stage.store, config, encoder) as heard, working("listen", count_tracks(stage)) as work:
             listen.map(
                 unmapped(stage), unmapped(config), unmapped(heard), unmapped(encoder), shards, unmapped(work)
             ).result()

@@ -1,11 +1,15 @@
-"""Captions in the two forms that the text-to-music baseline reads; `tasks/importers/captions.py` reads both back."""
+"""Captions in the two forms that the text-to-music baseline reads; `tasks/importers/captions.py` reads both back.
+
+The baseline finds a caption's audio by its file: `00/1085700.mp3` in JSON; `1085700` as the id in a TSV, beside which
+it has `audios/1085700.mp3`.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
@@ -22,7 +26,7 @@ def write_json(batches: Iterator[pa.RecordBatch], path: Path) -> None:
     """
     with path.open("w", encoding="utf-8") as file:
         file.write("[")
-        for number, (_, name, caption) in enumerate(_captions(batches)):
+        for number, (name, caption) in enumerate(_captions(batches)):
             file.write("," if number else "")
             file.write("\n" + json.dumps({"path": name, "caption": caption}, ensure_ascii=False))
         file.write("\n]\n")
@@ -31,17 +35,23 @@ def write_json(batches: Iterator[pa.RecordBatch], path: Path) -> None:
 def write_tsv(batches: Iterator[pa.RecordBatch], path: Path) -> None:
     """`id<tab>caption` lines below that header, without quoting: breaks within a caption become spaces.
 
+    The id is the audio file's name without folder and ending.
+
     Raises:
-        StoreError: a track has several captions.
+        StoreError: a track has several captions, or two tracks have files of one name.
     """
+    files: dict[str, str] = {}
     with path.open("w", encoding="utf-8", newline="\n") as file:
         file.write("id\tcaption\n")
-        for item, _, caption in _captions(batches):
+        for name, caption in _captions(batches):
+            item = PurePosixPath(name).stem
+            if (first := files.setdefault(item, name)) != name:
+                raise StoreError(f"expected files of different names, found {first} and {name}; export with attm-json")
             file.write(f"{item}\t{_BREAK.sub(' ', caption).strip()}\n")
 
 
-def _captions(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, str]]:
-    """Id, path and caption; a track must have one caption alone."""
+def _captions(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str]]:
+    """Path and caption; a track must have one caption alone."""
     seen: set[str] = set()
     for batch in batches:
         for row in batch.to_pylist():
@@ -51,4 +61,4 @@ def _captions(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, str, str
                     "export with --for jsonl, which names the pipeline"
                 )
             seen.add(row["clip_id"])
-            yield row["clip_id"], row["path"], row["caption"]
+            yield row["path"], row["caption"]

@@ -266,6 +266,11 @@ def shards_of(stage: Stage) -> list[int]:
     return list(range(pq.read_metadata(stage.work / "pool.parquet").num_row_groups))
 
 
+def count_tracks(stage: Stage) -> int:
+    """How many tracks can be captioned."""
+    return int(pq.read_metadata(stage.work / "pool.parquet").num_rows)
+
+
 def tracks_of(stage: Stage, shard: int, *, heard: bool = True) -> list[dict[str, Any]]:
     """The tracks of a shard: rows of `pool.sql`; `heard` says whether their audio will be read.
 

@@ -10,13 +10,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.captions import Captions, Listening
 from schemas.config import parse_config
-from schemas.errors import ConfigError, EarmarkError
+from schemas.errors import ConfigError, EarmarkError, StoreError
 from tasks.audio import encode
 from tasks.caption_asking import HEARD_A_SHARD_S, TRACKS_A_SHARD, cut, shard_sizes
 from tasks.caption_exports import write_json, write_tsv
@@ -270,7 +271,7 @@ def test_exports_read_back_as_the_baseline_reads_them(tmp_path: Path, server: Op
         view_parquet(connection, "captions", version.files("captions"))
         for stage, write, name, item in (
             ("listen", write_json, "a.json", "0.wav"),
-            ("refine", write_tsv, "b.tsv", "t0"),
+            ("refine", write_tsv, "b.tsv", "0"),
         ):
             params = {"stage": stage, "most_flags": 99}
             reader = connection.sql(query("captions/exported"), params=params).to_arrow_reader(BATCH)
@@ -282,6 +283,12 @@ def test_exports_read_back_as_the_baseline_reads_them(tmp_path: Path, server: Op
             assert isinstance(first, Caption)
             assert (first.item, first.text) == (item, texts["t0"])
     assert json.loads((tmp_path / "a.json").read_text())[0].keys() == {"path", "caption"}
+
+
+def test_files_of_one_name_are_no_ids(tmp_path: Path) -> None:
+    rows = [{"clip_id": f"t{n}", "path": f"{n}/tune.mp3", "caption": "A tune."} for n in range(2)]
+    with pytest.raises(StoreError, match=r"found 0/tune.mp3 and 1/tune.mp3"):
+        write_tsv(iter(pa.Table.from_pylist(rows).to_batches()), tmp_path / "captions.tsv")
 
 
 @pytest.mark.parametrize(
