@@ -1,6 +1,6 @@
 """`captions`: what audio-language models write about tagged tracks, by the pipelines of ATTM and AnyAudio-Judge.
 
-Every pipeline hears the tracks, some refine what was heard, and what is written is checked.
+Every pipeline hears the tracks, some refine what was heard, and what is written is checked, by rules and by judges.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.captions import Captions
 from tasks.audio.encode import SharedEncoder
-from tasks.caption_steps import SHARDS_AT_ONCE, import_tracks, index_tracks, listen, refine, write_captions
+from tasks.caption_steps import SHARDS_AT_ONCE, import_tracks, index_tracks, judge, listen, refine, write_captions
 from tasks.caption_tracks import count_tracks, plan_build, shards_of
 from tasks.caption_writing import sections
-from tasks.captioning import listeners, refiners
+from tasks.captioning import judges, listeners, refiners
 from tasks.progress import working
 from tasks.store.versions import open_store
 
@@ -50,5 +50,8 @@ def build(
             ).result()
         with refiners(stage.store, config) as readers, working("refine") as work:
             refine.map(unmapped(stage), unmapped(config), unmapped(readers), shards, unmapped(work)).result()
+        if config.judged:
+            with judges(stage.store, config) as readers, working("judge") as work:
+                judge.map(unmapped(stage), unmapped(config), unmapped(readers), shards, unmapped(work)).result()
         write_captions(stage, config)
         return plan.commit(stage, sections=sections(stage)).name

@@ -75,18 +75,36 @@ class Refining(AnnotatorConfig):
     )
 
 
+class Judging(AnnotatorConfig):
+    """Who reads what the word lists let pass, and says whether it speaks of voices all the same."""
+
+    least: float = Field(default=0.5, gt=0, lt=1, description="Probability of yes from which a caption does.")
+    action: Literal["flag", "reject"] = "reject"
+    max_tokens: int = Field(default=1, ge=1)
+    most_failed: float = Field(
+        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
+    )
+
+
 class Pipeline(Model):
-    """One way to a caption: a stage that hears, and where given one that refines."""
+    """One way to a caption: a stage that hears, and where given one that refines, and one that judges the outcome."""
 
     name: Name = Field(description="The pipeline; tables name it.")
     listen: Listening
     refine: Refining | None = None
+    judge: Judging | None = None
 
     @model_validator(mode="after")
     def _merged(self) -> Self:
         if self.listen.spans > 1 and self.refine is None:
             raise ValueError("several 'spans' need 'refine', which merges what was heard of them")
         return self
+
+    @property
+    def stages(self) -> dict[str, Listening | Refining | Judging]:
+        """The stages by name, in the order in which they are asked."""
+        held = {"listen": self.listen, "refine": self.refine, "judge": self.judge}
+        return {name: stage for name, stage in held.items() if stage is not None}
 
     @property
     def last(self) -> str:
@@ -124,6 +142,11 @@ class Captions(BuildConfig):
             raise ValueError(f"expected shares that add up to 1, found {self.shares}")
         return self
 
+    @property
+    def judged(self) -> bool:
+        """Whether any pipeline has a judge."""
+        return any(pipeline.judge is not None for pipeline in self.pipelines)
+
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = self.recorded()
@@ -133,11 +156,14 @@ class Captions(BuildConfig):
             pipeline["listen"] = {name: pipeline["listen"][name] for name in (*DECIDES, *_HEARD, *_CHECKED)}
             if pipeline["refine"] is not None:
                 pipeline["refine"] = {name: pipeline["refine"][name] for name in (*DECIDES, *_CHECKED)}
+            if pipeline["judge"] is not None:
+                pipeline["judge"] = {name: pipeline["judge"][name] for name in (*DECIDES, *_JUDGED)}
         return values
 
 
 _HEARD = ("ask", "hearing", "hears_s", "where", "spans", "segments")
 _CHECKED = ("checks", "tries")
+_JUDGED = ("yes_no_token_ids", "least", "action")
 SECONDS = pa.list_(pa.field("element", pa.float64()))
 
 CAPTIONS = Table(
@@ -186,11 +212,16 @@ RAW = Table(
             column("clip_id", pa.string(), "The track's id in the list."),
             column("pipeline", pa.string(), "The pipeline."),
             column("segment", pa.int64(), "Segment of the track, from 0."),
-            column("stage", pa.string(), "The stage.", unit="listen or refine"),
-            column("span", pa.int64(), "Span of the segment, from 0; 0 for `refine`, which reads all of them."),
+            column("stage", pa.string(), "The stage.", unit="listen, refine or judge"),
+            column("span", pa.int64(), "Span of the segment, from 0; 0 for stages that read."),
             column("start_s", pa.float64(), "Begin of what was heard.", unit="s"),
             column("end_s", pa.float64(), "End of what was heard.", unit="s"),
-            column("text", pa.string(), "The last answer; null if there is none.", optional=True),
+            column(
+                "text",
+                pa.string(),
+                "The last answer; a judge's is its probability of yes. Null if there is none.",
+                optional=True,
+            ),
             column("model", pa.string(), "The annotator."),
             column("prompt", pa.string(), "Prompt file and version that asked."),
             column("request_key", pa.string(), "The request's key in the ledger."),
@@ -235,7 +266,8 @@ _STORY = Story(
         "Each pipeline hears one span of a track, several spans, or all of it in segments; rows say which seconds. "
         "A second stage, which reads text only, shortens and merges where the config has one.",
         "Each stage's text is checked: length, language, repetition, boilerplate, and mentions of voices or of lengths "
-        "of time where these are unwanted. What fails is drawn again, then is a reject or a flag.",
+        "of time where these are unwanted. What fails is drawn again, then is a reject or a flag. A judge may read "
+        "what has passed, for mentions of voices in other words.",
         "Captions of a pipeline that nearly repeat an earlier one are found over the whole corpus.",
     ),
     main_table="captions",

@@ -9,13 +9,14 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from schemas.captions import Captions, Listening, Pipeline, Refining
+from schemas.captions import Captions, Judging, Listening, Pipeline, Refining
 from tasks.annotation.backend import question
 from tasks.annotation.prompts import Prompt, load_prompt
-from tasks.annotation.request import Audio, AudioForm, Request
+from tasks.annotation.request import Audio, AudioForm, Request, YesNo
 from tasks.importers.jamendo import MARK, Tag
 from tasks.tag_words import vocal_tags, written
 
+JUDGING = "caption-voices"
 Span = tuple[float, float]
 TRACKS_A_SHARD = 50
 HEARD_A_SHARD_S = 6_000.0  # encoded, it is in memory at once: about 1 MB for each half minute at 16 kHz
@@ -55,13 +56,13 @@ def prompt_digests(config: Captions) -> dict[str, str]:
     """SHA-256 of the prompts that ask, by name and version."""
     prompts = [listening_prompt(pipeline) for pipeline in config.pipelines]
     prompts += [refining_prompt(pipeline) for pipeline in config.pipelines if pipeline.refine]
+    prompts += [prompt_named(JUDGING) for pipeline in config.pipelines if pipeline.judge]
     return {prompt.id: prompt.sha256 for prompt in prompts}
 
 
 def annotators(config: Captions) -> tuple[str, ...]:
     """Every model that is asked, once, in the order of the config."""
-    stages = [stage for pipeline in config.pipelines for stage in (pipeline.listen, pipeline.refine) if stage]
-    return tuple(dict.fromkeys(stage.annotator for stage in stages))
+    return tuple(dict.fromkeys(stage.annotator for pipeline in config.pipelines for stage in pipeline.stages.values()))
 
 
 def cut(duration_s: float, listen: Listening) -> list[list[Span]]:
@@ -96,7 +97,7 @@ def shard_sizes(config: Captions, durations_s: Sequence[float]) -> list[int]:
     A track that is longer by itself is a shard of its own. With a provider's batch API a shard fills a batch; what is
     heard of it is then encoded as it is sent.
     """
-    stages = [stage for pipeline in config.pipelines for stage in (pipeline.listen, pipeline.refine) if stage]
+    stages = [stage for pipeline in config.pipelines for stage in pipeline.stages.values()]
     batch = max((stage.batch_requests for stage in stages if stage.batch), default=0)
     most, most_s = max(TRACKS_A_SHARD, batch), math.inf if batch else HEARD_A_SHARD_S
     sizes: list[int] = []
@@ -148,3 +149,8 @@ def refining_request(pipeline: Pipeline, refine: Refining, texts: Sequence[str])
     merged = prompt.name == "caption-merge"
     messages = prompt.render(descriptions=list(texts)) if merged else prompt.render(description=texts[0])
     return question(refine, messages, facts={"texts": list(texts)})
+
+
+def judging_request(judge: Judging, caption: str) -> Request:
+    """Whether a caption speaks of voices."""
+    return question(judge, prompt_named(JUDGING).render(caption=caption), YesNo())

@@ -51,6 +51,14 @@ def refine(stage: Stage, config: Captions, sessions: Sessions, shard: int, progr
         progress.advance(count)
 
 
+@task(name="judge", task_run_name="judge-{shard:04d}", cache_policy=NO_CACHE)
+def judge(stage: Stage, config: Captions, sessions: Sessions, shard: int, progress: Work | None = None) -> None:
+    """Have what was written of one shard judged; the ledger answers what was asked before."""
+    count = captioning.judge_shard(stage, config, sessions, shard)
+    if progress is not None:
+        progress.advance(count)
+
+
 @task(name="captions", cache_policy=NO_CACHE)
 def write_captions(stage: Stage, config: Captions) -> Step:
     """Write the published tables `captions`, `raw` and `tag_coverage`."""

@@ -73,7 +73,9 @@ def write_captions(stage: Stage, config: Captions) -> Step:
 
 def _open(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Captions) -> None:
     view_parquet(connection, "pool", [stage.work / "pool.parquet"])
-    said = [path for part in ("listened", "refined") for path in sorted((stage.work / part).glob("*.parquet"))]
+    said = [
+        path for part in ("listened", "refined", "judged") for path in sorted((stage.work / part).glob("*.parquet"))
+    ]
     view_parquet(connection, "said", said, SAID)
     rows = [{"place": at, "name": held.name, "last": held.last} for at, held in enumerate(config.pipelines)]
     connection.register("pipelines", pa.Table.from_pylist(rows))
@@ -81,9 +83,7 @@ def _open(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Captions)
 
 def _check_failed(connection: duckdb.DuckDBPyConnection, config: Captions) -> None:
     for pipeline in config.pipelines:
-        for name, asked in (("listen", pipeline.listen), ("refine", pipeline.refine)):
-            if asked is None:
-                continue
+        for name, asked in pipeline.stages.items():
             said = "FROM said WHERE pipeline = ? AND stage = ?"
             rows = connection.execute(f"SELECT reason, final {said}", [pipeline.name, name]).fetchall()
             failed = [{"reason": reason, "final": final} for reason, final in rows if reason is not None]

@@ -12,19 +12,23 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from schemas.annotation import AnnotatorConfig
 from schemas.caption_checks import Checks
-from schemas.captions import CORPUS, Captions, Listening, Pipeline, Refining
+from schemas.captions import CORPUS, Captions, Judging, Listening, Pipeline, Refining
 from tasks.annotation.backend import Media
-from tasks.annotation.outcome import Answer, Reject
+from tasks.annotation.outcome import Answer, Outcome, Reject
 from tasks.annotation.request import Request
 from tasks.annotation.session import Session
 from tasks.asking import Check, Checked, Fault, ask_checked, asking, clip_media
 from tasks.audio.encode import SharedEncoder
 from tasks.caption_asking import (
+    JUDGING,
     Piece,
+    judging_request,
     listening_prompt,
     listening_request,
     pieces_of,
+    prompt_named,
     refining_prompt,
     refining_request,
 )
@@ -79,7 +83,15 @@ def refiners(store: Store, config: Captions) -> Iterator[Sessions]:
 
 
 @contextmanager
-def _sessions(store: Store, stages: Mapping[str, Listening | Refining], media: Media) -> Iterator[Sessions]:
+def judges(store: Store, config: Captions) -> Iterator[Sessions]:
+    """A session for the stage that judges, of each pipeline that has one."""
+    stages = {pipeline.name: pipeline.judge for pipeline in config.pipelines if pipeline.judge}
+    with _sessions(store, stages, clip_media()) as sessions:
+        yield sessions
+
+
+@contextmanager
+def _sessions(store: Store, stages: Mapping[str, AnnotatorConfig], media: Media) -> Iterator[Sessions]:
     with ExitStack() as stack:
         yield {name: stack.enter_context(asking(store, stage, media)) for name, stage in stages.items()}
 
@@ -119,7 +131,7 @@ def refine_shard(stage: Stage, config: Captions, sessions: Sessions, shard: int)
     Raises:
         StopRun: as `listen_shard`.
     """
-    heard = pq.ParquetFile(stage.work / "listened" / f"{shard:06d}.parquet").read().to_pylist()
+    heard = _rows(stage, "listened", shard)
     rows: list[Row] = []
     for pipeline in config.pipelines:
         if pipeline.refine is None:
@@ -134,6 +146,49 @@ def refine_shard(stage: Stage, config: Captions, sessions: Sessions, shard: int)
             rows.append(_said((*head, held[0]["start_s"], held[-1]["end_s"]), facts, one, checks))
     write_rows(stage.work / "refined" / f"{shard:06d}.parquet", SAID, rows)
     return len(rows)
+
+
+def judge_shard(stage: Stage, config: Captions, sessions: Sessions, shard: int) -> int:
+    """Have a judge read what was written of one shard. Leaves `work/judged/<shard>.parquet`.
+
+    A caption that speaks of voices gets the flag `implies_vocals`, or that reason, as the config says.
+
+    Returns:
+        How many captions were read.
+
+    Raises:
+        StopRun: as `listen_shard`.
+    """
+    written = {"listen": _rows(stage, "listened", shard), "refine": _rows(stage, "refined", shard)}
+    rows: list[Row] = []
+    for pipeline in config.pipelines:
+        if (judge := pipeline.judge) is None:
+            continue
+        texts = [row for row in written[pipeline.last] if row["pipeline"] == pipeline.name and row["reason"] is None]
+        report = sessions[pipeline.name].ask([judging_request(judge, row["text"]) for row in texts])
+        facts = (judge.annotator, prompt_named(JUDGING).id)
+        for row, outcome in zip(texts, report.outcomes, strict=True):
+            head = (row["row"], pipeline.name, row["segment"], "judge", 0, row["start_s"], row["end_s"])
+            rows.append((*head, *_judged(judge, facts, outcome)))
+    write_rows(stage.work / "judged" / f"{shard:06d}.parquet", SAID, rows)
+    return len(rows)
+
+
+def _judged(judge: Judging, facts: tuple[str, str], outcome: Outcome) -> Row:
+    notes = "; ".join(outcome.notes) or None
+    if isinstance(outcome, Reject):
+        return (None, *facts, outcome.key, 0, [], notes, outcome.reason, outcome.detail, outcome.final)
+    p_yes = outcome.value["p_yes"]
+    found = p_yes >= judge.least
+    flags = ["implies_vocals"] if found and judge.action == "flag" else []
+    detail = f"expected no word of voices, found one by {judge.annotator}, with a probability of {p_yes:.3f}"
+    fault = ("implies_vocals", detail) if found and judge.action == "reject" else (None, None)
+    return (f"{p_yes:.6f}", *facts, outcome.key, 0, flags, notes, *fault, True)
+
+
+def _rows(stage: Stage, part: str, shard: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.ParquetFile(stage.work / part / f"{shard:06d}.parquet").read().to_pylist()
+    return rows
 
 
 def _whole(heard: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -195,6 +250,11 @@ def forecast(config: Captions, store: Store) -> dict[str, Any]:
                 told[f"{pipeline.name}: refine"] = _foretold(
                     pipeline.refine, requests, pipeline, "texts about them", address, distinct=False
                 )
+            if pipeline.judge is not None:
+                requests = [judging_request(pipeline.judge, DESCRIPTION)] * len(_spans_by_segment(pieces))
+                told[f"{pipeline.name}: judge"] = _foretold(
+                    pipeline.judge, requests, pipeline, "captions", address, distinct=False
+                )
     first, *others = told
     return {**told[first], "stage": first, **{name: told[name] for name in others}}
 
@@ -207,7 +267,7 @@ def _spans_by_segment(pieces: Sequence[Piece]) -> list[int]:
 
 
 def _foretold(
-    asked: Listening | Refining,
+    asked: Listening | Refining | Judging,
     requests: list[Request],
     pipeline: Pipeline,
     what: str,
@@ -221,4 +281,5 @@ def _foretold(
     with Session(asked, ledger=address, media=clip_media()) as session:
         found = asdict(session.forecast(requests))
     about = f"{len(requests):,} {what} ({pipeline.name})"
-    return {"about": about, "annotator": asked.annotator, "tries": asked.tries, **found}
+    tries = 1 if isinstance(asked, Judging) else asked.tries
+    return {"about": about, "annotator": asked.annotator, "tries": tries, **found}

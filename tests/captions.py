@@ -25,10 +25,10 @@ from schemas.config import parse_config, read_toml
 from tasks import plan
 from tasks.audio import encode
 from tasks.audio.encode import SharedEncoder
-from tasks.caption_steps import import_tracks, index_tracks, listen, refine, write_captions
+from tasks.caption_steps import import_tracks, index_tracks, judge, listen, refine, write_captions
 from tasks.caption_tracks import plan_build, shards_of
 from tasks.caption_writing import sections
-from tasks.captioning import listeners, refiners
+from tasks.captioning import judges, listeners, refiners
 from tasks.store.versions import Version, open_store
 from tests.builds import serve_builds
 from tests.music import write_clip
@@ -62,6 +62,9 @@ def build_captions(config: Captions, store_root: Path, *, force: bool = False, a
             list(pool.map(lambda shard: listen.fn(stage, config, sessions, encoder, shard), shards))
         with refiners(stage.store, config) as sessions:
             list(pool.map(lambda shard: refine.fn(stage, config, sessions, shard), shards))
+        if config.judged:
+            with judges(stage.store, config) as sessions:
+                list(pool.map(lambda shard: judge.fn(stage, config, sessions, shard), shards))
         write_captions.fn(stage, config)
         return planned.commit(stage, sections=sections(stage))
 

@@ -29,6 +29,7 @@ from tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of
 from tests.captions import (
+    QUICK,
     build_captions,
     caption_answer,
     config_of,
@@ -139,6 +140,40 @@ def test_repeats_are_flagged_or_rejected(tmp_path: Path, server: OpenAIServer) -
     rejected = build_captions(config, tmp_path / "store")
     assert [row["clip_id"] for row in rows_of(rejected, "captions")] == ["t0"]
     assert rejects_of(rejected) == {"near_duplicate": 3}
+
+
+def test_a_judge_reads_what_the_word_list_let_pass(tmp_path: Path, server: OpenAIServer) -> None:
+    write_tracks(tmp_path, 30)
+    asks = {"annotator": "openai:judges", "base_url": server.base_url, **QUICK}
+    plain = {**direct(server.base_url), "judge": asks}
+    lenient = {**refined(server.base_url), "judge": {**asks, "action": "flag"}}
+    config = config_of(tmp_path, plain, lenient)
+    assert forecast(config, Store(tmp_path / "store"))["refined: judge"]["to_ask"] == 30
+    version = build_captions(config, tmp_path / "store")
+    assert asked(server, "judges") == 60
+    judged = {
+        (row["pipeline"], row["clip_id"]): float(row["text"]) >= 0.5
+        for row in rows_of(version, "raw")
+        if row["stage"] == "judge"
+    }
+    assert Counter(judged.values())[True] > 10
+    rows = {(row["pipeline"], row["clip_id"]): row["flags"] for row in rows_of(version, "captions")}
+    found = {key for key, speaks in judged.items() if speaks}
+    assert {key for key in judged if key[0] == "direct" and key not in rows} == {k for k in found if k[0] == "direct"}
+    assert {key for key, flags in rows.items() if flags} == {key for key in found if key[0] == "refined"}
+    assert {tuple(flags) for flags in rows.values()} == {(), ("implies_vocals",)}
+    assert rejects_of(version) == {"implies_vocals": sum(key[0] == "direct" for key in found)}
+    for body in (body for body in server.bodies if body["model"] == "judges"):
+        assert "Does it say anything of voices?" in words_of(body)
+        assert "input_audio" not in words_of(body)
+
+
+def test_a_judge_that_does_not_answer_stops_the_build(tmp_path: Path, server: OpenAIServer) -> None:
+    write_tracks(tmp_path, 4)
+    deaf = {"annotator": "openai:judges", "base_url": "http://127.0.0.1:9/v1", **QUICK, "retries": 0}
+    with pytest.raises(EarmarkError):
+        build_captions(config_of(tmp_path, {**direct(server.base_url), "judge": deaf}), tmp_path / "store")
+    assert Store(tmp_path / "store").versions("captions") == []
 
 
 def test_hostile_text_stays_within_its_fence(tmp_path: Path, server: OpenAIServer) -> None:

@@ -22,7 +22,7 @@ SELECT
     said.prompt,
     said.request_key,
     said.sample,
-    said.flags,
+    list_concat(said.flags, coalesce(judged.flags, [])) AS flags,
     first_said.track_id AS repeats,
     pool.clip_sha256 AS heard_sha256,
     pool.heard,
@@ -43,6 +43,12 @@ JOIN said
         AND texts.segment = said.segment
         AND pipelines.last = said.stage
 JOIN heard ON texts.row = heard.row AND texts.pipeline = heard.pipeline AND texts.segment = heard.segment
+LEFT JOIN said AS judged
+    ON
+        texts.row = judged.row
+        AND texts.pipeline = judged.pipeline
+        AND texts.segment = judged.segment
+        AND judged.stage = 'judge'
 LEFT JOIN pool AS first_said ON texts.repeats_row = first_said.row
 WHERE pool.split = $split AND (texts.repeats_row IS NULL OR NOT $refuse_repeats)
 ORDER BY pool.row, pipelines.place, texts.segment
