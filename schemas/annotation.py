@@ -35,9 +35,9 @@ class Limits(Model):
 class Hearing(Model):
     """The form in which a model gets audio."""
 
-    sample_rate_hz: int = Field(default=16_000, ge=8_000, le=192_000)
+    sample_rate_hz: int = Field(default=16_000, ge=8_000, le=192_000, description="Samples a second.")
     channels: Literal[1, 2] = Field(default=1, description="1 mixes down.")
-    codec: Literal["wav", "flac"] = "wav"
+    codec: Literal["wav", "flac"] = Field(default="wav", description="How clips are sent.")
     longest_s: float | None = Field(default=None, gt=0, description="What lies beyond is cut.")
 
 
@@ -53,8 +53,8 @@ class AnnotatorConfig(Model):
     )
 
     temperature: float | None = Field(default=0.0, ge=0, le=2, description="None leaves it to the server.")
-    top_p: float | None = Field(default=None, gt=0, le=1)
-    seed: int | None = Field(default=None, ge=0)
+    top_p: float | None = Field(default=None, gt=0, le=1, description="Nucleus of sampling; None leaves it out.")
+    seed: int | None = Field(default=None, ge=0, description="Seed of sampling, where the model takes one.")
     max_tokens: int = Field(default=1024, ge=1, description="Most tokens of one answer; enters the worst-case cost.")
     extra_body: dict[str, Any] = Field(
         default={}, description="Further fields of the request's body, such as vLLM's own; part of the key."
@@ -71,13 +71,13 @@ class AnnotatorConfig(Model):
     )
 
     max_concurrency: int = Field(default=32, ge=1, le=4096, description="Most requests in flight.")
-    requests_per_minute: float | None = Field(default=None, gt=0)
-    tokens_per_minute: float | None = Field(default=None, gt=0)
+    requests_per_minute: float | None = Field(default=None, gt=0, description="Most requests a minute.")
+    tokens_per_minute: float | None = Field(default=None, gt=0, description="Most tokens a minute, in and out.")
     retries: int = Field(default=6, ge=0, le=100, description="Times a failed exchange is tried again.")
     repairs: int = Field(default=2, ge=0, le=20, description="Times an unusable answer is asked again.")
     retry_base_s: Seconds = Field(default=1.0, description="First wait; doubles each time, with jitter.")
     retry_longest_s: Seconds = Field(default=60.0, description="Longest wait between two tries.")
-    connect_timeout_s: Seconds = 10.0
+    connect_timeout_s: Seconds = Field(default=10.0, description="Longest wait for a connection.")
     read_timeout_s: Seconds = Field(default=300.0, description="Longest silence on an open connection.")
     total_timeout_s: Seconds = Field(default=600.0, description="Longest exchange.")
     stalled_after_s: Seconds = Field(
@@ -92,7 +92,7 @@ class AnnotatorConfig(Model):
     on_limit: Literal["refuse", "cut"] = Field(
         default="refuse", description="What happens to audio beyond the model's limits; the answer records a cut."
     )
-    limits: Limits = Limits()
+    limits: Limits = Field(default=Limits(), description="What the model takes, where it is not known.")
 
     batch: bool = Field(default=False, description="Use the provider's batch API: cheaper, answered within a day.")
     batch_requests: int = Field(default=20_000, ge=1, le=50_000, description="Most requests in one provider batch.")

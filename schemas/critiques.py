@@ -30,7 +30,7 @@ class Critiques(AnnotatorConfig):
     tries: int = Field(
         default=3, ge=1, le=20, description="How often a pair is asked in all until the chosen clip scores higher."
     )
-    hearing: Hearing = Hearing()
+    hearing: Hearing = Field(default=Hearing(), description="The form in which the critic gets audio.")
     most_failed: float = Field(
         default=0.02,
         ge=0,

@@ -64,11 +64,12 @@ def harass(kills: int, builds: Builds, folder: Path, keep: str) -> None:
     build_s = time.monotonic() - started
     expected = contents_of(folder / "calm" / CORPUS / "v1")
     draw, done, stores, midway = random.Random(kills), 0, 0, 0
-    while done < kills:
+    few = kills // 4  # kills in mid-separation that there must be; how many the others make depends on the machine
+    while done < kills or midway < few:
         stores += 1
         store = folder / f"{stores}"
         kept: dict[str, Any] = {}
-        while not (store / CORPUS / "v1/manifest.json").is_file() and done < kills:
+        while not (store / CORPUS / "v1/manifest.json").is_file() and (done < kills or midway < few):
             child = builds.start(config, store)
             some, wait_s = draw.randint(1, TRACKS), draw.uniform(0, 0.02 * build_s)
             if draw.random() < 0.6:  # in the middle of the separation, after so many tracks
@@ -91,7 +92,6 @@ def harass(kills: int, builds: Builds, folder: Path, keep: str) -> None:
         assert [version.name for version in Store(store).versions(CORPUS)] == ["v1"]
         assert not list((store / CORPUS).glob(f"{STAGING}*"))
         assert not leftovers(store)
-    assert midway >= kills // 4, "too few kills met a build in mid-separation"
 
 
 def test_four_kills(builds: Builds, tmp_path: Path) -> None:
