@@ -10,10 +10,10 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.captions import Captions
 from tasks.audio.encode import SharedEncoder
-from tasks.caption_steps import SHARDS_AT_ONCE, import_tracks, index_tracks, judge, listen, refine, write_captions
-from tasks.caption_tracks import count_tracks, plan_build, shards_of
-from tasks.caption_writing import sections
-from tasks.captioning import judges, listeners, refiners
+from tasks.captions.captioning import judges, listeners, refiners
+from tasks.captions.steps import SHARDS_AT_ONCE, import_tracks, index_tracks, judge, listen, refine, write_captions
+from tasks.captions.tracks import count_tracks, plan_build, shards_of
+from tasks.captions.writing import sections
 from tasks.progress import working
 from tasks.store.versions import open_store
 

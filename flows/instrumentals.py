@@ -9,7 +9,10 @@ from prefect import flow, unmapped
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.instrumentals import Instrumentals
-from tasks.instrumental_steps import (
+from tasks.instrumentals.separated import in_shards
+from tasks.instrumentals.separators import make_separators
+from tasks.instrumentals.sources import plan_build
+from tasks.instrumentals.steps import (
     SHARDS_AT_ONCE,
     count_tracks,
     import_tracks,
@@ -17,11 +20,8 @@ from tasks.instrumental_steps import (
     separate,
     write_tracks,
 )
-from tasks.instrumental_tracks import sections
-from tasks.instrumentals import plan_build
+from tasks.instrumentals.tracks import sections
 from tasks.progress import working
-from tasks.separated import in_shards
-from tasks.separators import make_separators
 from tasks.store.versions import open_store
 
 

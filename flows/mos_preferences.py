@@ -12,11 +12,11 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.mos_preferences import MosPreferences
 from tasks.asking import asking
-from tasks.critique_report import critique_sections
-from tasks.mos_critiques import count_questions, critique, plan_critiques, write_critiques
-from tasks.mos_pairs import pair_clips
-from tasks.mos_ratings import STEPS_AT_ONCE, import_source, in_shards, index_clips, merge_votes, write_ratings
-from tasks.mos_sources import plan_build
+from tasks.mos.critique_report import critique_sections
+from tasks.mos.critiques import count_questions, critique, plan_critiques, write_critiques
+from tasks.mos.pairs import pair_clips
+from tasks.mos.ratings import STEPS_AT_ONCE, import_source, in_shards, index_clips, merge_votes, write_ratings
+from tasks.mos.sources import plan_build
 from tasks.progress import working
 from tasks.store.versions import open_store
 

@@ -13,9 +13,9 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from schemas.music_prompts import MusicPrompts
 from tasks.asking import asking
 from tasks.progress import working
-from tasks.prompt_report import sections
-from tasks.prompt_sources import plan_build
-from tasks.prompt_steps import (
+from tasks.prompt_sets.card import sections
+from tasks.prompt_sets.sources import plan_build
+from tasks.prompt_sets.steps import (
     choose_tags,
     draw_triplets,
     in_shards,

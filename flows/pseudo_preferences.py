@@ -10,10 +10,10 @@ from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.pseudo_preferences import PseudoPreferences
 from tasks.asking import asking
-from tasks.judging import SHARDS_AT_ONCE
-from tasks.labels import bias_section
-from tasks.music_pairs import plan_build
-from tasks.music_steps import count_rows, in_shards, judge, keep_consistent, plan_pairs, read_pool
+from tasks.judgments.judging import SHARDS_AT_ONCE
+from tasks.judgments.labels import bias_section
+from tasks.judgments.pairs import plan_build
+from tasks.judgments.steps import count_rows, in_shards, judge, keep_consistent, plan_pairs, read_pool
 from tasks.progress import working
 from tasks.store.versions import open_store
 

@@ -284,9 +284,9 @@ _STORY = Story(
 )
 
 _JSON = Writer(
-    "attm-json", "tasks.caption_exports:write_json", ".json", 'ATTM\'s baseline: one array of {"path", "caption"}'
+    "attm-json", "tasks.captions.exports:write_json", ".json", 'ATTM\'s baseline: one array of {"path", "caption"}'
 )
-_TSV = Writer("attm-tsv", "tasks.caption_exports:write_tsv", ".tsv", "ATTM's baseline: id and caption, a line each")
+_TSV = Writer("attm-tsv", "tasks.captions.exports:write_tsv", ".tsv", "ATTM's baseline: id and caption, a line each")
 
 
 VIEWS = (
@@ -313,9 +313,9 @@ CORPUS = Corpus(
     config=Captions,
     tables=(CAPTIONS, RAW, TAG_COVERAGE, REJECTS),
     story=_STORY,
-    plan="tasks.caption_tracks:plan_build",
+    plan="tasks.captions.tracks:plan_build",
     flow="flows.captions:build",
-    forecast="tasks.captioning:forecast",
-    report="tasks.caption_report:sections",
+    forecast="tasks.captions.captioning:forecast",
+    report="tasks.captions.report:sections",
     views=VIEWS,
 )

@@ -217,8 +217,8 @@ CORPUS = Corpus(
     config=Instrumentals,
     tables=(TRACKS, REJECTS),
     story=_STORY,
-    plan="tasks.instrumentals:plan_build",
+    plan="tasks.instrumentals.sources:plan_build",
     flow="flows.instrumentals:build",
-    report="tasks.instrumental_report:sections",
+    report="tasks.instrumentals.report:sections",
     views=VIEWS,
 )

@@ -367,9 +367,9 @@ CORPUS = Corpus(
     config=MosPreferences,
     tables=TABLES,
     story=_STORY,
-    plan="tasks.mos_sources:plan_build",
+    plan="tasks.mos.sources:plan_build",
     flow="flows.mos_preferences:build",
-    report="tasks.mos_report:sections",
-    forecast="tasks.mos_critiques:forecast",
+    report="tasks.mos.report:sections",
+    forecast="tasks.mos.critiques:forecast",
     views=VIEWS,
 )

@@ -332,9 +332,9 @@ CORPUS = Corpus(
     config=MusicPrompts,
     tables=TABLES,
     story=_STORY,
-    plan="tasks.prompt_sources:plan_build",
+    plan="tasks.prompt_sets.sources:plan_build",
     flow="flows.music_prompts:build",
-    report="tasks.prompt_set_report:sections",
-    forecast="tasks.prompt_writing:forecast",
+    report="tasks.prompt_sets.report:sections",
+    forecast="tasks.prompt_sets.writing:forecast",
     views=VIEWS,
 )

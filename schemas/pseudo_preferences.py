@@ -308,9 +308,9 @@ CORPUS = Corpus(
     config=PseudoPreferences,
     tables=TABLES,
     story=_STORY,
-    plan="tasks.music_pairs:plan_build",
+    plan="tasks.judgments.pairs:plan_build",
     flow="flows.pseudo_preferences:build",
-    report="tasks.music_report:sections",
-    forecast="tasks.music_pairs:forecast",
+    report="tasks.judgments.report:sections",
+    forecast="tasks.judgments.pairs:forecast",
     views=VIEWS,
 )

@@ -25,11 +25,11 @@ import pyarrow.parquet as pq
 from schemas.config import parse_config, read_toml
 from schemas.mos_preferences import CORPUS, MosPreferences
 from tasks.asking import asking
-from tasks.critique_report import critique_sections
 from tasks.importers.rows import Rating
-from tasks.mos_critiques import count_questions, critique, plan_critiques, write_critiques
-from tasks.mos_pairs import pair_clips
-from tasks.mos_ratings import (
+from tasks.mos.critique_report import critique_sections
+from tasks.mos.critiques import count_questions, critique, plan_critiques, write_critiques
+from tasks.mos.pairs import pair_clips
+from tasks.mos.ratings import (
     IMPORTED,
     ROWS_PER_SOURCE,
     import_source,
@@ -38,7 +38,7 @@ from tasks.mos_ratings import (
     merge_votes,
     write_ratings,
 )
-from tasks.mos_sources import plan_build
+from tasks.mos.sources import plan_build
 from tasks.plan import Plan
 from tasks.progress import working
 from tasks.store.commit import Made

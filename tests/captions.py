@@ -25,10 +25,10 @@ from schemas.config import parse_config, read_toml
 from tasks import plan
 from tasks.audio import encode
 from tasks.audio.encode import SharedEncoder
-from tasks.caption_steps import import_tracks, index_tracks, judge, listen, refine, write_captions
-from tasks.caption_tracks import plan_build, shards_of
-from tasks.caption_writing import sections
-from tasks.captioning import judges, listeners, refiners
+from tasks.captions.captioning import judges, listeners, refiners
+from tasks.captions.steps import import_tracks, index_tracks, judge, listen, refine, write_captions
+from tasks.captions.tracks import plan_build, shards_of
+from tasks.captions.writing import sections
 from tasks.store.versions import Version, open_store
 from tests.builds import serve_builds
 from tests.music import write_clip

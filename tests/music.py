@@ -24,9 +24,9 @@ from schemas.config import parse_config, read_toml
 from schemas.pseudo_preferences import PseudoPreferences
 from tasks import plan
 from tasks.asking import asking
-from tasks.labels import bias_section
-from tasks.music_pairs import plan_build
-from tasks.music_steps import in_shards, judge, keep_consistent, plan_pairs, read_pool
+from tasks.judgments.labels import bias_section
+from tasks.judgments.pairs import plan_build
+from tasks.judgments.steps import in_shards, judge, keep_consistent, plan_pairs, read_pool
 from tasks.store.versions import Version, open_store
 from tests.builds import serve_builds
 

@@ -22,9 +22,9 @@ from schemas.config import parse_config, read_toml
 from schemas.music_prompts import MusicPrompts
 from tasks import plan
 from tasks.asking import asking
-from tasks.prompt_report import sections
-from tasks.prompt_sources import plan_build
-from tasks.prompt_steps import (
+from tasks.prompt_sets.card import sections
+from tasks.prompt_sets.sources import plan_build
+from tasks.prompt_sets.steps import (
     choose_tags,
     draw_triplets,
     in_shards,

@@ -23,12 +23,12 @@ import soundfile
 from schemas.config import parse_config, read_toml
 from schemas.instrumentals import Instrumentals
 from tasks import plan
-from tasks.instrumental_steps import count_tracks, import_tracks, index_audio, separate, write_tracks
-from tasks.instrumental_tracks import sections
-from tasks.instrumentals import plan_build
+from tasks.instrumentals.separated import in_shards
+from tasks.instrumentals.separators import make_separators
+from tasks.instrumentals.sources import plan_build
+from tasks.instrumentals.steps import count_tracks, import_tracks, index_audio, separate, write_tracks
+from tasks.instrumentals.tracks import sections
 from tasks.progress import working
-from tasks.separated import in_shards
-from tasks.separators import make_separators
 from tasks.store.versions import Version, open_store
 from tests.builds import serve_builds
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.caption_checks import Checks
-from tasks.caption_checks import find_faults, near_duplicates
+from tasks.captions.checks import find_faults, near_duplicates
 
 GOOD = "A calm ambient piece led by piano, with soft strings and a spacious, reverberant production."
 CHECKS = Checks()

@@ -19,9 +19,9 @@ from schemas.captions import Captions, Listening
 from schemas.config import parse_config
 from schemas.errors import ConfigError, EarmarkError, StoreError
 from tasks.audio import encode
-from tasks.caption_asking import HEARD_A_SHARD_S, TRACKS_A_SHARD, cut, shard_sizes
-from tasks.caption_exports import write_json, write_tsv
-from tasks.captioning import forecast
+from tasks.captions.asking import HEARD_A_SHARD_S, TRACKS_A_SHARD, cut, shard_sizes
+from tasks.captions.captioning import forecast
+from tasks.captions.exports import write_json, write_tsv
 from tasks.exports.rows import BATCH
 from tasks.importers.captions import Caption, read_captions
 from tasks.sql import connect, query, view_parquet

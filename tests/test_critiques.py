@@ -17,7 +17,7 @@ from schemas.errors import ConfigError, EarmarkError
 from schemas.rewards import final_scores
 from tasks.annotation.builtin_speech import describe, points, scores, speech_critique
 from tasks.annotation.errors import BadRequest
-from tasks.critiquing import pair_fault
+from tasks.mos.critiquing import pair_fault
 from tasks.store.explain import explain
 from tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import LocalServer

@@ -21,14 +21,14 @@ from flows.registry import find_corpus
 from flows.running import read_config
 from schemas.errors import ConfigError, EarmarkError, InputError, Interrupted, StoreError
 from schemas.instrumentals import FLAGS, TRACKS, Checks
-from tasks import separated
 from tasks.audio.probe import Probe, probe
 from tasks.audio.separation.jobs import Done, Job
 from tasks.importers.jamendo import Track
-from tasks.instrumental_tracks import flags_of
-from tasks.instrumentals import listed
-from tasks.separated import Kept
-from tasks.separators import Separators
+from tasks.instrumentals import separated
+from tasks.instrumentals.separated import Kept
+from tasks.instrumentals.separators import Separators
+from tasks.instrumentals.sources import listed
+from tasks.instrumentals.tracks import flags_of
 from tasks.store.explain import explain
 from tasks.store.versions import Version, verify
 from tests import separating

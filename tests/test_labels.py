@@ -20,10 +20,10 @@ from schemas.errors import ConfigError, EarmarkError
 from schemas.pseudo_preferences import PseudoPreferences
 from tasks.annotation.outcome import Answer, Outcome, Reject, Report
 from tasks.annotation.request import Request
-from tasks.judging import passes_of
-from tasks.labels import bias_section, expected, read_ranks
-from tasks.music_pairs import plan_build
-from tasks.music_steps import in_shards, judge, keep_consistent, plan_pairs, read_pool
+from tasks.judgments.judging import passes_of
+from tasks.judgments.labels import bias_section, expected, read_ranks
+from tasks.judgments.pairs import plan_build
+from tasks.judgments.steps import in_shards, judge, keep_consistent, plan_pairs, read_pool
 from tasks.plan import Plan
 from tasks.store.staging import Stage
 from tasks.store.versions import open_store, verify

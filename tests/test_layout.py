@@ -11,6 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("flows", "tasks", "schemas", "prompts", "tests")
 ENGINE_ROOMS = ("annotation", "audio", "store", "importers")
+SHARED_ROOMS = ("exports", "sql", "words")  # below tasks/, with the engine rooms; every other room is one corpus's
 MODULES = sorted(
     path.relative_to(ROOT) for room in ("flows", "tasks", "schemas") for path in (ROOT / room).rglob("*.py")
 )
@@ -57,6 +58,13 @@ def test_imports_go_one_way(path: Path) -> None:
         if not any(within(name, room) for room in rooms) and not any(within(room, name) for room in rooms)
     ]
     assert stray == [], f"{path} may import {', '.join(rooms)}"
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if path.parts[0] == "tasks"], ids=str)
+def test_a_corpus_knows_no_other(path: Path) -> None:
+    rooms = {path.parts[1] for path in MODULES if path.parts[0] == "tasks" and len(path.parts) > 2}
+    corpora = rooms - {*ENGINE_ROOMS, *SHARED_ROOMS, path.parts[1]}
+    assert not [name for name in imports(path) for room in corpora if within(name, f"tasks.{room}")]
 
 
 @pytest.mark.parametrize("path", [path for path in MODULES if path.parts[1] in ENGINE_ROOMS], ids=str)

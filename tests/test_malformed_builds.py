@@ -12,7 +12,7 @@ import pytest
 import soundfile
 
 from schemas.errors import EarmarkError
-from tasks.mos_sources import plan_build
+from tasks.mos.sources import plan_build
 from tasks.store.versions import Version, open_store, verify
 from tests.builds import build_version, config_of, rows_of
 

@@ -21,8 +21,8 @@ import soundfile
 
 from schemas.errors import EarmarkError, InputError
 from schemas.pseudo_preferences import MODALITIES
-from tasks.music_pairs import import_tables, measure_clips, open_pool, plan_build, write_clips
-from tasks.music_steps import plan_pairs, read_pool
+from tasks.judgments.pairs import import_tables, measure_clips, open_pool, plan_build, write_clips
+from tasks.judgments.steps import plan_pairs, read_pool
 from tasks.quotas import share_out
 from tasks.sql import connect
 from tasks.store.staging import Stage

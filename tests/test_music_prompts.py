@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from schemas.config import parse_config
 from schemas.errors import ConfigError, EarmarkError, InputError
 from schemas.music_prompts import CATEGORIES, MusicPrompts
-from tasks.prompt_sources import plan_build
-from tasks.prompt_writing import forecast
+from tasks.prompt_sets.sources import plan_build
+from tasks.prompt_sets.writing import forecast
 from tasks.sql import query
 from tasks.store.checks import check_accounts
 from tasks.store.versions import Store, Version, open_store

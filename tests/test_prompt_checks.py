@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tasks.annotation.builtin_prompts import music_prompt
 from tasks.importers.jamendo import Tag
-from tasks.prompt_checks import check_prompt
+from tasks.prompt_sets.checks import check_prompt
 from tasks.tag_words import Lexicon, everyday_tags, vocal_tags, written, written_forms
 
 TRIPLET = (Tag("genre", "jazz"), Tag("instrument", "piano"), Tag("mood/theme", "calm"))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.prompt_scoring import Entry, borda_points, borda_ranks, concept_coverage, ranks, two_stage_ranks
+from tasks.prompt_sets.scoring import Entry, borda_points, borda_ranks, concept_coverage, ranks, two_stage_ranks
 
 # ATTM, Table II: entry, FAD, CLAP, CCS, and the rank that is printed.
 TABLE_II = """

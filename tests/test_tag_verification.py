@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tasks.prompt_writing import forecast
+from tasks.prompt_sets.writing import forecast
 from tasks.store.versions import open_store
 from tests.builds import contents_of, rows_of
 from tests.music import write_clip

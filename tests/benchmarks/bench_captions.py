@@ -116,7 +116,7 @@ async def by_openai(base_url: str, prepared: list[dict[str, Any]], concurrency: 
 
 def ours(folder: Path, base_url: str, concurrency: int, limit: int | None = None) -> dict[str, float]:
     """A whole build without Prefect's engine; how often each clip was decoded is counted on the way."""
-    from tasks.caption_steps import SHARDS_AT_ONCE
+    from tasks.captions.steps import SHARDS_AT_ONCE
     from tests.captions import build_captions, counting_readings
 
     store = Path(tempfile.mkdtemp(prefix="bench-store-"))

@@ -51,8 +51,8 @@ def config_for(folder: Path, prompts: int) -> Any:
 
 def drawn_by_sql(folder: Path, prompts: int) -> dict[str, float]:
     """Count pairs, make all triplets with their strata, and draw; the lists are imported before."""
-    from tasks.prompt_steps import choose_tags, read_lists
-    from tasks.prompt_writing import draw
+    from tasks.prompt_sets.steps import choose_tags, read_lists
+    from tasks.prompt_sets.writing import draw
     from tasks.store.staging import Stage
     from tasks.store.versions import Store
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import EarmarkError
-from tasks import judging, separated
+from tasks.instrumentals import separated
+from tasks.judgments import judging
 from tests import builds, music, separating
 from tests.annotation.conftest import LocalServer
 from tests.importers import layouts

@@ -17,7 +17,7 @@ from flows.cli import app
 from flows.running import forecast_build
 from schemas.errors import EarmarkError, InputError
 from schemas.pseudo_preferences import CLIPS
-from tasks import judging
+from tasks.judgments import judging
 from tasks.store.explain import explain
 from tasks.store.versions import Store, Version, verify
 from tests import music

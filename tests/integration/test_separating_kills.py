@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tasks.separated import FOLDER
+from tasks.instrumentals.separated import FOLDER
 from tasks.store.staging import STAGING
 from tasks.store.versions import Store, verify
 from tests.builds import Builds, contents_of

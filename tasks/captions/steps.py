@@ -6,9 +6,9 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.captions import Captions
-from tasks import caption_tracks, caption_writing, captioning
 from tasks.audio.encode import SharedEncoder
-from tasks.captioning import Sessions
+from tasks.captions import captioning, tracks, writing
+from tasks.captions.captioning import Sessions
 from tasks.progress import Work, working
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
@@ -19,13 +19,13 @@ SHARDS_AT_ONCE = 4  # their requests share one pace; more shards would only hold
 @task(name="import", cache_policy=NO_CACHE)
 def import_tracks(stage: Stage, config: Captions) -> Step:
     """Read the list of tracks."""
-    return stage.recorded("import") or caption_tracks.import_tracks(stage, config)
+    return stage.recorded("import") or tracks.import_tracks(stage, config)
 
 
 @task(name="index", cache_policy=NO_CACHE)
 def index_tracks(stage: Stage, config: Captions) -> Step:
     """Hash and measure what is heard of every track."""
-    return stage.recorded("index") or caption_tracks.index_tracks(stage, config)
+    return stage.recorded("index") or tracks.index_tracks(stage, config)
 
 
 @task(name="listen", task_run_name="listen-{shard:04d}", cache_policy=NO_CACHE)
@@ -63,4 +63,4 @@ def judge(stage: Stage, config: Captions, sessions: Sessions, shard: int, progre
 def write_captions(stage: Stage, config: Captions) -> Step:
     """Write the published tables `captions`, `raw` and `tag_coverage`."""
     with working("write captions"):
-        return caption_writing.write_captions(stage, config)
+        return writing.write_captions(stage, config)

@@ -21,11 +21,11 @@ from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import without_place
 from tasks.importers.tracks import read_track_table
+from tasks.instrumentals.separators import describe_separator
 from tasks.media import audio_digest, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.rejects import rejects_table
-from tasks.separators import describe_separator
 from tasks.sql import connect, query, view_parquet
 from tasks.store.files import replacing
 from tasks.store.manifest import Step

@@ -8,11 +8,11 @@ from itertools import islice
 from pathlib import Path
 
 from schemas.mos_preferences import CORPUS, MosPreferences, Source
-from tasks.critiquing import kinds_asked, prompt_digests
 from tasks.fingerprint import file_digests
 from tasks.importers.registry import input_files, listing, read_source
 from tasks.importers.rows import Rating
 from tasks.media import audio_digest, media_index
+from tasks.mos.critiquing import kinds_asked, prompt_digests
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.store.manifest import digest_of

@@ -16,7 +16,7 @@ from schemas.errors import ConfigError, StoreError
 from schemas.pseudo_preferences import BIAS, JUDGMENTS, LABELS, ORDERS, PAIRS, PseudoPreferences
 from schemas.tables import REJECTS, SPLITS, UNSPLIT
 from tasks.asking import LASTING, check_failed
-from tasks.judging import ANSWERED, judge_prompts
+from tasks.judgments.judging import ANSWERED, judge_prompts
 from tasks.sql import query, view_parquet
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage

@@ -7,10 +7,10 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.instrumentals import Instrumentals
-from tasks import instrumental_tracks, instrumentals
+from tasks.instrumentals import sources, tracks
+from tasks.instrumentals.separated import separate_shard
+from tasks.instrumentals.separators import Separators
 from tasks.progress import Work
-from tasks.separated import separate_shard
-from tasks.separators import Separators
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
@@ -20,13 +20,13 @@ SHARDS_AT_ONCE = 16  # at most; each waits for a device of its own
 @task(name="import", cache_policy=NO_CACHE)
 def import_tracks(stage: Stage, config: Instrumentals) -> Step:
     """Read the list of tracks."""
-    return instrumentals.import_tracks(stage, config)
+    return sources.import_tracks(stage, config)
 
 
 @task(name="index", cache_policy=NO_CACHE)
 def index_audio(stage: Stage, config: Instrumentals) -> Step:
     """Hash and measure every track's audio."""
-    return instrumentals.index_audio(stage, config)
+    return sources.index_audio(stage, config)
 
 
 def count_tracks(stage: Stage) -> int:
@@ -45,4 +45,4 @@ def separate(
 @task(name="tracks", cache_policy=NO_CACHE)
 def write_tracks(stage: Stage, config: Instrumentals) -> Step:
     """Check every result and write the published table `tracks`."""
-    return instrumental_tracks.write_tracks(stage, config)
+    return tracks.write_tracks(stage, config)

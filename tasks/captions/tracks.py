@@ -16,7 +16,7 @@ from schemas.captions import CAPTIONS, CORPUS, Captions
 from schemas.errors import ConfigError, InputError
 from schemas.tables import REJECTS, SPLITS
 from tasks.audio.probe import AudioFault
-from tasks.caption_asking import annotators, prompt_digests, shard_sizes
+from tasks.captions.asking import annotators, prompt_digests, shard_sizes
 from tasks.fingerprint import file_digests
 from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
 from tasks.importers.rows import Note, Reject

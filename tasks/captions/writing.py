@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
 from schemas.tables import REJECTS, SPLITS, UNSPLIT
 from tasks.asking import check_failed
-from tasks.caption_checks import near_duplicates
-from tasks.captioning import SAID
+from tasks.captions.captioning import SAID
+from tasks.captions.checks import near_duplicates
 from tasks.importers.jamendo import MARK, Tag
 from tasks.sql import connect, query, view_parquet
 from tasks.store.manifest import Step

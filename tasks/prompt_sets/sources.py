@@ -23,7 +23,7 @@ from tasks.importers.table import without_place
 from tasks.media import audio_digest, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import Work, working
-from tasks.prompt_asking import prompt_digests
+from tasks.prompt_sets.asking import prompt_digests
 from tasks.rejects import rejects_table
 from tasks.sql import connect, query
 from tasks.store.manifest import Parent, Step

@@ -21,7 +21,7 @@ from tasks.annotation.request import Request
 from tasks.annotation.session import Session
 from tasks.asking import Check, Checked, Fault, ask_checked, asking, clip_media
 from tasks.audio.encode import SharedEncoder
-from tasks.caption_asking import (
+from tasks.captions.asking import (
     JUDGING,
     Piece,
     judging_request,
@@ -32,8 +32,8 @@ from tasks.caption_asking import (
     refining_prompt,
     refining_request,
 )
-from tasks.caption_checks import find_faults
-from tasks.caption_tracks import import_tracks, index_tracks, shards_of, tracks_of
+from tasks.captions.checks import find_faults
+from tasks.captions.tracks import import_tracks, index_tracks, shards_of, tracks_of
 from tasks.ledger import has_ledger, ledger_address
 from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage

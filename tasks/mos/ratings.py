@@ -21,7 +21,7 @@ from tasks.audio.probe import AudioFault, Probe
 from tasks.importers.registry import read_source
 from tasks.importers.rows import Note, Rating, Reject
 from tasks.media import EMBEDDED_AT_ONCE, media_index
-from tasks.mos_sources import find_audio
+from tasks.mos.sources import find_audio
 from tasks.progress import working
 from tasks.rejects import rejects_table
 from tasks.sql import connect, literal, query, view_parquet

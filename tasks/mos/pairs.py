@@ -14,8 +14,8 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.mos_preferences import CATEGORIES, PAIRS, RATINGS, MosPreferences
-from tasks.mos_clips import CHUNK, NO_GAP, RINGS_OF, Cell, RatedClips, attach, cells_of, named, read_cells
-from tasks.mos_triplets import write_triplets
+from tasks.mos.clips import CHUNK, NO_GAP, RINGS_OF, Cell, RatedClips, attach, cells_of, named, read_cells
+from tasks.mos.triplets import write_triplets
 from tasks.progress import working
 from tasks.quotas import share_out
 from tasks.sql import connect, query

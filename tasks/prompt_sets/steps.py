@@ -9,13 +9,13 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.music_prompts import MusicPrompts
-from tasks import prompt_tags, prompt_writing
 from tasks.annotation.session import Session
 from tasks.progress import Work, working
-from tasks.prompt_drawing import forget_rounds, next_round
-from tasks.prompt_sources import import_lists
-from tasks.prompt_tags import open_lists
-from tasks.prompt_writing import check_round, draw, write_shard
+from tasks.prompt_sets import tags, writing
+from tasks.prompt_sets.drawing import forget_rounds, next_round
+from tasks.prompt_sets.sources import import_lists
+from tasks.prompt_sets.tags import open_lists
+from tasks.prompt_sets.writing import check_round, draw, write_shard
 from tasks.sql import connect
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
@@ -34,7 +34,7 @@ def verify_tags(stage: Stage, config: MusicPrompts, session: Session) -> Step:
         return done
     with connect(stage.work / "spill") as connection:
         open_lists(connection, stage)
-        return prompt_tags.verify(stage, connection, config, session)
+        return tags.verify(stage, connection, config, session)
 
 
 @task(name="tags", cache_policy=NO_CACHE)
@@ -44,7 +44,7 @@ def choose_tags(stage: Stage, config: MusicPrompts) -> Step:
         return done
     with working("choose tags"), connect(stage.work / "spill") as connection:
         open_lists(connection, stage)
-        return prompt_tags.write_tags(stage, connection, config)
+        return tags.write_tags(stage, connection, config)
 
 
 @task(name="triplets", cache_policy=NO_CACHE)
@@ -81,4 +81,4 @@ def write(
 def keep_prompts(stage: Stage, config: MusicPrompts) -> Step:
     """Write `prompts`, `triplets` and `shots`."""
     with working("keep prompts that passed"), connect(stage.work / "spill") as connection:
-        return prompt_writing.write_prompts(stage, connection, config)
+        return writing.write_prompts(stage, connection, config)

@@ -23,7 +23,7 @@ from tasks.fingerprint import file_digests
 from tasks.importers.music import Generation, Prompt, read_generations, read_prompts
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import without_place
-from tasks.judging import pairs_a_shard, passes_of, prompt_digests
+from tasks.judgments.judging import pairs_a_shard, passes_of, prompt_digests
 from tasks.ledger import has_ledger, ledger_address
 from tasks.media import EMBEDDED_AT_ONCE, audio_digest, embed, media_index
 from tasks.plan import Plan, make_plan

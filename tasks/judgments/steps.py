@@ -9,11 +9,11 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.pseudo_preferences import PseudoPreferences
-from tasks import music_pairs
 from tasks.annotation.session import Session
-from tasks.judging import judge_shard
-from tasks.labels import write_judgments, write_labels
-from tasks.music_pairs import import_tables, measure_clips, open_pool
+from tasks.judgments import pairs
+from tasks.judgments.judging import judge_shard
+from tasks.judgments.labels import write_judgments, write_labels
+from tasks.judgments.pairs import import_tables, measure_clips, open_pool
 from tasks.progress import Work, working
 from tasks.sql import connect
 from tasks.store.manifest import Step
@@ -30,7 +30,7 @@ def read_pool(stage: Stage, config: PseudoPreferences) -> Step:
     measure_clips(stage, config)
     with connect(stage.work / "spill") as connection:
         open_pool(connection, stage, config)
-        return music_pairs.write_clips(stage, connection, config)
+        return pairs.write_clips(stage, connection, config)
 
 
 @task(name="pairs", cache_policy=NO_CACHE)
@@ -41,8 +41,8 @@ def plan_pairs(stage: Stage, config: PseudoPreferences) -> Path:
         return questions
     with working("plan pairs"), connect(stage.work / "spill") as connection:
         open_pool(connection, stage, config)
-        music_pairs.write_pairs(stage, connection, config)
-        return music_pairs.write_questions(stage, connection, config)
+        pairs.write_pairs(stage, connection, config)
+        return pairs.write_questions(stage, connection, config)
 
 
 def in_shards(questions: Path) -> list[int]:

@@ -20,12 +20,12 @@ from schemas.tables import REJECTS, SPLITS, Table
 from tasks.annotation.session import Session
 from tasks.asking import check_failed, clip_media
 from tasks.audio.probe import AudioFault
-from tasks.critiquing import QUESTIONS_A_SHARD, SAID, SIDES, critique_shard, kinds_asked, prompt_of, requests_of
 from tasks.ledger import has_ledger, ledger_address
 from tasks.media import media_index
-from tasks.mos_pairs import pair_clips
-from tasks.mos_ratings import import_source, in_shards, index_clips, merge_votes, write_ratings
-from tasks.mos_sources import find_audio, heard_sources
+from tasks.mos.critiquing import QUESTIONS_A_SHARD, SAID, SIDES, critique_shard, kinds_asked, prompt_of, requests_of
+from tasks.mos.pairs import pair_clips
+from tasks.mos.ratings import import_source, in_shards, index_clips, merge_votes, write_ratings
+from tasks.mos.sources import find_audio, heard_sources
 from tasks.progress import Work, working
 from tasks.sql import connect, query, view_parquet
 from tasks.store.files import replacing

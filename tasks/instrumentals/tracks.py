@@ -18,11 +18,11 @@ from schemas.errors import StoreError
 from schemas.instrumentals import FLAGS, TRACKS, Checks, Instrumentals
 from schemas.tables import AUDIO, REJECTS, SPLITS
 from tasks.audio.decode import decode
-from tasks.instrumentals import audio_folder
+from tasks.instrumentals.separated import SEPARATED
+from tasks.instrumentals.separators import describe_separator
+from tasks.instrumentals.sources import audio_folder
 from tasks.media import EMBEDDED_AT_ONCE, embed
 from tasks.progress import working
-from tasks.separated import SEPARATED
-from tasks.separators import describe_separator
 from tasks.sql import connect, query, view_parquet
 from tasks.store.files import place
 from tasks.store.manifest import Step

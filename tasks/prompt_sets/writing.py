@@ -22,11 +22,11 @@ from tasks.audio.probe import Probe
 from tasks.importers.jamendo import Tag
 from tasks.ledger import has_ledger, ledger_address
 from tasks.media import media_index
-from tasks.prompt_asking import concept_request, prompt_for, writing_request
-from tasks.prompt_checks import Checked, check_prompt
-from tasks.prompt_drawing import ANSWERED, FAILED, next_round, open_written, write_queue
-from tasks.prompt_sources import import_lists
-from tasks.prompt_tags import open_lists, opened_tags, questions, write_tags
+from tasks.prompt_sets.asking import concept_request, prompt_for, writing_request
+from tasks.prompt_sets.checks import Checked, check_prompt
+from tasks.prompt_sets.drawing import ANSWERED, FAILED, next_round, open_written, write_queue
+from tasks.prompt_sets.sources import import_lists
+from tasks.prompt_sets.tags import open_lists, opened_tags, questions, write_tags
 from tasks.sql import connect, query
 from tasks.store.manifest import Step
 from tasks.store.parquet import write_rows

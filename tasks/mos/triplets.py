@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 
 from schemas.mos_preferences import CATEGORIES, TRIPLETS, MosPreferences
-from tasks.mos_clips import CHUNK, NO_GAP, RINGS_OF, Cell, RatedClips, attach, cells_of, named, read_cells
+from tasks.mos.clips import CHUNK, NO_GAP, RINGS_OF, Cell, RatedClips, attach, cells_of, named, read_cells
 from tasks.quotas import share_out
 from tasks.sql import query
 from tasks.store.manifest import Step

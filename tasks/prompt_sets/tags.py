@@ -16,8 +16,8 @@ from tasks.audio.probe import AudioFault
 from tasks.importers.rows import Reject
 from tasks.media import media_index
 from tasks.progress import working
-from tasks.prompt_asking import concept_request
-from tasks.prompt_sources import RECALLS_SCHEMA
+from tasks.prompt_sets.asking import concept_request
+from tasks.prompt_sets.sources import RECALLS_SCHEMA
 from tasks.rejects import rejects_table
 from tasks.sql import query, view_parquet
 from tasks.store.manifest import Step
