@@ -22,6 +22,7 @@ def column(
     unit: str | None = None,
     source: str | None = None,
     optional: bool = False,
+    feature: str | None = None,
 ) -> pa.Field:
     """One field of a published table; what a reader must know travels inside the Parquet file as field metadata.
 
@@ -35,17 +36,21 @@ def column(
         unit: the unit or range of the values.
         source: where the value comes from (a paper's section, an input column, a measurement).
         optional: whether nulls are allowed.
+        feature: what `datasets` is to read it as, where the Arrow type does not say so.
     """
     metadata = {"description": description, "required": "false" if optional else "true"}
     if unit:
         metadata["unit"] = unit
     if source:
         metadata["source"] = source
+    if feature:
+        metadata["feature"] = feature
     return pa.field(name, type_, nullable=True, metadata=metadata)
 
 
 WORDS = pa.list_(pa.field("element", pa.string()))  # a list of texts, with the name that Parquet gives its items
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # what `datasets` stores for an `Audio` feature
+IMAGE = AUDIO  # and for an `Image` feature: the field's metadata tell them apart
 
 
 def audio_column(description: str, name: str = "audio") -> pa.Field:
@@ -54,6 +59,11 @@ def audio_column(description: str, name: str = "audio") -> pa.Field:
     `datasets` reads it as an `Audio` feature. Parquet row groups and files of its table are cut by bytes too.
     """
     return column(name, AUDIO, description, optional=True)
+
+
+def image_column(description: str, name: str = "image") -> pa.Field:
+    """A column of whole image files, like `audio_column`; `datasets` reads it as an `Image` feature."""
+    return column(name, IMAGE, description, optional=True, feature="Image")
 
 
 @dataclass(frozen=True)
@@ -70,8 +80,8 @@ class Table:
         exclusive: columns whose values may not occur in two splits.
         links: columns that name a row of another table: (column, table); that table's key has one column.
         source: the column that names a row's source, as `licences` in the config does. Rows whose source may not be
-            redistributed are not published, nor are rows whose `links` lead to one; where only its audio may not, the
-            columns of audio are null in what is published.
+            redistributed are not published, nor are rows whose `links` lead to one; where only its audio and images
+            may not, the columns that embed them are null in what is published.
         files: columns that name an audio file within the version; they are published like the columns of audio.
         says: sentences with `{column}` in them, by which `earmark explain` tells what was decided for a row.
         rows_per_group: rows in one Parquet row group (aim at 100 to 300 MB in memory).
@@ -93,21 +103,30 @@ class Table:
     rows_per_file: int = 5_000_000
 
     def __post_init__(self) -> None:
-        """Tell `datasets` which columns are audio: a struct of bytes and path alone does not say so."""
-        if self.audio:
-            features = {field.name: _feature(field.type) for field in self.schema}
+        """Tell `datasets` which columns are audio or images: a struct of bytes and path alone does not say so."""
+        if self.embedded:
+            features = {
+                field.name: {"_type": embeds(field)} if embeds(field) else _feature(field.type) for field in self.schema
+            }
             metadata = {"huggingface": json.dumps({"info": {"features": features}})}
             object.__setattr__(self, "schema", self.schema.with_metadata(metadata))
 
     @property
-    def audio(self) -> tuple[str, ...]:
-        """Names of the columns that hold audio files."""
-        return tuple(field.name for field in self.schema if field.type == AUDIO)
+    def embedded(self) -> tuple[str, ...]:
+        """Names of the columns that hold audio or image files."""
+        return tuple(field.name for field in self.schema if embeds(field))
 
     @property
     def required(self) -> tuple[str, ...]:
         """Names of the columns that may not be null."""
         return tuple(field.name for field in self.schema if field.metadata[b"required"] == b"true")
+
+
+def embeds(field: pa.Field) -> str | None:
+    """`Audio` or `Image` for a column of whole files; None for any other."""
+    if field.type != AUDIO:
+        return None
+    return str((field.metadata or {}).get(b"feature", b"Audio"), "utf-8")
 
 
 def _feature(type_: pa.DataType) -> Any:

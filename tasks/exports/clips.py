@@ -16,7 +16,7 @@ from tasks.media import media_index
 from tasks.progress import Work, working
 from tasks.store.versions import Store, Version
 
-FOLDER = "audio"
+FOLDERS = dict.fromkeys((".png", ".jpg", ".jpeg", ".webp"), "images")  # of others: `audio/<2 digits>`
 SHOWN = 3  # missing clips that an error names
 AT_ONCE = 16  # embedded clips in memory, beside the row group that they come from
 _BLOCK = 1 << 20
@@ -41,7 +41,8 @@ class Clips:
         if reference is None:
             return None
         sha256 = reference.partition(".")[0]
-        return f"{FOLDER}/{sha256[:2]}/{sha256}{self.suffixes[sha256]}"
+        suffix = self.suffixes[sha256]
+        return f"{FOLDERS.get(suffix, f'audio/{sha256[:2]}')}/{sha256}{suffix}"
 
     def target(self, sha256: str, suffix: str) -> Path:
         """Where to write a clip; notes that it is there."""
@@ -54,7 +55,7 @@ class Clips:
 def write_clips(
     folder: Path, references: Iterable[str], version: Version, corpus: Corpus, store: Store, roots: Sequence[Path]
 ) -> Clips:
-    """Write the clips that rows name as `audio/<2 digits>/<SHA-256>.<ending>` below a folder.
+    """Write the clips that rows name as `audio/<2 digits>/<SHA-256>.<ending>` below a folder; images lie in `images/`.
 
     A clip is taken from the version's tables, in the form they hold; else from a file of the version; else from a file
     that the store's media index has seen, or that lies below `roots`, if its bytes still have the hash.
@@ -97,7 +98,7 @@ def _checked(reference: str) -> str:
 def _from_tables(clips: Clips, wanted: set[str], version: Version, corpus: Corpus, work: Work) -> None:
     """Take what the tables embed, one row group at a time and only those that hold a wanted clip."""
     for table in corpus.tables:
-        for column in table.audio:
+        for column in table.embedded:
             for entry in version.manifest.entries(table.name):
                 file = pq.ParquetFile(version.folder / entry.path)
                 for group in range(file.num_row_groups):

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from schemas.corpus import Corpus
 from schemas.errors import StoreError
-from schemas.tables import AUDIO, UNSPLIT, Table
+from schemas.tables import UNSPLIT, Table, embeds
 from schemas.views import ANSWERS, FORBIDDEN, REQUIRED, View, names_clip
 from tasks.sql import connect, query, view_parquet
 from tasks.store.card import split_order
@@ -142,8 +142,8 @@ def select_table(
     """
     table = _table(corpus, version, name)
     with _opened(version, corpus, spill) as connection:
-        names = [f'"{c}".path AS "{c}{"" if names_clip(c) else "_audio"}"' for c in table.audio]
-        held = ", ".join([f'"{field.name}"' for field in table.schema if field.type != AUDIO] + names)
+        names = [f'"{c}".path AS "{c}{"" if names_clip(c) else "_audio"}"' for c in table.embedded]
+        held = ", ".join([f'"{field.name}"' for field in table.schema if not embeds(field)] + names)
         split_column = "" if "split" in table.schema.names else f", '{UNSPLIT}' AS split"
         rows = f"SELECT {held}{split_column} FROM {_quoted(name)}"
         connection.execute(f"CREATE VIEW everything AS {rows}")

@@ -140,5 +140,9 @@ def plain(row: Row) -> dict[str, Any]:
 
 def clips_of(row: Row) -> dict[str, str]:
     """The row's clips by a short name: `chosen` for `chosen_audio`; `audio0`, … for those of the prompt."""
-    named = {name.removesuffix("_audio"): value for name, value in row.items() if names_clip(name) and value}
+    named = {
+        name.removesuffix("_audio").removesuffix("_image"): value
+        for name, value in row.items()
+        if names_clip(name) and value
+    }
     return {**named, **{f"audio{index}": clip for index, clip in enumerate(row.get("audios") or [])}}

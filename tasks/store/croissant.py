@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from schemas.corpus import Corpus
-from schemas.tables import AUDIO, Table
+from schemas.tables import Table, embeds
 from tasks.store.card import PERSONAL
 from tasks.store.manifest import FileEntry, Manifest
 
@@ -146,22 +146,20 @@ def _field(table: Table, field: pa.Field) -> dict[str, Any]:
     repeated = pa.types.is_list(field.type)
     held = field.type.value_type if repeated else field.type
     source: dict[str, Any] = {"fileSet": {"@id": f"{table.name}-files"}, "extract": {"column": field.name}}
-    if field.type == AUDIO:
+    if embeds(field):
         source["transform"] = {"jsonPath": "bytes"}
     return {
         "@type": "cr:Field",
         "@id": f"{table.name}/{field.name}",
         "name": f"{table.name}/{field.name}",
         "description": metadata["description"] + unit,
-        "dataType": _data_type(held),
+        "dataType": f"sc:{embeds(field)}Object" if embeds(field) else _data_type(held),
         **({"repeated": True} if repeated else {}),
         "source": source,
     }
 
 
 def _data_type(type_: pa.DataType) -> str:
-    if type_ == AUDIO:
-        return "sc:AudioObject"
     if pa.types.is_boolean(type_):
         return "sc:Boolean"
     if pa.types.is_integer(type_):

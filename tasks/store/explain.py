@@ -79,7 +79,7 @@ def _rows(
         connection.sql(query, params={"files": files, "wanted": wanted}).to_arrow_table().to_pylist()
     )
     for row in found:
-        for name in table.audio:
+        for name in table.embedded:
             if row.get(name):
                 row[name] = {"path": row[name]["path"], "size_bytes": len(row[name]["bytes"])}
     return found

@@ -15,16 +15,17 @@ from schemas.errors import StoreError
 from schemas.tables import Table
 from tasks.store.files import replacing, sync
 
-AUDIO_BYTES_PER_GROUP = 200_000_000  # a reader holds one row group; the Hub's viewer wants at most 300 MB
-AUDIO_BYTES_PER_FILE = 500_000_000
+EMBEDDED_BYTES_PER_GROUP = 200_000_000  # a reader holds one row group; the Hub's viewer wants at most 300 MB
+EMBEDDED_BYTES_PER_FILE = 500_000_000
 
 
 def write_shards(folder: Path, table: Table, split: str, batches: Iterable[pa.RecordBatch | pa.Table]) -> list[Path]:
     """Write one split of a table as `<split>-00000-of-0000N.parquet` below `folder`.
 
-    Row groups and files are cut at fixed row counts, and those with audio at fixed numbers of bytes too, so the bytes
-    of the files do not depend on how the rows came in batches. Zstandard, content-defined chunking and a page index
-    make a changed version cheap to upload and quick to browse. Audio, compressed already, is stored as it is.
+    Row groups and files are cut at fixed row counts, and those with audio or images at fixed numbers of bytes too, so
+    the bytes of the files do not depend on how the rows came in batches. Zstandard, content-defined chunking and a page
+    index make a changed version cheap to upload and quick to browse. Audio and images, compressed already, are stored
+    as they are.
 
     Returns:
         The files, in order. No rows give one empty file, so that the split can still be loaded.
@@ -35,16 +36,16 @@ def write_shards(folder: Path, table: Table, split: str, batches: Iterable[pa.Re
     folder.mkdir(parents=True, exist_ok=True)
     written: list[Path] = []
     writer: pq.ParquetWriter | None = None
-    rows = audio = 0
+    rows = held = 0
     for group in _in_groups(table, batches):
-        size = int(_audio_bytes(table, group).sum())
-        if writer is None or rows + len(group) > table.rows_per_file or audio + size > AUDIO_BYTES_PER_FILE:
+        size = int(_embedded_bytes(table, group).sum())
+        if writer is None or rows + len(group) > table.rows_per_file or held + size > EMBEDDED_BYTES_PER_FILE:
             if writer is not None:
                 writer.close()
             written.append(folder / f".{split}-{len(written):05d}.tmp")
-            writer, rows, audio = _open(written[-1], table), 0, 0
+            writer, rows, held = _open(written[-1], table), 0, 0
         writer.write_table(group, row_group_size=table.rows_per_group)
-        rows, audio = rows + len(group), audio + size
+        rows, held = rows + len(group), held + size
     if writer is None:
         written.append(folder / f".{split}-00000.tmp")
         writer = _open(written[-1], table)
@@ -71,12 +72,12 @@ def _open(path: Path, table: Table) -> pq.ParquetWriter:
 
 
 def _compression(table: Table) -> str | dict[str, str]:
-    if not table.audio:
+    if not table.embedded:
         return "zstd"
     bare = pa.BufferOutputStream()
     pq.write_table(table.schema.empty_table(), bare)
     leaves = [leaf.path for leaf in pq.ParquetFile(pa.BufferReader(bare.getvalue())).schema]
-    return {leaf: "none" if leaf in {f"{name}.bytes" for name in table.audio} else "zstd" for leaf in leaves}
+    return {leaf: "none" if leaf in {f"{name}.bytes" for name in table.embedded} else "zstd" for leaf in leaves}
 
 
 def _settle(path: Path, split: str, index: int, count: int) -> Path:
@@ -87,14 +88,14 @@ def _settle(path: Path, split: str, index: int, count: int) -> Path:
 
 
 def _in_groups(table: Table, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:
-    """Regroup batches into tables of exactly `rows_per_group` rows, or of as many as their audio's bytes allow."""
+    """Regroup batches into tables of exactly `rows_per_group` rows, or of as many as their audio and images allow."""
     held: list[pa.Table] = []
     rows = size = 0
     for batch in batches:
         part = _fit(table, batch)
         while part.num_rows:
-            upto = size + np.cumsum(_audio_bytes(table, part))
-            room = min(table.rows_per_group - rows, int(np.searchsorted(upto, AUDIO_BYTES_PER_GROUP, "right")))
+            upto = size + np.cumsum(_embedded_bytes(table, part))
+            room = min(table.rows_per_group - rows, int(np.searchsorted(upto, EMBEDDED_BYTES_PER_GROUP, "right")))
             room = max(room, 0 if rows else 1)  # one clip beyond the bound is a group of its own
             if taken := min(room, part.num_rows):
                 held.append(part.slice(0, taken))
@@ -107,10 +108,10 @@ def _in_groups(table: Table, batches: Iterable[pa.RecordBatch | pa.Table]) -> It
         yield pa.concat_tables(held).combine_chunks()
 
 
-def _audio_bytes(table: Table, part: pa.Table) -> np.ndarray:
-    """Bytes of embedded audio in each row."""
+def _embedded_bytes(table: Table, part: pa.Table) -> np.ndarray:
+    """Bytes of embedded files in each row."""
     sizes = np.zeros(part.num_rows, np.int64)
-    for name in table.audio:
+    for name in table.embedded:
         lengths = pc.binary_length(pc.struct_field(part[name], "bytes"))
         sizes += pc.fill_null(lengths, 0).to_numpy()
     return sizes

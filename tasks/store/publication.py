@@ -26,7 +26,7 @@ from tasks.store.withhold import Held, Sieve, Terms, licences_of
 FOLDER, LOCK = ".publish", ".publish.lock"
 CARD, REPORT, CROISSANT = "README.md", "report.html", "croissant.json"
 PAGES = (CARD, REPORT, CROISSANT)
-PLAYER = b"<audio "  # no text of a row can look like it: the report escapes them
+EMBEDS = (b"<audio ", b"<img ")  # no text of a row can look like them: the report escapes it
 
 
 @dataclass(frozen=True)
@@ -101,9 +101,9 @@ def _loose(version: Version) -> list[FileEntry]:
 
 
 def _sounds(version: Version) -> bool:
-    """Whether the report holds clips, which may be more than the tables hold."""
+    """Whether the report holds clips or images, which may be more than the tables hold."""
     path = version.folder / REPORT
-    return path.is_file() and PLAYER in path.read_bytes()
+    return path.is_file() and any(mark in path.read_bytes() for mark in EMBEDS)
 
 
 def _unheard(version: Version, folder: Path) -> Manifest:

@@ -1,4 +1,4 @@
-"""What a licence keeps back: rows of a source that may not be passed on, rows made from them, and audio.
+"""What a licence keeps back: rows of a source that may not be passed on, rows made from them, audio and images.
 
 The rest is written anew by the store's own writer, so that the same version and licences give the same bytes.
 """
@@ -20,7 +20,7 @@ from schemas.tables import REJECTS, Table
 from tasks.store.parquet import write_shards
 from tasks.store.versions import Store, Version
 
-AUDIO_ROWS = 16  # rows that are read at once where they hold audio
+FILE_ROWS = 16  # rows that are read at once where they embed files
 ROWS = 65_536
 
 
@@ -140,7 +140,7 @@ class Sieve:
         """Count what a table loses, and remember the keys of the rows that lose something."""
         named = {*table.key[:1], *(column for column, _ in table.links), *([table.source] if table.source else [])}
         named |= {*table.files, *({"file"} if table.name == REJECTS.name else ())}
-        columns = [*sorted(named), *(f"{name}.path" for name in table.audio)]
+        columns = [*sorted(named), *(f"{name}.path" for name in table.embedded)]
         held, keys = self.held[table.name], table.key[0] if len(table.key) == 1 else None
         gone_keys, mute_keys = [], []
         for split in self.splits(table.name):
@@ -152,7 +152,7 @@ class Sieve:
                     gone_keys.append(batch[keys].filter(gone))
                     mute_keys.append(batch[keys].filter(mute))
                 held.rows[split] = held.rows.get(split, 0) + _count(gone)
-                for name in (*table.audio, *table.files):
+                for name in (*table.embedded, *table.files):
                     lost = pc.and_(pc.is_valid(batch[name]), pc.and_(mute, pc.invert(gone)))
                     held.audio[split] = held.audio.get(split, 0) + _count(lost)
                 for name in table.files:
@@ -190,10 +190,10 @@ class Sieve:
         return marked
 
     def _sifted(self, table: Table, split: str) -> Iterator[pa.Table]:
-        for batch in self._batches(table, split, table.schema.names, AUDIO_ROWS if table.audio else ROWS):
+        for batch in self._batches(table, split, table.schema.names, FILE_ROWS if table.embedded else ROWS):
             stays, mute = pc.invert(self._gone_rows(table, batch)), self._mute_rows(table, batch)
             part = pa.Table.from_batches([batch])
-            for name in (*table.audio, *table.files):
+            for name in (*table.embedded, *table.files):
                 none = pa.nulls(batch.num_rows, table.schema.field(name).type)
                 at = table.schema.get_field_index(name)
                 part = part.set_column(at, table.schema.field(name), pc.if_else(mute, none, batch[name]))

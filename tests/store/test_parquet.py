@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.tables import Table, audio_column, column
+from schemas.tables import Table, audio_column, column, image_column
 from tasks.store import parquet
 
 CLIPS = Table(
@@ -50,8 +50,8 @@ def rows_of(sizes: list[int | None]) -> pa.Table:
 
 @pytest.fixture(autouse=True)
 def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(parquet, "AUDIO_BYTES_PER_GROUP", 1_000)
-    monkeypatch.setattr(parquet, "AUDIO_BYTES_PER_FILE", 3_000)
+    monkeypatch.setattr(parquet, "EMBEDDED_BYTES_PER_GROUP", 1_000)
+    monkeypatch.setattr(parquet, "EMBEDDED_BYTES_PER_FILE", 3_000)
 
 
 @given(st.lists(st.none() | st.integers(0, 1_500), max_size=50), st.integers(1, 50))
@@ -91,3 +91,19 @@ def test_audio_is_stored_as_it_is_and_the_rest_packed(tmp_path: Path) -> None:
     packed = {group.column(n).path_in_schema: group.column(n).compression for n in range(group.num_columns)}
     assert {name for name, how in packed.items() if how == "UNCOMPRESSED"} == {"audio.bytes"}
     assert set(packed.values()) == {"UNCOMPRESSED", "ZSTD"}
+
+
+def test_datasets_reads_images_as_images(tmp_path: Path) -> None:
+    pictures = Table(
+        name="pictures",
+        description="Pictures.",
+        schema=pa.schema([column("name", pa.string(), "The name."), image_column("The picture.")]),
+        key=("name",),
+    )
+    held = {"bytes": b"a picture", "path": "a.png"}
+    whole = pa.Table.from_pylist([{"name": "a", "image": held}, {"name": "b", "image": None}], pictures.schema)
+    (path,) = parquet.write_shards(tmp_path, pictures, "full", [whole])
+    loaded = datasets.load_dataset("parquet", data_files=[str(path)], split="train", cache_dir=str(tmp_path / "cache"))
+    assert loaded.features["image"] == datasets.Image()
+    assert datasets.Features.from_arrow_schema(pictures.schema).arrow_schema.metadata == pictures.schema.metadata
+    assert loaded.cast_column("image", datasets.Image(decode=False))[:] == whole.to_pydict()
