@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.caption_checks import Checks
-from tasks.captions.checks import find_faults, near_duplicates
+from tasks.captions.checks import find_faults
+from tasks.near_texts import near_any, near_duplicates
 
 GOOD = "A calm ambient piece led by piano, with soft strings and a spacious, reverberant production."
 CHECKS = Checks()
@@ -114,3 +115,9 @@ def test_near_duplicates_agree_with_comparing_all(seed: int) -> None:
         alike = [e for e in earlier if len(mine & shingles(texts[e])) / len(mine | shingles(texts[e])) >= 0.8]
         expected.append(alike[0] if alike else None)
     assert near_duplicates(texts, 0.8) == expected
+
+
+def test_texts_near_any_of_others_are_told_even_if_the_others_repeat_one_another() -> None:
+    others = ["a dog barks twice in the yard", "a dog barks twice in the yard at night", "一条狗在院子里叫了两声"]
+    texts = ["a dog barks twice in the yard at night", "a bell rings", "", "一条狗在院子里叫了两声吧"]
+    assert near_any(texts, others, 0.8) == [1, None, None, 2]

@@ -1,20 +1,16 @@
-"""Whether a caption can stand: pure rules over its words, and captions that repeat one another over a whole corpus."""
+"""Whether a caption can stand: pure rules over its words."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-
-from rensa import RMinHash, RMinHashLSH
+from collections.abc import Callable
 
 from schemas.caption_checks import Checks
 from tasks.asking import Fault
 from tasks.tag_words import names_voices
 
-SHINGLE_WORDS = 3
-PERMUTATIONS, BANDS = 128, 32  # two texts of similarity 0.7 share a band with probability 0.9998
 PHRASE_WORDS, PHRASE_TIMES = 4, 3
 LATIN_SHARE, ENGLISH_SHARE = 0.9, 0.05
 
@@ -134,43 +130,3 @@ _RULES: dict[str, Callable[[str, Checks, bool], str | None]] = {
 
 def _last(text: str) -> str:
     return text.rstrip()[-20:]
-
-
-def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
-    """Which captions say nearly what an earlier one says.
-
-    Candidates come from MinHash (Broder 1997) and are then compared exactly, by the Jaccard similarity of their runs of
-    three words; a text is compared with earlier texts that are no duplicates themselves.
-
-    Args:
-        texts: captions, in a stable order.
-        threshold: similarity from which a text is a duplicate, above 0 to 1. Below 0.5 MinHash may miss some.
-
-    Returns:
-        For each text the index of the first earlier text that it repeats, or None.
-    """
-    index = RMinHashLSH(threshold=threshold, num_perm=PERMUTATIONS, num_bands=BANDS)
-    found: list[int | None] = []
-    for at, text in enumerate(texts):
-        shingles = set(_shingles(text))
-        repeated = None
-        if shingles:
-            sketch = RMinHash(num_perm=PERMUTATIONS, seed=1)
-            sketch.update(sorted(shingles))
-            near = (held for held in sorted(index.query(sketch)) if _alike(shingles, texts[held]) >= threshold)
-            repeated = next(near, None)
-            if repeated is None:
-                index.insert(at, sketch)
-        found.append(repeated)
-    return found
-
-
-def _shingles(text: str) -> Iterator[str]:
-    words = _WORD.findall(text.lower())
-    for at in range(max(1, len(words) - SHINGLE_WORDS + 1) if words else 0):
-        yield " ".join(words[at : at + SHINGLE_WORDS])
-
-
-def _alike(shingles: set[str], other: str) -> float:
-    others = set(_shingles(other))
-    return len(shingles & others) / len(shingles | others)

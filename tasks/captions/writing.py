@@ -13,8 +13,8 @@ from schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
 from schemas.tables import REJECTS, SPLITS, UNSPLIT
 from tasks.asking import check_failed
 from tasks.captions.captioning import SAID
-from tasks.captions.checks import near_duplicates
 from tasks.importers.jamendo import MARK, Tag
+from tasks.near_texts import near_duplicates
 from tasks.sql import connect, query, view_parquet
 from tasks.store.manifest import Step
 from tasks.store.parquet import write_rows

@@ -1,0 +1,86 @@
+"""Texts that say nearly what another says, found over a whole corpus by MinHash (Broder 1997) and compared exactly."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from rensa import RMinHash, RMinHashLSH
+
+SHINGLE_WORDS = 3
+PERMUTATIONS, BANDS = 128, 32  # two texts of similarity 0.7 share a band with probability 0.9998
+
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff"  # written without spaces: each sign counts as a word
+_WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+(?:['’][^\W_{_HAN}]+)*")
+
+
+def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
+    """Which texts say nearly what an earlier one says.
+
+    Candidates come from MinHash and are then compared exactly, by the Jaccard similarity of their runs of three words;
+    a text is compared with earlier texts that are no duplicates themselves.
+
+    Args:
+        texts: in a stable order.
+        threshold: similarity from which a text is a duplicate, above 0 to 1. Below 0.5 MinHash may miss some.
+
+    Returns:
+        For each text the index of the first earlier text that it repeats, or None.
+    """
+    index = _index(threshold)
+    found: list[int | None] = []
+    for at, text in enumerate(texts):
+        shingles = set(_shingles(text))
+        repeated = None
+        if shingles:
+            sketch = _sketch(shingles)
+            near = (held for held in sorted(index.query(sketch)) if _alike(shingles, texts[held]) >= threshold)
+            repeated = next(near, None)
+            if repeated is None:
+                index.insert(at, sketch)
+        found.append(repeated)
+    return found
+
+
+def near_any(texts: Sequence[str], others: Sequence[str], threshold: float) -> list[int | None]:
+    """Which texts say nearly what any of some others says; the others may repeat one another.
+
+    Args:
+        texts: what is looked at.
+        others: what it is compared with.
+        threshold: as `near_duplicates`.
+
+    Returns:
+        For each text the index of the first of the others that it repeats, or None.
+    """
+    index = _index(threshold)
+    for at, other in enumerate(others):
+        if shingles := set(_shingles(other)):
+            index.insert(at, _sketch(shingles))
+    found: list[int | None] = []
+    for text in texts:
+        shingles = set(_shingles(text))
+        near = sorted(index.query(_sketch(shingles))) if shingles else []
+        found.append(next((held for held in near if _alike(shingles, others[held]) >= threshold), None))
+    return found
+
+
+def _index(threshold: float) -> RMinHashLSH:
+    return RMinHashLSH(threshold=threshold, num_perm=PERMUTATIONS, num_bands=BANDS)
+
+
+def _sketch(shingles: set[str]) -> RMinHash:
+    sketch = RMinHash(num_perm=PERMUTATIONS, seed=1)
+    sketch.update(sorted(shingles))
+    return sketch
+
+
+def _shingles(text: str) -> Iterator[str]:
+    words = _WORD.findall(text.lower())
+    for at in range(max(1, len(words) - SHINGLE_WORDS + 1) if words else 0):
+        yield " ".join(words[at : at + SHINGLE_WORDS])
+
+
+def _alike(shingles: set[str], other: str) -> float:
+    others = set(_shingles(other))
+    return len(shingles & others) / len(shingles | others)
