@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from schemas.config import BuildConfig
+from schemas.evaluations import Evaluation
 from schemas.tables import Table
 from schemas.views import View
 
@@ -49,6 +50,7 @@ class Corpus:
         forecast: `module:function` that says what a build would ask of models; None where it asks nothing.
         report: `module:function` that gives the report's own sections; `tasks/report.py` tells how to write one.
         views: what `earmark export` gives to trainers; `schemas/views.py` tells how to declare one.
+        evaluations: what `earmark judge` measures models with; `schemas/evaluations.py` tells how to declare one.
     """
 
     name: str
@@ -63,3 +65,4 @@ class Corpus:
     forecast: str | None = None
     report: str | None = None
     views: tuple[View, ...] = ()
+    evaluations: tuple[Evaluation, ...] = ()

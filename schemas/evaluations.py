@@ -1,0 +1,113 @@
+"""What a version is a test of: samples with known answers, how a model is asked about them, and what is counted.
+
+A corpus author writes a query in `tasks/sql/<corpus>/` and a few lines in the corpus's `evaluations`:
+
+    Evaluation(
+        "alignment", "yes_no", "instruction_rubrics/samples", "Does the caption fit the clip?",
+        modes=(
+            Mode("holistic", "judge-holistic-{language}", shows=("caption", "audio")),
+            Mode("rubric", "judge-item-{language}", shows=("item", "audio"), items="items"),
+        ),
+        groups=("subset", "language"),
+    )
+
+`earmark judge` runs any annotator over it, or reads a file of scores, and prints one table with all groups.
+
+The query sees each table of the version by its name, and the evaluation's parameters as `$name`. It gives one row a
+sample with these columns, text as VARCHAR:
+
+- `id`: unique. `split`: the row's, or `'full'`.
+- `target`, what is true, never null:
+    - `yes_no`: BOOLEAN, whether the sample is right (aligned, present).
+    - `preference`: `'a'`, `'b'` or `'tie'`. Draw which clip stands as a from a hash of the id, or position tells.
+    - `scalar`: DOUBLE, a mean opinion score.
+    - `choice`: the letter of the right option.
+- what a mode shows, and what tables group by. A group may be null: its row is in no group of that column then.
+- `language` (optional): `--language` chooses by it, and `{language}` in a prompt's name stands for it.
+- `cluster` (optional): rows with the same value are drawn together by the bootstrap, such as pairs of one prompt.
+
+Columns named `audio` or `…_audio` hold a clip's SHA-256, those named `image` or `…_image` what `image_column` embeds
+(bytes and path); the prompt places them with `audio(x)` and `image(x)`; null is a missing one. All other text is
+untrusted in prompts, as ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Kind = Literal["yes_no", "preference", "scalar", "choice"]
+Answer = Literal["yes_no", "preference", "scalar", "choice"]
+
+METRICS: dict[Kind, tuple[str, ...]] = {
+    "yes_no": ("accuracy",),
+    "preference": ("accuracy",),
+    "scalar": ("lcc", "srcc", "ktau"),
+    "choice": ("accuracy",),
+}
+
+
+def names_image(column: str) -> bool:
+    """Whether an evaluation's column of that name holds pictures."""
+    return column == "image" or column.endswith("_image")
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One way to ask a model.
+
+    Attributes:
+        name: as in `--mode NAME`, such as `holistic` or `rubric`.
+        prompt: the prompt file, without `.md`; `{language}` stands for the row's language.
+        shows: columns that the prompt gets, under their names; nothing else of a row reaches a model.
+        answer: how the model answers; without it, as the evaluation's kind says. A `scalar` evaluation may be asked
+            with `yes_no`: the probability of yes is then the score.
+            - `yes_no`: Yes or No; its probability from log-probabilities where the backend offers them, else 1 and 0.
+            - `preference`: `A`, `B` or `tie`. The prompt gets what is shown as a and b (`a_audio` and `b_audio`,
+              `a_text` and `b_text`, …); the reverse order swaps them.
+            - `scalar`: a number. - `choice`: a letter of `options`.
+        json_field: of a prompt whose answer is a JSON object, the field that holds it. Without it, the answer is a word.
+        items: a column of lists (VARCHAR[], or STRUCT(id VARCHAR, text VARCHAR)[]); each member is asked in a request
+            of its own, which the prompt gets as `item`. The sample's score is the mean over its items; a sample with
+            an item that has no answer has none.
+        options: the column (VARCHAR[]) with the options of a `choice`, lettered from A.
+        facts: values for `builtin:` annotators, besides the texts that are shown.
+        says: one sentence for the list of evaluations.
+    """
+
+    name: str
+    prompt: str
+    shows: tuple[str, ...]
+    answer: Answer | None = None
+    json_field: str | None = None
+    items: str | None = None
+    options: str = "options"
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    says: str = ""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Samples with known answers.
+
+    Attributes:
+        name: as in `--evaluation NAME`.
+        kind: what is asked of a sample; decides `target` and the metrics.
+        sql: the query, `tasks/sql/<sql>.sql`.
+        says: one sentence for the list of evaluations and the head of the table.
+        modes: ways to ask a model; the first is the default. None where only files of scores are read.
+        groups: columns that the table has a block of rows for, besides the row over all. The first is the paper's;
+            the mean over its groups is given too. `"a+b"` groups by both columns together.
+        threshold: yes begins at this score.
+        params: values of the query's `$name`.
+    """
+
+    name: str
+    kind: Kind
+    sql: str
+    says: str
+    modes: tuple[Mode, ...] = ()
+    groups: tuple[str, ...] = ()
+    threshold: float = 0.5
+    params: Mapping[str, str | int | float] = field(default_factory=dict)
