@@ -200,7 +200,7 @@ CAPTIONS = Table(
     says=(
         "read from {source_file}, line {source_line}: {file}, heard as {heard} from {start_s} s to {end_s} s",
         "written by {model} in stage {stage}, prompt {prompt}, draw {sample}, request {request_key}",
-        "flags: {flags}; repeats: {repeats}",
+        "flags: {flags}",
     ),
 )
 
@@ -235,6 +235,7 @@ RAW = Table(
     key=("clip_id", "pipeline", "segment", "stage", "span"),
     splits=False,
     source="source",
+    says=("{model} about {start_s} s to {end_s} s, draw {sample}: {text}",),
 )
 
 TAG_COVERAGE = Table(

@@ -3,6 +3,8 @@ Random weights test plumbing and numbers, never what is said."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,6 +19,9 @@ from tests.annotation.conftest import ask_all
 from tests.annotation.parity import WORDS, assert_parity, yes_no_numbers
 from tests.annotation.test_models import noise
 from tests.annotation.tiny_model import make_tiny_model, token_ids
+from tests.builds import rows_of
+from tests.captions import build_captions, direct, refined, write_tracks
+from tests.captions import config_of as captions_of
 from tests.servers.vllm_server import vllm_server
 
 pytestmark = pytest.mark.models
@@ -26,6 +31,7 @@ SCHEMA = {
     "required": ["musicality", "reason"],
     "additionalProperties": False,
 }
+CAPTION = r"This is a (calm|dark|happy) tune with (drums|a piano|strings) and a (warm|cold|wide) sound, [a-z ]{4,24}\."
 ConfigOf = Callable[..., AnnotatorConfig]
 
 
@@ -86,3 +92,22 @@ def test_a_prompt_beyond_the_context_is_a_bad_request(tmp_path: Path, config_of:
     ).outcomes
     assert isinstance(outcome, Reject)
     assert outcome.reason == "bad_request"
+
+
+def test_pipelines_of_captions_hear_refine_and_judge(tmp_path: Path, config_of: ConfigOf, model: Path) -> None:
+    write_tracks(tmp_path, 6)
+    url = config_of().base_url
+    says = {"annotator": "openai:tiny", "temperature": 1.0, "max_tokens": 120}
+    says["extra_body"] = {"structured_outputs": {"regex": CAPTION}}
+    hears = {**says, "hearing": {"sample_rate_hz": 16_000}, "read_timeout_s": 120.0, "total_timeout_s": 300.0}
+    two = refined(url, **hears)
+    two["refine"] |= {**says, "total_timeout_s": 300.0}
+    two["judge"] = {"annotator": "openai:tiny", "base_url": url, "yes_no_token_ids": token_ids(model, *WORDS)}
+    two["judge"]["action"] = "flag"
+    version = build_captions(captions_of(tmp_path, direct(url, **hears), two, repeats=None), tmp_path / "store")
+    rows = rows_of(version, "captions")
+    assert Counter(row["pipeline"] for row in rows) == {"direct": 6, "refined": 6}, rows_of(version, "rejects")
+    assert all(re.fullmatch(CAPTION, row["text"]) for row in rows)
+    judged = [float(row["text"]) for row in rows_of(version, "raw") if row["stage"] == "judge"]
+    assert len(judged) == 6
+    assert sum(p_yes >= 0.5 for p_yes in judged) == sum(row["flags"] == ["implies_vocals"] for row in rows)
