@@ -1,14 +1,16 @@
-"""Config of `score-questions`: multiple-choice questions about score images, from forum threads (WildScore)."""
+"""Config and tables of `score-questions`: multiple-choice questions about scores, from forum threads (WildScore)."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
+import pyarrow as pa
 from pydantic import Field, model_validator
 
 from schemas.annotation import DECIDES, AnnotatorConfig
 from schemas.config import BuildConfig, Model, Name
-from schemas.tables import Split
+from schemas.corpus import Corpus, Story
+from schemas.tables import REJECTS, WORDS, Split, Table, column, image_column
 
 Year = Annotated[int, Field(ge=2005, le=2100)]
 
@@ -69,6 +71,7 @@ class Questions(Model):
 
     comments: int = Field(default=6, ge=2, le=20, description="Best comments that the writer sees.")
     options: int = Field(default=4, ge=2, le=8, description="Options of a question, at most.")
+    least_options: int = Field(default=3, ge=2, le=8, description="Options of a question, at least.")
     distractors: int = Field(default=3, ge=0, le=3, description="Of these, written as distractors, at most.")
     tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes its checks.")
     longest_option_words: int = Field(default=14, ge=5, description="Most words of an option.")
@@ -146,3 +149,172 @@ class ScoreQuestions(BuildConfig):
             extra = ("sees_image",) if "sees_image" in values[name] else ()
             values[name] = {key: values[name][key] for key in (*DECIDES, *extra)}
         return values
+
+
+_BY = "name and version of the prompt file"
+
+QUESTIONS = Table(
+    name="questions",
+    description="One row a multiple-choice question about a score, with the image.",
+    schema=pa.schema(
+        [
+            column("question_id", pa.string(), "Sixteen hexadecimal digits: the thread's salted hash."),
+            column("split", pa.string(), "Split of the thread's author."),
+            column("question", pa.string(), "The question, as the writer put it."),
+            column("options", WORDS, "The options, in the order of their letters A, B, …"),
+            column("truth_letter", pa.string(), "Letter of the right option."),
+            column(
+                "preference", pa.string(), "Who decided which option is right.",
+                unit="human or language_model", source="WildScore, ground truth",
+            ),
+            column("category", pa.string(), "One of five.", source="WildScore, taxonomy"),
+            column("subcategory", pa.string(), "One of twelve.", source="WildScore, taxonomy"),
+            column("difficulty", pa.string(), "How hard it is.", unit="easy, medium or hard"),
+            column("image_sha256", pa.string(), "SHA-256 of the image's bytes."),
+            column("width", pa.int64(), "Width of the image.", unit="pixels"),
+            column("height", pa.int64(), "Height of the image.", unit="pixels"),
+            image_column("The score, re-encoded and without metadata."),
+            column("content_sha256", pa.string(), "SHA-256 of question, options and image; reviews name it."),
+            column("writer", pa.string(), "Who wrote question and distractors."),
+            column("judge", pa.string(), "Who settled a tie; null where people decided.", optional=True),
+            column("labeller", pa.string(), "Who told category and difficulty."),
+            column("request_key", pa.string(), "Key in the ledger of the request that wrote the question."),
+            column("source", pa.string(), "The dump's name in the config."),
+        ]
+    ),
+    key=("question_id",),
+    exclusive=("image_sha256",),
+    links=(("question_id", "sources"),),
+    source="source",
+    says=(
+        "written by {writer}, request {request_key}",
+        "{truth_letter} is right by {preference} preference; {category}, {subcategory}, {difficulty}",
+    ),
+    rows_per_group=5_000,
+)  # fmt: skip
+
+OPTIONS = Table(
+    name="options",
+    description="One row an option of a question.",
+    schema=pa.schema(
+        [
+            column("question_id", pa.string(), "The question."),
+            column("letter", pa.string(), "Its letter."),
+            column("split", pa.string(), "Split of the question."),
+            column("text", pa.string(), "The option."),
+            column("correct", pa.bool_(), "Whether it is the right one."),
+            column("origin", pa.string(), "Where it comes from.", unit="comment or distractor"),
+            column("comment_id", pa.string(), "Salted hash of the comment; null for a distractor.", optional=True),
+            column(
+                "votes", pa.int64(), "The comment's S = U - D; null for a distractor.",
+                source="WildScore, ground truth", optional=True,
+            ),
+            column("words", pa.int64(), "Its length.", unit="words"),
+        ]
+    ),
+    key=("question_id", "letter"),
+    links=(("question_id", "sources"),),
+    says=("{letter}: {text} ({origin}, {votes} votes); right: {correct}",),
+)  # fmt: skip
+
+SOURCES = Table(
+    name="sources",
+    description="One row a thread that a question was made from, without names.",
+    schema=pa.schema(
+        [
+            column("question_id", pa.string(), "The question: the thread's salted hash."),
+            column("split", pa.string(), "Split of its author."),
+            column("author_id", pa.string(), "Salted hash of the author, or of the thread where the account is gone."),
+            column("forum", pa.string(), "The forum."),
+            column("year", pa.int64(), "Year of the submission, UTC."),
+            column("words", pa.int64(), "Words of title and text.", unit="words"),
+            column("comments", pa.int64(), "First-level comments."),
+            column("best_votes", pa.int64(), "The best comment's S = U - D."),
+            column(
+                "tied", pa.int64(), "Options whose comments have as many votes as the best; 1 where people decided."
+            ),
+            column("image_from", pa.string(), "Where its image comes from.", unit="direct, gallery or preview"),
+            column("detector", pa.string(), "What said that the image is a score."),
+            column("score_confidence", pa.float64(), "How sure it was.", unit="0 to 1"),
+            column("staves", pa.int64(), "Staves that it found."),
+            column("source", pa.string(), "The dump's name in the config."),
+        ]
+    ),
+    key=("question_id",),
+    exclusive=("author_id",),
+    source="source",
+    says=("from {forum}, {year}: {comments} comments, the best with {best_votes} votes",),
+)
+
+REVIEWS = Table(
+    name="reviews",
+    description="One row a reviewer's word on a question, also on those that left the set for it.",
+    schema=pa.schema(
+        [
+            column("question_id", pa.string(), "The question."),
+            column("reviewer", pa.string(), "Who looked at it, as the review files name them."),
+            column("musically_correct", pa.bool_(), "Whether the right option is right."),
+            column("options_relevant", pa.bool_(), "Whether all options belong to the question."),
+            column("offensive", pa.bool_(), "Whether anything in it offends."),
+            column("ambiguous", pa.bool_(), "Whether more than one option can be right."),
+            column("flagged", pa.bool_(), "Whether that speaks for leaving it out."),
+            column("note", pa.string(), "The reviewer's words.", optional=True),
+            column("applies", pa.bool_(), "Whether it was given on the question as it reads now."),
+            column("file", pa.string(), "The review file."),
+            column("line", pa.int64(), "Line, or task, in it, counted from 1.", unit="line"),
+            column("source", pa.string(), "The dump's name in the config."),
+        ]
+    ),
+    key=("question_id", "reviewer"),
+    splits=False,
+    optional=True,
+    source="source",
+    says=("{reviewer}: correct {musically_correct}, relevant {options_relevant}, offensive {offensive}, "
+          "ambiguous {ambiguous}; counted: {applies}",),
+)  # fmt: skip
+
+TABLES = (QUESTIONS, OPTIONS, SOURCES, REVIEWS, REJECTS)
+
+_STORY = Story(
+    title="Score questions",
+    summary=(
+        "Multiple-choice questions about images of real scores, made from what people asked and answered in a forum, "
+        "to measure what vision-language models read in music notation."
+    ),
+    method=(
+        "Threads of a forum's dump are filtered by length, answers and images; names, links and addresses are taken "
+        "out of their texts, and ids are salted hashes.",
+        "Images are re-encoded; near-duplicates and images without staves are left out.",
+        "A language model rewrites each thread as an exam question, with options drawn from its best comments.",
+        "The right option is that of the first-level comment with the most votes (ups minus downs). Where several "
+        "have as many, a language model chooses among them, and the row says so.",
+        "A language model adds up to three distractors of 5 to 10 words. What repeats another option, speaks of "
+        "other options, or gives the right one away by its length is asked for again.",
+        "Options are shuffled by seed, so that each letter is right equally often. Category, subcategory and "
+        "difficulty are a language model's.",
+        "Reviewers may flag questions; flagged ones are rejects of the next version.",
+    ),
+    main_table="questions",
+    references=("WildScore: questions about real-world scores from ten years of forum threads, and their taxonomy.",),
+    limits=(
+        "What most people voted for is taken as right; it may not be.",
+        "A thread's author keeps their rights in its text and image; the forum's terms hold.",
+        "Texts are scrubbed by rules; a name without a sign before it may stay.",
+        "A model named `builtin:` fills in forms and sees no score: for trying the pipeline.",
+    ),
+    tags=("music", "sheet-music", "multiple-choice", "visual-question-answering"),
+)
+
+CORPUS = Corpus(
+    name="score-questions",
+    source="forum dumps + score images",
+    holds="multiple-choice questions with ground truth, distractors, taxonomy, difficulty",
+    paper="WildScore",
+    config=ScoreQuestions,
+    tables=TABLES,
+    story=_STORY,
+    plan="tasks.questions.sources:plan_build",
+    flow="flows.score_questions:build",
+    forecast="tasks.questions.forecast:forecast",
+    report="tasks.questions.report:sections",
+)

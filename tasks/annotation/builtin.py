@@ -19,6 +19,7 @@ from tasks.annotation.answers import Reply
 from tasks.annotation.backend import Media
 from tasks.annotation.builtin_captions import music_caption, refine_caption
 from tasks.annotation.builtin_prompts import music_prompt
+from tasks.annotation.builtin_scores import score_judge, score_labeller, score_writer
 from tasks.annotation.builtin_speech import speech_critique
 from tasks.annotation.errors import BadMedia, BadRequest
 from tasks.annotation.openai_compatible import read_chat_completion
@@ -206,6 +207,9 @@ JUDGES: dict[str, Judge] = {
     "music-caption-1": music_caption,
     "music-pair-2": music_pair,
     "music-prompt-1": music_prompt,
+    "score-judge-1": score_judge,
+    "score-labeller-1": score_labeller,
+    "score-writer-1": score_writer,
     "speech-critique-1": speech_critique,
 }
 """Name with version → function of facts and measurements."""

@@ -1,0 +1,156 @@
+"""Questions about scores without a model: rules on words. They fill in forms, and see no score."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tasks.annotation.errors import BadRequest
+
+Facts = Mapping[str, Any]
+Clips = list[Mapping[str, float]]
+
+_WORD = re.compile(r"[\w♯♭#/+'°-]+")
+_SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
+_CHATTER = re.compile(r"^(?:well|yes|no|yeah|ok|okay|so|i think|i believe|imo|imho|actually)[,:. ]+", re.IGNORECASE)
+_SWAPS = (
+    ("major", "minor"), ("dominant", "subdominant"), ("tonic", "mediant"), ("first", "second"), ("sharp", "flat"),
+    ("triplet", "quintuplet"), ("half", "whole"), ("upper", "lower"), ("left", "right"), ("treble", "bass"),
+    ("slur", "tie"), ("staccato", "tenuto"), ("crescendo", "diminuendo"), ("perfect", "deceptive"),
+    ("trill", "mordent"), ("fugue", "canon"), ("duple", "triple"), ("loud", "soft"),
+)  # fmt: skip
+_STOCK = (
+    "It is a printing error without musical meaning",
+    "It marks the end of the first phrase",
+    "It tells the player to repeat the bar",
+    "It is a courtesy accidental from the last bar",
+    "It shows a change of key to the relative minor",
+    "It belongs to the other hand of the pianist",
+    "It is an ornament that begins on the beat",
+    "It divides the beat into three equal parts",
+)  # five to ten words each
+_TOPICS: tuple[tuple[str, str, str], ...] = (
+    ("Form", "contrapuntal forms", "fugue canon invention stretto counterpoint"),
+    ("Form", "phrase structure", "phrase period sentence section sonata form coda"),
+    ("Rhythm & Meter", "metric structure", "meter metre signature time beat hemiola bar measure"),
+    ("Rhythm & Meter", "rhythmic patterns", "rhythm triplet tuplet syncopation dotted swing eighth"),
+    ("Harmony & Tonality", "modulation patterns", "modulate modulation key pivot tonicization"),
+    ("Harmony & Tonality", "modal mixture", "mode modal borrowed dorian mixture lydian phrygian"),
+    ("Harmony & Tonality", "chord progressions", "chord harmony cadence dominant roman numeral seventh"),
+    ("Texture", "polyphonic", "voice voices polyphonic polyphony imitation"),
+    ("Texture", "orchestral", "orchestra orchestral strings violin horn scoring transposing"),
+    ("Texture", "homophonic", "homophonic accompaniment melody texture"),
+    ("Expression & Performance", "dynamics & articulation", "dynamic slur staccato accent crescendo dot tenuto"),
+    ("Expression & Performance", "technique & interpretation", "fingering pedal ornament trill play hand"),
+)
+_HARD = frozenset(["fugue", "enharmonic", "modulation", "hemiola", "stretto", "neapolitan", "augmented", "hypermeter"])
+_EASY = frozenset(["symbol", "sign", "dot", "note", "clef", "name", "mean", "called", "letter", "number"])
+
+
+def score_writer(facts: Facts, clips: Clips) -> dict[str, Any]:
+    """Make a question of a thread's title, with the first sentence of each comment as an option; or wrong options.
+
+    Args:
+        facts: `step`. For `rewrite`: `title`, `comments` (`text`, `needed`), `options` and `longest`, the most options
+            and words. For `distract`: `truth`, `others`, `count`.
+        clips: not looked at.
+
+    Raises:
+        BadRequest: no such step.
+    """
+    match facts.get("step"):
+        case "rewrite":
+            return _rewrite(facts)
+        case "distract":
+            return _distract(str(facts["truth"]), [str(text) for text in facts["others"]], int(facts["count"]))
+    raise BadRequest(f"expected the step rewrite or distract, found {facts.get('step')!r}")
+
+
+def _rewrite(facts: Facts) -> dict[str, Any]:
+    numbered = list(enumerate(facts["comments"], 1))
+    options: list[dict[str, Any]] = []
+    for number, comment in sorted(numbered, key=lambda held: (not held[1]["needed"], held[0])):
+        text = _statement(str(comment["text"]), int(facts["longest"]))
+        same = any(_bag(text) == _bag(held["text"]) for held in options)
+        if len(options) < int(facts["options"]) and _bag(text) and not same:
+            options.append({"comment": number, "text": text})
+        elif comment["needed"]:
+            return {"usable": False, "why": "the best answers say the same or nothing", "question": "", "options": []}
+    title = " ".join(_WORD.findall(str(facts["title"])))[:300]
+    question = f"What is the best answer about the score: {title}?"
+    return {
+        "usable": True,
+        "why": "",
+        "question": question,
+        "options": sorted(options, key=lambda held: held["comment"]),
+    }
+
+
+def _statement(text: str, longest: int) -> str:
+    """The first sentence with more than two words, without chatter before it, cut to a number of words."""
+    sentences = [_CHATTER.sub("", sentence.strip()) for sentence in _SENTENCE.split(text)]
+    chosen = next((sentence for sentence in sentences if len(_WORD.findall(sentence)) > 2), text)
+    words = _WORD.findall(chosen)[: min(longest, 10)]
+    said = " ".join(words)[:160]
+    return f"{said[:1].upper()}{said[1:]}"
+
+
+def _distract(truth: str, others: Sequence[str], count: int) -> dict[str, str]:
+    """The right option with one word changed, where it has such a word; else sentences that fit any score."""
+    held = {frozenset(_bag(text)) for text in (truth, *others)}
+    found: list[str] = []
+    for one, other in (pair for swap in _SWAPS for pair in (swap, swap[::-1])):
+        changed = re.sub(rf"\b{one}\b", other, truth, count=1, flags=re.IGNORECASE)
+        if 5 <= len(_WORD.findall(changed)) <= 10 and changed.casefold() != truth.casefold():
+            found.append(f"{changed[:1].upper()}{changed[1:]}")
+    start = sum(map(ord, truth)) % len(_STOCK)
+    found.extend((*_STOCK[start:], *_STOCK[:start]))
+    kept: list[str] = []
+    for text in found:
+        if frozenset(_bag(text)) not in held and len(kept) < count:
+            kept.append(text)
+            held.add(frozenset(_bag(text)))
+    return {f"Option {letter}": text for letter, text in zip("ABC", kept, strict=False)}
+
+
+def score_judge(facts: Facts, clips: Clips) -> str:
+    """The letter of the option with the most words in common with the question; of equal ones the longest, then first.
+
+    Args:
+        facts: `question` and `options`.
+        clips: not looked at.
+    """
+    asked = _bag(str(facts["question"]))
+    options = [str(option) for option in facts["options"]]
+    best = max(range(len(options)), key=lambda place: (len(_bag(options[place]) & asked), len(options[place]), -place))
+    return "ABCDEFGH"[best]
+
+
+def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
+    """A category and subcategory by the words that occur, or a difficulty by words and length.
+
+    Args:
+        facts: `step`, the prompt's name; `question`; `options`.
+        clips: not looked at.
+
+    Raises:
+        BadRequest: no such step.
+    """
+    asked = [word.casefold() for word in _WORD.findall(str(facts["question"]))]
+    said = [word.casefold() for option in facts["options"] for word in _WORD.findall(str(option))]
+    match facts.get("step"):
+        case "score-question-taxonomy":
+            counts = [
+                2 * sum(asked.count(w) for w in words) + sum(said.count(w) for w in words) for *_, words in _TOPICS
+            ]
+            category, subcategory, _ = _TOPICS[counts.index(max(counts))] if max(counts) else _TOPICS[6]
+            return {"category": category, "subcategory": subcategory}
+        case "score-question-difficulty":
+            hard, easy = sum(word in _HARD for word in asked + said), sum(word in _EASY for word in asked)
+            return {"difficulty": "hard" if hard > 1 else "easy" if easy and not hard and len(asked) < 16 else "medium"}
+    raise BadRequest(f"expected a step of labelling, found {facts.get('step')!r}")
+
+
+def _bag(text: str) -> set[str]:
+    return {word.casefold() for word in _WORD.findall(text)}
