@@ -67,7 +67,7 @@ class Mode:
             - `preference`: `A`, `B` or `tie`. The prompt gets what is shown as a and b (`a_audio` and `b_audio`,
               `a_text` and `b_text`, …); the reverse order swaps them.
             - `scalar`: a number. - `choice`: a letter of `options`.
-        json_field: of a prompt whose answer is a JSON object, the field that holds it. Without it, the answer is a word.
+        json_field: of a prompt whose answer is a JSON object, the field that holds it. Without it, a word is asked for.
         items: a column of lists (VARCHAR[], or STRUCT(id VARCHAR, text VARCHAR)[]); each member is asked in a request
             of its own, which the prompt gets as `item`. The sample's score is the mean over its items; a sample with
             an item that has no answer has none.
