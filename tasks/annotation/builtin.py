@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -19,11 +19,13 @@ from tasks.annotation.answers import Reply
 from tasks.annotation.backend import Media
 from tasks.annotation.builtin_captions import music_caption, refine_caption
 from tasks.annotation.builtin_prompts import music_prompt
+from tasks.annotation.builtin_rubrics import contradictions, rubric_writer
 from tasks.annotation.builtin_scores import score_judge, score_labeller, score_writer
 from tasks.annotation.builtin_speech import speech_critique
 from tasks.annotation.errors import BadMedia, BadRequest
 from tasks.annotation.openai_compatible import read_chat_completion
 from tasks.annotation.request import Audio, Request
+from tasks.annotation.rubric_words import language_of, phrase_book
 
 Measured: TypeAlias = Mapping[str, float]
 Judge: TypeAlias = Callable[[Mapping[str, Any], list[Measured]], Any]
@@ -88,13 +90,16 @@ class Builtin:
 
 @dataclass
 class _Fit:
-    """How a clip fits words: points, and what speaks for and against it."""
+    """How a clip fits words: points, what speaks for and against it, and the words that it does not fit."""
 
     points: float = 0.0
     notes: list[str] = field(default_factory=list)
+    wrong: dict[str, str] = field(default_factory=dict)
 
     def see(self, word: str, *, fits: bool, said: str) -> None:
         self.points += 1.0 if fits else -1.0
+        if not fits:
+            self.wrong[word] = said
         self.notes.append(f"{said} {'fits' if fits else 'does not fit'} '{word}'")
 
 
@@ -131,6 +136,44 @@ def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str
         reasons.append(". ".join(said) + "." if said else "No word of the text can be measured.")
     answer["reason"] = " ".join(reasons)[:600]
     return answer
+
+
+def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str] | str:
+    """Whether a clip fits a text: by measured tempo, brightness and loudness, and by the words of its own caption.
+
+    Args:
+        facts: `instruction`, or `item`, a question about it; `ask`: `verify` (does it fit?), `mismatch` (is it wrong?),
+            or nothing for a plain Yes or No; `truth`, the clip's own caption, where it is known.
+        clips: one clip's measurements.
+
+    Returns:
+        `answer` and `evidence`, or the word alone. Evidence names what was measured, and what of the text could fit.
+
+    Raises:
+        BadRequest: not one clip, or no text.
+    """
+    text = str(facts.get("item") or facts.get("instruction") or "")
+    if len(clips) != 1 or not text:
+        raise BadRequest(f"expected one clip and an instruction or item, found {len(clips)} and {text[:40]!r}")
+    fit = alignment(phrase_book(text, "en") if language_of(text) == "zh" else text, clips[0])
+    wrong = contradictions(str(facts["truth"]), text) if facts.get("truth") else []
+    fits = not wrong and not fit.wrong
+    if not facts.get("ask"):
+        return "Yes" if fits else "No"
+    if fits:
+        evidence = "; ".join(fit.notes) or "nothing that can be measured speaks against it"
+    else:
+        left = _without(text, [*fit.wrong, *wrong])
+        heard = ", ".join(fit.wrong.values()) or "its caption names something else"
+        evidence = f"Heard instead: {heard}. What could fit: {left[:400]}"
+    yes = fits if facts["ask"] == "verify" else not fits
+    return {"answer": "yes" if yes else "no", "evidence": evidence[:600]}
+
+
+def _without(text: str, words: Sequence[str]) -> str:
+    """A text without these words, in whichever language it has them."""
+    both = [rf"\b{re.escape(word)}\b" for word in words] + [re.escape(phrase_book(word, "zh")) for word in words]
+    return " ".join(re.sub("|".join(both), "", text, flags=re.IGNORECASE).split())
 
 
 def quality(clip: Measured) -> tuple[float, str]:
@@ -207,6 +250,8 @@ JUDGES: dict[str, Judge] = {
     "music-caption-1": music_caption,
     "music-pair-2": music_pair,
     "music-prompt-1": music_prompt,
+    "rubric-judge-1": rubric_judge,
+    "rubric-writer-1": rubric_writer,
     "score-judge-1": score_judge,
     "score-labeller-1": score_labeller,
     "score-writer-1": score_writer,

@@ -1,0 +1,191 @@
+"""Instruction rubrics without a model: rules on words in English and Chinese, and measurements of the clip.
+
+Weak on purpose: they find what small lists of words can find. They exist so that the pipeline can be tried offline.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tasks.annotation.errors import BadRequest
+from tasks.annotation.rubric_words import Language, content, language_of, named_in, phrase_book
+
+Facts = Mapping[str, Any]
+
+MOST_ITEMS = 12
+LONGEST_SPAN = 200
+_CLAUSE = {
+    "en": re.compile(r"[,;:.!?\n]+\s|[.!?]+$|\s(?=(?:and|with|while|then|followed by|before|after)\s)"),
+    "zh": re.compile(r"[，、；。：！？\n]+|(?=伴有|并且|然后|随后|同时)"),
+}
+_LEADING = {
+    "en": re.compile(r"^(?:(?:and|with|while|then|followed by|an?|the|it|is|are|there)\b\s*)+", re.IGNORECASE),
+    "zh": re.compile(r"^(?:伴有|并且|然后|随后|同时|和|以及|一首|一段|一个)+"),
+}
+_EDGES = " \t\"'“”‘’「」『』()（）[]{}<>`,.;:!?，。；：！？、"
+_INAUDIBLE = re.compile(r"\b(?:copyright|filmed|photo|album|released|https?|www)\b|版权|专辑|发行", re.IGNORECASE)
+_ASKED = {"en": re.compile(r'^Is "(.*)" heard\?$', re.DOTALL), "zh": re.compile(r"^是否能听到“(.*)”？$", re.DOTALL)}
+_QUESTION = {"en": 'Is "{}" heard?', "zh": "是否能听到“{}”？"}
+_MARK = {"en": "[word by word]", "zh": "【逐词】"}
+_ADDED = {"en": " with a loud siren throughout", "zh": "并一直伴有响亮的警笛"}
+_ADDED_NAME = {"en": "added sound", "zh": "新增声音"}
+
+
+def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """Perturb, decompose, filter, label, give rationales, translate.
+
+    Args:
+        facts: `ask` and what the prompt of that ask gets: `caption` and `domain` (perturb); `instruction` (decompose);
+            `instruction` and `items` (filter, rationales); `truth`, `instruction` and `items` (labels); `texts` and
+            `into` (translate). Items have `id`, `question` and, where known, `basis`.
+        clips: not looked at.
+
+    Returns:
+        An answer that fits the prompt's schema.
+
+    Raises:
+        BadRequest: no such ask, or a fact is missing.
+    """
+    try:
+        return _WRITES[str(facts["ask"])](facts)
+    except KeyError as missing:
+        raise BadRequest(f"expected an ask of {', '.join(_WRITES)} and its facts, found no {missing}") from None
+
+
+def contradictions(truth: str, said: str) -> list[str]:
+    """Words of a description that what is true does not name: words of the list, or most of the other words."""
+    true, language = content(truth), language_of(said)
+    wrong = [one.word for one in named_in(said, language) if not content(one.word) <= true]
+    if wrong:
+        return list(dict.fromkeys(wrong))
+    units = content(said)
+    missing = sorted(units - true)
+    return missing if units and len(missing) * 2 > len(units) else []
+
+
+def _perturb(facts: Facts) -> dict[str, Any]:
+    caption, domain = str(facts["caption"]).strip(), str(facts["domain"])
+    language = language_of(caption)
+    named = [one for one in named_in(caption, language) if domain in one.domains]
+    one = min(named, key=lambda held: _draw(caption, str(held.start)), default=None)
+    if one is None:
+        return _with_siren(caption, language)
+    fresh = [other for other in one.others if other not in caption.lower()] or list(one.others)
+    after = min(fresh, key=lambda other: _draw(caption, other))
+    start, before = one.start, caption[one.start : one.end]
+    if before[:1].isupper():
+        after = after[:1].upper() + after[1:]
+    if article := re.search(r"\b(a|an) $", caption[:start], re.IGNORECASE):
+        start = article.start()
+        fitting = "an" if after[:1].lower() in "aeiou" else "a"
+        after = f"{fitting.capitalize() if article[1][0].isupper() else fitting} {after}"
+        before = caption[start : one.end]
+    changed = caption[:start] + after + caption[one.end :]
+    return {"attribute": one.dimension, "before": before, "after": after, "caption": changed}
+
+
+def _with_siren(caption: str, language: Language) -> dict[str, Any]:
+    """No word of the list: a sound is added at the end, before the last full stop."""
+    body = caption.rstrip(".!?。！？ ")
+    at = max(body.rfind(" ") + 1, len(body) - 40) if body else 0
+    before = caption[at:]
+    after = body[at:] + _ADDED[language] + caption[len(body) :]
+    return {"attribute": _ADDED_NAME[language], "before": before, "after": after, "caption": caption[:at] + after}
+
+
+def _decompose(facts: Facts) -> dict[str, Any]:
+    instruction = str(facts["instruction"])
+    language = language_of(instruction)
+    items: list[dict[str, str]] = []
+    seen: set[frozenset[str]] = set()
+    for clause in _clauses(instruction, language):
+        said = frozenset(content(clause))
+        if not said or said in seen or len(items) == MOST_ITEMS:
+            continue
+        seen.add(said)
+        named = next(iter(named_in(clause, language)), None)
+        dimension = named.dimension if named else {"en": "content", "zh": "内容"}[language]
+        items.append({"dimension": dimension, "question": _QUESTION[language].format(clause), "basis": clause})
+    if not items:
+        whole = instruction.strip()[:LONGEST_SPAN]
+        items.append({"dimension": "instruction", "question": _QUESTION[language].format(whole), "basis": whole})
+    return {"items": items}
+
+
+def _clauses(text: str, language: Language) -> Iterator[str]:
+    for part in _CLAUSE[language].split(text):
+        yield _LEADING[language].sub("", part.strip(_EDGES)).strip(_EDGES)[:LONGEST_SPAN].strip()
+
+
+def _filter(facts: Facts) -> dict[str, Any]:
+    instruction, kept, verdicts = content(str(facts["instruction"])), [set[str]()], []
+    for item in facts["items"]:
+        said = content(_basis(item))
+        if _INAUDIBLE.search(_basis(item)):
+            verdict = "inaudible"
+        elif not said <= instruction:
+            verdict = "unsupported"
+        elif any(said <= earlier for earlier in kept):
+            verdict = "redundant"
+        else:
+            verdict = "keep"
+            kept.append(said)
+        verdicts.append({"id": item["id"], "verdict": verdict})
+    return {"items": verdicts}
+
+
+def _labels(facts: Facts) -> dict[str, Any]:
+    truth, language = str(facts["truth"]), language_of(str(facts["instruction"]))
+    answers = []
+    for item in facts["items"]:
+        wrong = contradictions(truth, _basis(item))
+        words = ", ".join(wrong)[:200]
+        no = {"en": f"What is true does not name: {words}.", "zh": f"真实描述中没有：{words}。"}
+        yes = {"en": "What is true names this too.", "zh": "真实描述中也有这一点。"}
+        said = no if wrong else yes
+        answers.append({"id": item["id"], "answer": "no" if wrong else "yes", "rationale": said[language]})
+    return {"items": answers}
+
+
+def _rationales(facts: Facts) -> dict[str, Any]:
+    language = language_of(str(facts["instruction"]))
+    says = {"en": "The instruction, which is true of the clip, says: {}.", "zh": "符合该音频的指令写明：{}。"}[language]
+    return {"items": [{"id": one["id"], "rationale": says.format(_basis(one)[:300])} for one in facts["items"]]}
+
+
+def _translate(facts: Facts) -> dict[str, Any]:
+    into: Language = "zh" if facts["into"] == "zh" else "en"
+    return {"texts": [_by_word(str(text), into) for text in facts["texts"]]}
+
+
+def _by_word(text: str, into: Language) -> str:
+    """A phrase book's translation, marked as one."""
+    asked = _ASKED["en" if into == "zh" else "zh"].match(text.strip())
+    said = phrase_book(asked[1] if asked else text, into)
+    return f"{_MARK[into]} {_QUESTION[into].format(said) if asked else said}"
+
+
+def _basis(item: Mapping[str, Any]) -> str:
+    """The words that an item is about."""
+    if item.get("basis"):
+        return str(item["basis"])
+    question = str(item["question"])
+    asked = _ASKED["en"].match(question) or _ASKED["zh"].match(question)
+    return asked[1] if asked else question
+
+
+def _draw(text: str, choice: str) -> str:
+    return hashlib.sha256(f"{text}\n{choice}".encode()).hexdigest()
+
+
+_WRITES: dict[str, Callable[[Facts], dict[str, Any]]] = {
+    "perturb": _perturb,
+    "decompose": _decompose,
+    "filter": _filter,
+    "labels": _labels,
+    "rationales": _rationales,
+    "translate": _translate,
+}
