@@ -1,0 +1,112 @@
+"""What keeps people out of the dataset: salted hashes for their ids, and texts without names, links and addresses."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import os
+import re
+import secrets
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from schemas.errors import ConfigError
+from tasks.store.files import write_text
+
+SALT_FILE = "forum-salt"  # in the store's own folder, never in a version
+SHORTEST_SALT = 16  # characters; ids are short, so that a guessable salt would give them away
+USER, LINK, EMAIL, ID = "[user]", "[link]", "[email]", "[id]"
+NOBODY = frozenset({"", "[deleted]", "[removed]", "automoderator"})
+
+_HIDDEN = re.compile("[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")  # splits words unseen
+_ESCAPE = re.compile(r"\\([_*~.#@-])")  # Markdown's: `some\_name`
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_EMAIL = re.compile(r"[\w.+-]{1,64}\s?(?:@|\[at\]|\(at\))\s?[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}", re.IGNORECASE)
+_IMAGE_LINK = re.compile(r"!\[[^\]\n]{0,200}\]\([^)\s]{0,2000}[^)]{0,200}\)")
+_MARKDOWN_LINK = re.compile(r"\[([^\]\n]{0,500})\]\([^)\s]{1,2000}[^)]{0,200}\)")
+_REFERENCE = re.compile(r"^[ \t]{0,3}\[[^\]\n]{1,200}\]:[ \t]*\S+.*$", re.MULTILINE)
+_URL = re.compile(r"(?:\b[a-z][a-z0-9+.-]{1,15}://|\bwww\.|\bmailto:)[^\s<>\"]+", re.IGNORECASE)
+_HOST = re.compile(
+    r"(?<![\w@.])(?:[a-z0-9-]{1,63}\.){1,4}(?:com|org|net|edu|gov|io|it|be|gg|me|tv|co|uk|de|fr|ru|app|dev|info|ly)\b"
+    r"(?:[/?#:][^\s<>\"]*)?",
+    re.IGNORECASE,
+)
+_MENTION = re.compile(r"(?<![\w/])/?(?:u|user)/[\w-]{1,64}|(?<![\w/])/?r/u_[\w-]{1,64}", re.IGNORECASE)
+_HANDLE = re.compile(r"(?<![\w@])@[A-Za-z0-9_][\w.-]{1,63}|\b\w{2,32}#\d{4}\b")
+_FULL_NAME = re.compile(r"\bt[1-6]_[a-z0-9]{3,12}\b", re.IGNORECASE)
+
+
+def salt_of(variable: str, store: Path, environment: Mapping[str, str] = os.environ) -> str:
+    """The salt of ids: the environment's, else one that the store has kept since it first needed one.
+
+    Without it nobody can tell whether a known id is in the dataset. It is in no version, manifest or log.
+
+    Args:
+        variable: name of the environment variable.
+        store: the store's folder.
+        environment: where the variable is looked up.
+
+    Raises:
+        ConfigError: the salt in the environment is too short to keep anything secret.
+    """
+    if given := environment.get(variable):
+        if len(given) < SHORTEST_SALT:
+            raise ConfigError(
+                f"{variable}: expected a salt of at least {SHORTEST_SALT} characters, found {len(given)}; "
+                "make one with: openssl rand -hex 32"
+            )
+        return given
+    kept = store / SALT_FILE
+    if not kept.is_file():
+        write_text(kept, secrets.token_hex(32) + "\n")
+        kept.chmod(0o600)
+    return kept.read_text("utf-8").strip()
+
+
+def salt_digest(salt: str) -> str:
+    """What a build key may know of a salt: enough to notice another one, of no use to guess it."""
+    return hashlib.scrypt(salt.encode(), salt=b"earmark build key", n=1 << 14, r=8, p=1, dklen=8).hex()
+
+
+def key_of(salt: str, kind: str, value: str) -> str:
+    """A salted hash of an id or a name: sixteen hexadecimal digits.
+
+    Args:
+        salt: what `salt_of` gave.
+        kind: `thread`, `comment` or `author`, so that equal ids of two kinds have two keys.
+        value: the id or the name.
+    """
+    return hashlib.sha256(f"{salt}\0{kind}\0{value}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
+
+
+def scrub(text: str, names: Iterable[str] = ()) -> str:
+    """A text without what leads to a person: names, ids, mentions, links and e-mail addresses.
+
+    The words of a link stay, its target goes. Entities are resolved first and invisible characters dropped, so that
+    neither hides anything. Known names go wherever they stand as a whole word, whatever else they may mean.
+
+    Args:
+        text: as the dump has it.
+        names: names of the people in the thread, and ids of its parts.
+    """
+    text = _CONTROL.sub(" ", _HIDDEN.sub("", html.unescape(html.unescape(text))).replace("\r\n", "\n"))
+    text = _ESCAPE.sub(r"\1", text)
+    text = _IMAGE_LINK.sub(LINK, text)
+    text = _MARKDOWN_LINK.sub(r"\1", text)
+    text = _REFERENCE.sub(LINK, text)
+    text = _EMAIL.sub(EMAIL, text)
+    text = _URL.sub(LINK, text)
+    text = _HOST.sub(LINK, text)
+    text = _MENTION.sub(USER, text)
+    text = _HANDLE.sub(USER, text)
+    text = _FULL_NAME.sub(ID, text)
+    if pattern := _names(names):
+        text = pattern.sub(USER, text)
+    return re.sub(r"[ \t]+\n", "\n", text).strip()
+
+
+def _names(names: Iterable[str]) -> re.Pattern[str] | None:
+    known = sorted({name for name in names if name.lower() not in NOBODY}, key=lambda name: (-len(name), name))
+    if not known:
+        return None
+    return re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, known))})(?![^\W_])", re.IGNORECASE)
