@@ -4,8 +4,10 @@
 own `forward`: the residual stream stays in one place and is added to, instead of being copied for each of the twelve
 turns between time and frequency; a block works on a few sequences at a time, so that its temporaries stay in the
 processor's caches and in memory that the allocator already holds (the class spends half its time on a CPU in page
-faults); rotary angles are computed once; masks are summed band by band instead of scattered. On a GPU a block takes
-everything at once. In half precision the residual stream, norms, spectra and masks' sums stay in single precision.
+faults); on a CPU, weights are packed once for oneDNN, which is an eighth faster at these shapes than unpacked products
+and takes GELU and tanh along; rotary angles are computed once; masks are summed band by band instead of scattered. On a
+GPU a block takes everything at once. In half precision the residual stream, norms, spectra and masks' sums stay in
+single precision.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from torch.nn import functional
 
 TOKENS_AT_ONCE = 3200  # on a CPU: 20 MB in the widest temporary
 Tensor: TypeAlias = Any  # torch has no types where it is not installed
-Rotation: TypeAlias = tuple[Tensor, Tensor]
+Rotation: TypeAlias = tuple[Tensor, Tensor] | Tensor  # cosines and sines, or both as one complex number
+FUSED = {torch.nn.GELU: "gelu", torch.nn.Tanh: "tanh"}
 
 
 class MelBand:
@@ -46,6 +49,11 @@ class MelBand:
         for norm in model.modules():
             if hasattr(norm, "gamma"):
                 norm.float()
+        plain_cpu = self.device.type == "cpu" and dtype == torch.float32
+        self._complex = plain_cpu and not compiled  # one pass over memory; what is compiled is one pass anyway
+        if plain_cpu and torch.backends.mkldnn.is_available():
+            pack(model.layers)
+            pack(model.mask_estimators)
         self._block: Callable[..., Tensor] = torch.compile(block) if compiled else block
 
     def __call__(self, mix: Tensor) -> Tensor:
@@ -95,7 +103,8 @@ class MelBand:
         if length not in self._rotations:
             places = torch.arange(length, device=self.device, dtype=torch.float32)
             angles = places[:, None] * self._angles.to(self.device)
-            self._rotations[length] = angles.cos(), angles.sin()
+            turns = angles.cos(), angles.sin()
+            self._rotations[length] = torch.complex(*turns) if self._complex else turns
         return self._rotations[length]
 
     def _masks(self, x: Tensor) -> Tensor:
@@ -103,7 +112,7 @@ class MelBand:
         windows, times = x.shape[:2]
         masks = x.new_zeros(windows, times, len(self._overlaps), 2)
         for band, (span, net) in enumerate(zip(self._bands, self.model.mask_estimators[0].to_freqs, strict=True)):
-            masks[:, :, span] += net(x[:, :, band].to(self.dtype)).float().unflatten(2, (-1, 2))
+            masks[:, :, span] += net(x[:, :, band].to(self.dtype).contiguous()).float().unflatten(2, (-1, 2))
         return masks
 
     def _voice(self, spectrum: Tensor, masks: Tensor, frames: int) -> Tensor:
@@ -115,12 +124,45 @@ class MelBand:
         return made.unflatten(0, (-1, self.channels))
 
 
+class Packed(torch.nn.Module):  # type: ignore[misc]
+    """A linear layer whose weight lies as oneDNN multiplies it; single precision, on a CPU.
+
+    Args:
+        linear: the layer; its weight is not kept.
+        then: what is done to the product on the way out: `none`, `gelu` or `tanh`.
+    """
+
+    def __init__(self, linear: Any, then: str) -> None:
+        super().__init__()
+        self.weight = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach(), TOKENS_AT_ONCE)
+        self.bias = None if linear.bias is None else linear.bias.detach()
+        self._then: tuple[str, list[Any], str] = then, [], "none" if then == "gelu" else ""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The product of (…, in), contiguous."""
+        return torch.ops.mkldnn._linear_pointwise(x, self.weight, self.bias, *self._then)
+
+
+def pack(model: Any) -> None:
+    """Put packed layers in the place of a model's linear ones, with the activations that follow them."""
+    for module in list(model.modules()):
+        children = list(module.named_children())
+        for place, (name, child) in enumerate(children):
+            if type(child) is not torch.nn.Linear:
+                continue
+            then, following = children[place + 1] if place + 1 < len(children) else ("", None)
+            fused = FUSED.get(type(following), "none") if isinstance(module, torch.nn.Sequential) else "none"
+            setattr(module, name, Packed(child, fused))
+            if fused != "none":
+                setattr(module, then, torch.nn.Identity())
+
+
 def block(transformer: Any, x: Tensor, rotation: Rotation, dtype: torch.dtype) -> Tensor:
     """One transformer over sequences (sequences, length, dim) in float32; `x` itself may be used up."""
     for attention, feed in transformer.layers:
         x = x + _attended(attention, normed(attention.norm, x).to(dtype), rotation)
-        norm, widen, _, _, narrow, _ = feed.net
-        x = x + narrow(functional.gelu(widen(normed(norm, x).to(dtype))))
+        norm, widen, gelu, _, narrow, _ = feed.net
+        x = x + narrow(gelu(widen(normed(norm, x).to(dtype))))
     return normed(transformer.norm, x)
 
 
@@ -141,6 +183,8 @@ def _attended(attention: Any, x: Tensor, rotation: Rotation) -> Tensor:
 
 def rotated(x: Tensor, rotation: Rotation) -> Tensor:
     """Rotary position (Su et al. 2021): neighbouring numbers are turned as pairs; angles in float32."""
+    if not isinstance(rotation, tuple):
+        return torch.view_as_real(torch.view_as_complex(x.unflatten(-1, (-1, 2))) * rotation).flatten(-2)
     cosine, sine = rotation
     even, odd = x[..., 0::2], x[..., 1::2]
     return torch.stack([even * cosine - odd * sine, odd * cosine + even * sine], dim=-1).flatten(-2).to(x.dtype)
