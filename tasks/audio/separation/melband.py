@@ -49,9 +49,9 @@ class MelBand:
         for norm in model.modules():
             if hasattr(norm, "gamma"):
                 norm.float()
-        plain_cpu = self.device.type == "cpu" and dtype == torch.float32
-        self._complex = plain_cpu and not compiled  # one pass over memory; what is compiled is one pass anyway
-        if plain_cpu and torch.backends.mkldnn.is_available():
+        # The compiler merges what surrounds the products by itself, and does not know packed ones or complex numbers.
+        self._complex = self.device.type == "cpu" and dtype == torch.float32 and not compiled
+        if self._complex and torch.backends.mkldnn.is_available():
             pack(model.layers)
             pack(model.mask_estimators)
         self._block: Callable[..., Tensor] = torch.compile(block) if compiled else block
