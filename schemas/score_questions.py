@@ -10,7 +10,10 @@ from pydantic import Field, model_validator
 from schemas.annotation import DECIDES, AnnotatorConfig
 from schemas.config import BuildConfig, Model, Name
 from schemas.corpus import Corpus, Story
+from schemas.evaluations import Evaluation, Mode
 from schemas.tables import REJECTS, WORDS, Split, Table, column, image_column
+from schemas.views import View
+from schemas.views import Writer as ExportWriter
 
 Year = Annotated[int, Field(ge=2005, le=2100)]
 
@@ -305,6 +308,31 @@ _STORY = Story(
     tags=("music", "sheet-music", "multiple-choice", "visual-question-answering"),
 )
 
+VIEWS = (
+    View(
+        "questions", "rows", "score_questions/exported", "Every question with its image, options and right letter.",
+        writers=(
+            ExportWriter(
+                "wildscore", "tasks.questions.exports:write_data_csv", ".csv",
+                "what reads WildScore's own layout: `data.csv` and `images/`", audio=True, whole="data.csv",
+            ),
+        ),
+    ),
+)  # fmt: skip
+
+_SHOWN = ("question", "options", "score_image")
+
+EVALUATIONS = (
+    Evaluation(
+        "questions", "choice", "score_questions/asked", "Which option is right? (WildScore, Prompts 1 and 2)",
+        modes=(
+            Mode("image", "score-question-answer-image", _SHOWN, says="With the score's image."),
+            Mode("text", "score-question-answer-text", _SHOWN[:2], says="The words alone: a control."),
+        ),
+        groups=("category", "subcategory", "difficulty", "preference"),
+    ),
+)  # fmt: skip
+
 CORPUS = Corpus(
     name="score-questions",
     source="forum dumps + score images",
@@ -317,4 +345,6 @@ CORPUS = Corpus(
     flow="flows.score_questions:build",
     forecast="tasks.questions.forecast:forecast",
     report="tasks.questions.report:sections",
+    views=VIEWS,
+    evaluations=EVALUATIONS,
 )

@@ -53,7 +53,8 @@ class Writer:
             clips are paths relative to `path`'s folder by then, where it is to write one file.
         suffix: the file's ending, such as `.json`; the file is `<split><suffix>`.
         says: what reads it, one sentence.
-        audio: whether the clips are written beside it as files. Otherwise they stay SHA-256s.
+        audio: whether clips and images are written beside it as files. Otherwise they stay SHA-256s.
+        whole: the name of the one file that holds all splits, where the format has no files by split.
     """
 
     format: str
@@ -61,6 +62,7 @@ class Writer:
     suffix: str
     says: str
     audio: bool = False
+    whole: str = ""
 
 
 @dataclass(frozen=True)

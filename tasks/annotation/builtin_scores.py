@@ -91,8 +91,7 @@ def _statement(text: str, longest: int) -> str:
     """The first sentence with more than two words, without chatter before it, cut to a number of words."""
     sentences = [_CHATTER.sub("", sentence.strip()) for sentence in _SENTENCE.split(text)]
     chosen = next((sentence for sentence in sentences if len(_WORD.findall(sentence)) > 2), text)
-    words = _WORD.findall(chosen)[: min(longest, 10)]
-    said = " ".join(words)[:160]
+    said = " ".join(chosen.split()[: min(longest, 11)])[:160].rstrip(" ,;:.!?")
     return f"{said[:1].upper()}{said[1:]}"
 
 

@@ -59,6 +59,7 @@ class Target:
         view: the view; None for a table.
         command: how to train or load, with `{train}`, `{split}` and `{name}` to fill in.
         suffix: the file's ending, for `own`.
+        whole: the one file of all splits, for `own`; without it, one a split.
         write: writes a file, for `own`.
     """
 
@@ -70,6 +71,7 @@ class Target:
     view: View | None
     command: str = ""
     suffix: str = ""
+    whole: str = ""
     write: Write | None = None
 
 
@@ -154,9 +156,9 @@ def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:
     if not found:
         raise StoreError(f"{wish.format} is written from the view '{added[0][1].name}', not from '{wish.view}'")
     writer, view = found[0]
-    return Target(
-        writer.format, writer.says, "own", plain, writer.audio, view, suffix=writer.suffix, write=_load(writer.function)
-    )
+    write = _load(writer.function)
+    named = {"suffix": writer.suffix, "whole": writer.whole}
+    return Target(writer.format, writer.says, "own", plain, writer.audio, view, **named, write=write)
 
 
 def _load(reference: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -83,9 +84,9 @@ def _write_rows(
         home = place / PACKED if packed else place
         clips = write_clips(home, selection.clips(), version, corpus, store, wish.roots)
     with working(f"write {selection.name}", sum(selection.counts.values())) as work:
-        for split in selection.counts:
-            rows = work.watching(selection.rows(split))
-            _write_split(place, split, target, rows, clips)
+        for name, splits in [("", list(selection.counts))] if target.whole else [(s, [s]) for s in selection.counts]:
+            rows = work.watching(chain.from_iterable(map(selection.rows, splits)))
+            _write_split(place, name, target, rows, clips)
     if packed:
         shutil.rmtree(place / PACKED, ignore_errors=True)
     if target.format == "llama-factory":
@@ -107,7 +108,10 @@ def _write_rows(
 
 def _write_split(place: Path, split: str, target: Target, batches: Iterator[pa.RecordBatch], clips: Clips) -> None:
     if target.write is not None:
-        target.write(_with_files(batches, clips) if target.clips else batches, place / f"{split}{target.suffix}")
+        target.write(
+            _with_files(batches, clips) if target.clips else batches,
+            place / (target.whole or f"{split}{target.suffix}"),
+        )
         return
     rows: Iterator[Batch] = ((batch.schema, _shaped(batch, target, clips)) for batch in batches)
     if target.sink == "parquet":

@@ -12,11 +12,11 @@ from schemas.score_questions import ScoreQuestions
 from tasks.annotation.backend import question
 from tasks.annotation.prompts import Prompt, load_prompt
 from tasks.annotation.request import Choice, Image, Request
+from tasks.questions.lettering import LETTERS
 from tasks.questions.threads import Comment, Thread, best_of
 
 REWRITE, TIE, DISTRACTORS = "score-question-rewrite", "score-question-tie", "score-question-distractors"
 TAXONOMY, DIFFICULTY = "score-question-taxonomy", "score-question-difficulty"
-LETTERS = "ABCDEFGH"
 NAMES = ("Option A", "Option B", "Option C")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
 from schemas.score_questions import ScoreQuestions
+from schemas.tables import SPLITS
 from tasks.annotation.request import Image
 from tasks.sql import connect, query, view_parquet
 from tasks.store.files import replacing
@@ -66,12 +69,21 @@ def write_pool(stage: Stage, config: ScoreQuestions) -> int:
     with connect(stage.work / "spill") as connection:
         for name in ("threads", "comments", "images"):
             view_parquet(connection, name, [stage.work / f"{name}.parquet"])
-        given = {"comments": config.questions.comments}
+        given = {"comments": config.questions.comments, "seed": config.seed, **_ends(config)}
         pool = connection.sql(query("score_questions/pool"), params=given).to_arrow_table()
     size = max(THREADS_A_SHARD, config.writer.batch_requests if config.writer.batch else 0)
     with replacing(stage.work / "pool.parquet") as temporary:
         pq.write_table(pool, temporary, row_group_size=size)
     return len(pool)
+
+
+def _ends(config: ScoreQuestions) -> dict[str, float]:
+    """Where each split ends on the line from 0 to 1; the last one that has a share takes all that is left."""
+    ends, total = {}, 0.0
+    for split in SPLITS[:3]:
+        total += config.shares.get(split, 0.0)  # type: ignore[call-overload]
+        ends[f"{split}_upto"] = 2.0 if total > 1 - 1e-9 else total
+    return ends
 
 
 def shards_of(stage: Stage) -> list[int]:
@@ -81,19 +93,25 @@ def shards_of(stage: Stage) -> list[int]:
 
 def threads_of(stage: Stage, shard: int) -> list[Thread]:
     """The threads of a shard, by key."""
-    with pq.ParquetFile(stage.work / "pool.parquet") as file:
-        rows = file.read_row_group(shard).to_pylist()
     return [
         Thread(
             row["thread_key"],
             row["title"],
             row["text"],
             tuple(Comment(**comment) for comment in row["best_comments"]),
-            Image(
-                row["image_sha256"],
-                str(stage.work / "images" / f"{row['image_sha256']}.{row['extension']}"),
-                MEDIA_TYPES[row["extension"]],
-            ),
+            Image(row["image_sha256"], str(image_path(stage, row)), MEDIA_TYPES[row["extension"]]),
         )
-        for row in rows
+        for row in pool_of(stage, shard)
     ]
+
+
+def pool_of(stage: Stage, shard: int) -> list[dict[str, Any]]:
+    """The same as rows of `pool.sql`."""
+    with pq.ParquetFile(stage.work / "pool.parquet") as file:
+        rows: list[dict[str, Any]] = file.read_row_group(shard).to_pylist()
+    return rows
+
+
+def image_path(stage: Stage, row: Mapping[str, Any]) -> Path:
+    """Where the image of a row of `pool.sql` lies."""
+    return stage.work / "images" / f"{row['image_sha256']}.{row['extension']}"

@@ -18,8 +18,9 @@ from tasks.annotation.request import Request
 from tasks.annotation.session import Session
 from tasks.asking import Checked, Fault, ask_checked
 from tasks.questions import asking
-from tasks.questions.asking import DIFFICULTY, LETTERS, TAXONOMY
+from tasks.questions.asking import DIFFICULTY, TAXONOMY
 from tasks.questions.checks import check_rewriting, good_distractors
+from tasks.questions.lettering import LETTERS
 from tasks.questions.threads import Thread, best_of, threads_of
 from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage

@@ -5,6 +5,7 @@ Every text in them may come from outside: the page shows it as text, whatever is
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,6 +78,26 @@ class Clip:
 
 
 @dataclass(frozen=True)
+class Picture:
+    """An image, as small as a reader can still see it: it travels in the page.
+
+    Attributes:
+        label: what it shows.
+        content: the file's bytes.
+        media_type: such as `image/png`.
+    """
+
+    label: str
+    content: bytes
+    media_type: str
+
+    @property
+    def address(self) -> str:
+        """The image as a `data:` address."""
+        return f"data:{self.media_type};base64,{base64.b64encode(self.content).decode()}"
+
+
+@dataclass(frozen=True)
 class Row:
     """One row of a sample.
 
@@ -86,6 +107,7 @@ class Row:
         facts: names and values, as text.
         texts: longer texts by heading: prompts, answers, captions.
         clips: players, side by side.
+        pictures: images, side by side.
     """
 
     title: str
@@ -93,6 +115,7 @@ class Row:
     facts: Mapping[str, str] = field(default_factory=dict)
     texts: Mapping[str, str] = field(default_factory=dict)
     clips: tuple[Clip, ...] = ()
+    pictures: tuple[Picture, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,6 @@
 -- Grain: one row a thread with a score among its images, by key, with the first such image and its best comments; these
--- stand in the order of their keys, so that their places do not tell a writer which people liked.
+-- stand in the order of their keys, so that their places do not tell a writer which people liked. A thread's split is
+-- its author's, by the hash of the author; where the account is gone, the thread stands for it.
 WITH scores AS (
     SELECT *, row_number() OVER (PARTITION BY thread_key ORDER BY place) AS nth
     FROM images
@@ -13,17 +14,33 @@ best AS (
     FROM comments
     WHERE place <= $comments
     GROUP BY thread_key
+),
+
+placed AS (
+    SELECT
+        *,
+        coalesce(author_key, thread_key) AS author_id,
+        md5_number_upper(concat($seed::BIGINT, ':', author_id)) / 18446744073709551616.0 AS spot
+    FROM threads
 )
 
 SELECT
-    threads.thread_key,
-    coalesce(threads.author_key, threads.thread_key) AS author_key,
-    threads.title,
-    threads.text,
+    placed.* EXCLUDE (spot),
+    CASE
+        WHEN spot < $train_upto THEN 'train'
+        WHEN spot < $validation_upto THEN 'validation'
+        WHEN spot < $test_upto THEN 'test'
+        ELSE 'ood'
+    END AS split,
     best.best_comments,
     scores.image_sha256,
-    scores.extension
-FROM threads
-INNER JOIN scores ON threads.thread_key = scores.thread_key AND scores.nth = 1
-INNER JOIN best ON threads.thread_key = best.thread_key
-ORDER BY threads.thread_key
+    scores.extension,
+    scores.width,
+    scores.height,
+    scores.detector,
+    scores.score_confidence,
+    len(scores.staves) AS staves
+FROM placed
+INNER JOIN scores ON placed.thread_key = scores.thread_key AND scores.nth = 1
+INNER JOIN best ON placed.thread_key = best.thread_key
+ORDER BY placed.thread_key

@@ -1,0 +1,231 @@
+"""What reviewers said of questions: files in, verdicts and rejects out, and how far reviewers agree.
+
+Read are CSV with the columns that `earmark review export` writes, and Label Studio's exports JSON (tasks with their
+annotations) and JSON-MIN (a flat object a task and annotator) of the project that it writes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Literal
+
+from schemas.errors import InputError
+from tasks.importers.cells import shown
+from tasks.importers.lines import read_rows, unreadable
+from tasks.importers.rows import Reject
+
+ASKED = ("musically_correct", "options_relevant", "offensive", "ambiguous")
+FLAGS_WHEN = {"musically_correct": False, "options_relevant": False, "offensive": True, "ambiguous": True}
+COLUMNS = ("question_id", "content_sha256", "reviewer", *ASKED, "note")
+_YES = {"yes": True, "y": True, "true": True, "1": True, "no": False, "n": False, "false": False, "0": False}
+LONGEST_NOTE = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One reviewer's word on one question.
+
+    Attributes:
+        question_id: the question.
+        content_sha256: what it read like then.
+        reviewer: who.
+        said: yes or no to each of `ASKED`.
+        note: the reviewer's words, if any.
+        file: the review file, as the config names it.
+        line: line or task in it, from 1.
+    """
+
+    question_id: str
+    content_sha256: str
+    reviewer: str
+    said: Mapping[str, bool]
+    note: str | None
+    file: str
+    line: int
+
+    @property
+    def flagged(self) -> bool:
+        """Whether it speaks for leaving the question out."""
+        return any(self.said[name] is flag for name, flag in FLAGS_WHEN.items())
+
+
+def read_reviews(path: Path, name: str) -> Iterator[Verdict | Reject]:
+    """The verdicts of a file, in its order; rows that nobody filled in are passed over.
+
+    Args:
+        path: the file; JSON where its name ends so, else CSV.
+        name: what rows call it.
+
+    Raises:
+        InputError: it is missing, not text, no JSON, or lacks a column.
+    """
+    rows = _json_rows(path, name) if path.suffix.lower() == ".json" else _csv_rows(path, name)
+    seen: dict[tuple[str, str], int] = {}
+    for line, row in rows:
+        found = row if isinstance(row, Reject) else _verdict(row, name, line)
+        if isinstance(found, Verdict):
+            before = seen.setdefault((found.question_id, found.reviewer), line)
+            if before != line:
+                detail = f"expected one row a reviewer and question, found another in {before}"
+                found = Reject(found.question_id, "reviewed_twice", detail, name, line)
+        if found is not None:
+            yield found
+
+
+def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
+    rows = read_rows(path, name)
+    _, header = next(rows, (0, []))
+    names = [] if isinstance(header, Reject) else [cell.strip() for cell in header]
+    if missing := [column for column in COLUMNS[:-1] if column not in names]:
+        raise InputError(f"{name}: expected the column '{missing[0]}', found '{shown(', '.join(names))}'")
+    for line, row in rows:
+        yield line, row if isinstance(row, Reject) else dict(zip(names, row, strict=False))
+
+
+def _json_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    try:
+        tasks = json.loads(path.read_bytes())
+    except OSError as error:
+        raise unreadable(name, error) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name}: expected Label Studio's JSON export: {error}") from None
+    if not isinstance(tasks, list):
+        raise InputError(f"{name}: expected a list of tasks, found {type(tasks).__name__}")
+    for number, task in enumerate(tasks, 1):
+        if not isinstance(task, dict):
+            yield number, {"question_id": shown(json.dumps(task))}
+        elif isinstance(task.get("annotations"), list):
+            data = task["data"] if isinstance(task.get("data"), dict) else {}
+            for annotation in task["annotations"]:
+                if isinstance(annotation, dict) and not annotation.get("was_cancelled"):
+                    yield number, {**_texts(data), **_annotated(annotation)}
+        else:  # JSON-MIN: the task's data and the answers side by side
+            yield number, {**_texts(task), "reviewer": _reviewer(task.get("annotator")), **_notes(task.get("note"))}
+
+
+def _texts(data: Mapping[str, Any]) -> dict[str, str]:
+    return {name: value for name in COLUMNS if isinstance(value := data.get(name), str)}
+
+
+def _annotated(annotation: Mapping[str, Any]) -> dict[str, str]:
+    """The answers of one annotation: `choices` by the control's name, `text` for the note."""
+    found = {"reviewer": _reviewer(annotation.get("completed_by"))}
+    results = annotation.get("result")
+    for result in results if isinstance(results, list) else []:
+        if not isinstance(result, dict) or not isinstance(result.get("value"), dict):
+            continue
+        name, value = result.get("from_name"), result["value"]
+        if name in ASKED and isinstance(value.get("choices"), list):
+            found[name] = ",".join(map(str, value["choices"]))
+        elif name == "note":
+            found |= _notes(value.get("text"))
+    return found
+
+
+def _notes(value: Any) -> dict[str, str]:
+    lines = value if isinstance(value, list) else [value] if value else []
+    return {"note": "\n".join(map(str, lines))} if lines else {}
+
+
+def _reviewer(value: Any) -> str:
+    """An annotator is a number, or an object with one; addresses and names of accounts are not taken."""
+    if isinstance(value, Mapping):
+        value = value.get("id")
+    return "" if value is None else f"annotator-{value}"
+
+
+def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | Reject | None:
+    cells = {column: str(row.get(column) or "").strip() for column in COLUMNS}
+    if not any(cells[column] for column in ASKED):
+        return None if cells["question_id"] else _reject(row, "no_question_id", "expected one, found none", name, line)
+    said = {}
+    for column in ASKED:
+        answer = _YES.get(cells[column].casefold())
+        if answer is None:
+            detail = f"expected yes or no in {column}, found '{shown(cells[column])}'"
+            return _reject(row, "not_yes_or_no", detail, name, line)
+        said[column] = answer
+    for column in ("question_id", "content_sha256", "reviewer"):
+        if not cells[column] or len(cells[column]) > 200:
+            return _reject(row, f"no_{column}", f"expected a {column}, found '{shown(cells[column])}'", name, line)
+    note = cells["note"][:LONGEST_NOTE] or None
+    return Verdict(cells["question_id"], cells["content_sha256"], cells["reviewer"], said, note, name, line)
+
+
+def _reject(row: Mapping[str, Any], reason: str, detail: str, name: str, line: int) -> Reject:
+    return Reject(shown(row.get("question_id") or ""), reason, detail, name, line)
+
+
+def left_out(verdicts: Iterable[Verdict], by: Literal["any", "majority", "all"]) -> dict[str, list[Verdict]]:
+    """The questions that reviewers flag, with the verdicts that do.
+
+    Args:
+        verdicts: those on questions as they read now.
+        by: how many of a question's reviewers must flag it.
+    """
+    held: dict[str, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        held[verdict.question_id].append(verdict)
+    found = {}
+    for question, said in held.items():
+        flags = [verdict for verdict in said if verdict.flagged]
+        need = {"any": 1, "majority": len(said) // 2 + 1, "all": len(said)}[by]
+        if len(flags) >= need:
+            found[question] = flags
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far two reviewers agree on one thing.
+
+    Attributes:
+        reviewers: the two, in order.
+        asked: which of `ASKED`, or `flagged`.
+        both: questions that both looked at.
+        share: share of these on which they say the same.
+        kappa: Cohen's kappa (Cohen 1960), -1 to 1; None where chance alone would make them agree.
+    """
+
+    reviewers: tuple[str, str]
+    asked: str
+    both: int
+    share: float
+    kappa: float | None
+
+
+def agreements(verdicts: Iterable[Verdict]) -> list[Agreement]:
+    """Every two reviewers who looked at the same questions, by each thing asked and by whether they flag."""
+    by_reviewer: dict[str, dict[tuple[str, str], Verdict]] = defaultdict(dict)
+    for verdict in verdicts:
+        by_reviewer[verdict.reviewer][verdict.question_id, verdict.content_sha256] = verdict
+    found = []
+    for one, other in combinations(sorted(by_reviewer), 2):
+        shared = sorted(by_reviewer[one].keys() & by_reviewer[other].keys())
+        for asked in (*ASKED, "flagged") if shared else ():
+            pairs = [(_said(by_reviewer[one][key], asked), _said(by_reviewer[other][key], asked)) for key in shared]
+            share, kappa = cohen_kappa(pairs)
+            found.append(Agreement((one, other), asked, len(shared), share, kappa))
+    return found
+
+
+def _said(verdict: Verdict, asked: str) -> bool:
+    return verdict.flagged if asked == "flagged" else verdict.said[asked]
+
+
+def cohen_kappa(pairs: Sequence[tuple[bool, bool]]) -> tuple[float, float | None]:
+    """The share on which two agree, and Cohen's kappa: that share above what chance gives (Cohen 1960).
+
+    Args:
+        pairs: what both said, one or more.
+    """
+    count = len(pairs)
+    share = sum(one == other for one, other in pairs) / count
+    first, second = (sum(pair[place] for pair in pairs) / count for place in (0, 1))
+    chance = first * second + (1 - first) * (1 - second)
+    return share, None if chance >= 1 else (share - chance) / (1 - chance)

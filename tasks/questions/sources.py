@@ -1,0 +1,45 @@
+"""`score-questions`: what a build is made from. No Prefect."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from schemas.score_questions import CORPUS, ScoreQuestions
+from tasks.fingerprint import file_digests
+from tasks.importers.table import without_place
+from tasks.plan import Plan, make_plan
+from tasks.progress import working
+from tasks.questions.asking import annotators, prompt_digests
+from tasks.store.files import sha256_file
+from tasks.store.manifest import digest_of
+from tasks.store.versions import Store
+
+
+def plan_build(config: ScoreQuestions, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a version would be made from; says whether there is anything to build."""
+    return make_plan(
+        CORPUS,
+        config,
+        store,
+        partial(digest_inputs, config),
+        inputs=inputs,
+        prompts=prompt_digests(),
+        models=annotators(config),
+    )
+
+
+def digest_inputs(config: ScoreQuestions) -> dict[str, str]:
+    """SHA-256 of the dump's files, of the review files, and of the folder of images if there is one.
+
+    Raises:
+        InputError: a file is missing or cannot be read.
+    """
+    source = config.source
+    written = [*source.submissions, *source.comments, *config.review.files]
+    with working("hash inputs", len(written)):
+        digests = file_digests((without_place(name), config.path(name)) for name in written)
+        if config.images.folder is not None:
+            folder = config.path(config.images.folder)
+            files = sorted(path for path in folder.rglob("*") if path.is_file())
+            digests["images"] = digest_of([[str(path.relative_to(folder)), sha256_file(path)] for path in files])
+    return digests

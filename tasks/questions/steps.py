@@ -1,0 +1,58 @@
+"""`score-questions`: the steps that its flow calls."""
+
+from __future__ import annotations
+
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from schemas.score_questions import ScoreQuestions
+from tasks.annotation.session import Session
+from tasks.progress import Work, working
+from tasks.questions import tables, threads, writing
+from tasks.store.manifest import Step
+from tasks.store.staging import Stage
+
+SHARDS_AT_ONCE = 4  # their requests share one pace; more shards would only hold more of them in memory
+
+
+@task(name="pool", cache_policy=NO_CACHE)
+def gather_threads(stage: Stage, config: ScoreQuestions) -> list[int]:
+    """Bring threads, comments and images together; gives the shards."""
+    threads.write_pool(stage, config)
+    return threads.shards_of(stage)
+
+
+@task(name="rewrite", task_run_name="rewrite-{shard:04d}", cache_policy=NO_CACHE)
+def rewrite(stage: Stage, config: ScoreQuestions, session: Session, shard: int, progress: Work | None = None) -> None:
+    """Have one shard of threads rewritten as questions; the ledger answers what was asked before."""
+    _advance(progress, writing.rewrite_shard(stage, config, session, shard))
+
+
+@task(name="settle", task_run_name="settle-{shard:04d}", cache_policy=NO_CACHE)
+def settle(stage: Stage, config: ScoreQuestions, session: Session, shard: int, progress: Work | None = None) -> None:
+    """Find the right options of one shard: by votes, and by a judge where votes tie."""
+    _advance(progress, writing.settle_shard(stage, config, session, shard))
+
+
+@task(name="distract", task_run_name="distract-{shard:04d}", cache_policy=NO_CACHE)
+def distract(stage: Stage, config: ScoreQuestions, session: Session, shard: int, progress: Work | None = None) -> None:
+    """Have wrong options written for the questions of one shard that lack some."""
+    _advance(progress, writing.complete_shard(stage, config, session, shard))
+
+
+@task(name="label", task_run_name="label-{shard:04d}", cache_policy=NO_CACHE)
+def label(stage: Stage, config: ScoreQuestions, session: Session, shard: int, progress: Work | None = None) -> None:
+    """Have category, subcategory and difficulty told for the questions of one shard."""
+    _advance(progress, writing.label_shard(stage, config, session, shard))
+
+
+@task(name="questions", cache_policy=NO_CACHE)
+def write_questions(stage: Stage, config: ScoreQuestions) -> Step:
+    """Write the published tables, without what reviewers flag."""
+    with working("write questions"):
+        return tables.write_questions(stage, config)
+
+
+def _advance(progress: Work | None, count: int) -> None:
+    if progress is not None:
+        progress.advance(count)
