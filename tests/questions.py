@@ -89,7 +89,7 @@ def forum_of(stage: Stage, rows: Sequence[Mapping[str, Any]]) -> None:
         ("images", IMAGES, images),
     ):
         write_rows(stage.work / f"{name}.parquet", schema, found)
-    stage.record(Step(name="images", place=3, unit="threads", entered=len(held), kept=len(held)))
+    stage.record(Step(name="images", place=3, unit="submissions", entered=len(held), kept=len(held)))
 
 
 def config_of(folder: Path, **other: Any) -> ScoreQuestions:

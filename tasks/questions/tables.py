@@ -25,6 +25,7 @@ from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
 IMAGES_AT_ONCE = 64
+THREADS = "submissions"  # as the steps that read the forum count them
 STEPS = (("rewritten", "rewrite"), ("settled", "settle"), ("completed", "distract"), ("labelled", "label"))
 
 Row = dict[str, Any]
@@ -74,7 +75,7 @@ def write_questions(stage: Stage, config: ScoreQuestions) -> Step:
         Step(
             name="review",
             place=place,
-            unit="threads",
+            unit=THREADS,
             stage="review",
             follows=(last.name,),
             entered=len(made),
@@ -101,7 +102,7 @@ def _check_failed(stage: Stage, config: ScoreQuestions) -> None:
 def _account(stage: Stage) -> Step:
     """Record the steps that asked, with their rejects; gives the last one."""
     own = {"review", *(name for _, name in STEPS)}
-    last = [step for step in stage.steps() if step.unit == "threads" and step.name not in own][-1]
+    last = [step for step in stage.steps() if step.unit == THREADS and step.name not in own][-1]
     for part, name in STEPS:
         rows = [row for shard in shards_of(stage) for row in rows_of(stage, part, shard)]
         failed = [row for row in rows if row["reason"] is not None]
@@ -110,7 +111,7 @@ def _account(stage: Stage) -> Step:
             Step(
                 name=name,
                 place=last.place + 1,
-                unit="threads",
+                unit=THREADS,
                 stage=name,
                 follows=(last.name,),
                 entered=len(rows),
