@@ -65,6 +65,41 @@ def near_any(texts: Sequence[str], others: Sequence[str], threshold: float) -> l
     return found
 
 
+def near_groups(texts: Sequence[str], threshold: float) -> list[int]:
+    """For each text the first text that it nearly repeats, directly or over others: its own place if there is none.
+
+    Unlike `near_duplicates`, texts that are duplicates themselves are compared too: texts of different groups are
+    never nearly the same.
+
+    Args:
+        texts: in a stable order.
+        threshold: as `near_duplicates`.
+    """
+    index = _index(threshold)
+    heads = list(range(len(texts)))
+    first: dict[str, int] = {}
+    for at, text in enumerate(texts):
+        same = first.setdefault(text, at)
+        shingles = set(_shingles(text)) if same == at else set()
+        if same != at:
+            heads[at] = heads[same]
+        elif shingles:
+            sketch = _sketch(shingles)
+            near = [at, *(held for held in index.query(sketch) if _alike(shingles, texts[held]) >= threshold)]
+            low = min(_head(heads, held) for held in near)
+            for held in near:
+                heads[_head(heads, held)] = low
+            index.insert(at, sketch)
+    return [_head(heads, at) for at in range(len(texts))]
+
+
+def _head(heads: list[int], at: int) -> int:
+    while heads[at] != at:
+        heads[at] = heads[heads[at]]
+        at = heads[at]
+    return at
+
+
 def _index(threshold: float) -> RMinHashLSH:
     return RMinHashLSH(threshold=threshold, num_perm=PERMUTATIONS, num_bands=BANDS)
 

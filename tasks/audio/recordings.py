@@ -1,0 +1,154 @@
+"""Which clips are one recording, by acoustic fingerprints: copies, other encodings, excerpts.
+
+Chromaprint (through pyacoustid) writes eight 32-bit numbers a second, each a picture of how pitch classes move. Two
+clips are compared where they agree best: the likeness is the share of equal bits over what they have in common. Clips
+of the same recording have 0.85 and more, others about 0.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.errors import ConfigError
+from tasks.audio.decode import mono_blocks
+from tasks.audio.faults import LONGEST_S
+
+Print: TypeAlias = npt.NDArray[np.uint32]
+
+RATE_HZ = 11_025
+"""The rate at which Chromaprint listens."""
+LEAST_NUMBERS = 16
+"""Numbers that two clips must have in common, about two seconds; shorter clips, below about four and a half seconds,
+have no usable fingerprint."""
+LEAST_DISTINCT = 8
+"""Different numbers that a fingerprint must have: silence and steady tones all look alike."""
+NEIGHBOURS = 32
+"""Clips with a number in common are candidates with as many of their neighbours in order."""
+PLACES = 3
+"""Alignments of two clips that are tried, those with the most numbers in common first."""
+
+
+class Alike(NamedTuple):
+    """Two clips that sound like one recording.
+
+    Attributes:
+        first, second: their places, first < second.
+        likeness: share of equal bits, 0 to 1.
+    """
+
+    first: int
+    second: int
+    likeness: float
+
+
+def fingerprint(path: Path, *, longest_s: float = LONGEST_S) -> Print:
+    """A clip's fingerprint, (numbers,), about eight a second; empty where the clip is too short or too uniform.
+
+    Raises:
+        BadAudio: the clip cannot be decoded.
+        ConfigError: Chromaprint is not installed.
+    """
+    chromaprint = _chromaprint()
+    listener = chromaprint.Fingerprinter()
+    listener.start(RATE_HZ, 1)
+    for block in mono_blocks(path, RATE_HZ, longest_s=longest_s):
+        listener.feed((np.clip(block, -1, 1) * 32_767).astype("<i2").tobytes())
+    numbers, _ = chromaprint.decode_fingerprint(listener.finish())
+    found = np.array(numbers, dtype=np.uint32)
+    usable = len(found) >= LEAST_NUMBERS and len(np.unique(found)) >= LEAST_DISTINCT
+    return found if usable else found[:0]
+
+
+def alike(prints: Sequence[Print], threshold: float) -> list[Alike]:
+    """Pairs of clips that sound like one recording, each once, in order.
+
+    Candidates have a number in common; they are then compared bit by bit. Of many clips that are alike, not every pair
+    is compared, but enough that they hang together.
+
+    Args:
+        prints: fingerprints in a stable order; an empty one is like nothing.
+        threshold: least likeness, 0.5 to 1; 0.85 tells other encodings from other recordings.
+    """
+    found = (Alike(first, second, _likeness(prints, first, second, places)) for first, second, places in _near(prints))
+    return [pair for pair in found if pair.likeness >= threshold]
+
+
+def recordings(prints: Sequence[Print], threshold: float) -> list[int]:
+    """For each clip the first clip that sounds like it, directly or over others: its own place if there is none."""
+    heads = list(range(len(prints)))
+
+    def head(at: int) -> int:
+        while heads[at] != at:
+            heads[at] = heads[heads[at]]
+            at = heads[at]
+        return at
+
+    for pair in alike(prints, threshold):
+        low, high = sorted((head(pair.first), head(pair.second)))
+        heads[high] = low
+    return [head(at) for at in range(len(prints))]
+
+
+def _near(prints: Sequence[Print]) -> Iterator[tuple[int, int, list[int]]]:
+    """Candidates, and the alignments at which most numbers are equal: how far the second is to be shifted."""
+    lengths = np.array([len(held) for held in prints], dtype=np.int64)
+    if not lengths.sum():
+        return
+    numbers = np.concatenate([held for held in prints if len(held)])
+    clips = np.repeat(np.arange(len(prints)), lengths)
+    places = np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    once = _first_of_runs(numbers, clips, places)
+    numbers, clips, places = numbers[once], clips[once], places[once]
+    order = np.lexsort((clips, numbers))
+    numbers, clips, places = numbers[order], clips[order], places[order]
+    rows = []
+    for step in range(1, min(NEIGHBOURS, len(numbers) - 1) + 1):
+        same = np.flatnonzero((numbers[step:] == numbers[:-step]) & (clips[step:] != clips[:-step]))
+        rows.append(np.stack([clips[same], clips[same + step], places[same] - places[same + step]], axis=1))
+    if not rows or not sum(map(len, rows)):
+        return
+    votes, counts = np.unique(np.concatenate(rows), axis=0, return_counts=True)
+    ranked = np.lexsort((votes[:, 2], -counts, votes[:, 1], votes[:, 0]))
+    votes = votes[ranked]
+    begins = np.flatnonzero(np.any(np.diff(votes[:, :2], axis=0, prepend=-1) != 0, axis=1))
+    for begin, end in zip(begins, [*begins[1:], len(votes)], strict=True):
+        yield int(votes[begin, 0]), int(votes[begin, 1]), [int(shift) for shift in votes[begin:end, 2][:PLACES]]
+
+
+def _first_of_runs(
+    numbers: Print, clips: npt.NDArray[np.int64], places: npt.NDArray[np.int64]
+) -> npt.NDArray[np.bool_]:
+    """Where a number does not repeat the one before it in its clip."""
+    repeats = np.zeros(len(numbers), dtype=bool)
+    repeats[1:] = (numbers[1:] == numbers[:-1]) & (clips[1:] == clips[:-1]) & (places[1:] > 0)
+    return ~repeats
+
+
+def _likeness(prints: Sequence[Print], first: int, second: int, shifts: Sequence[int]) -> float:
+    """Share of equal bits at the best of some alignments; 0 where too little is in common."""
+    a, b, best = prints[first], prints[second], 0.0
+    for shift in shifts:
+        begin, end = max(0, shift), min(len(a), len(b) + shift)
+        if end - begin >= LEAST_NUMBERS:
+            differ = np.bitwise_count(a[begin:end] ^ b[begin - shift : end - shift]).sum()
+            best = max(best, 1.0 - float(differ) / (32 * (end - begin)))
+    return best
+
+
+@cache
+def _chromaprint() -> ModuleType:
+    try:
+        import chromaprint
+    except ImportError:
+        raise ConfigError(
+            "acoustic fingerprints need the library Chromaprint, found none; install it (Debian: apt-get install "
+            "libchromaprint1), or leave fingerprints out of the config"
+        ) from None
+    return chromaprint  # type: ignore[no-any-return]
