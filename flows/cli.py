@@ -14,6 +14,7 @@ import typer
 from flows.export_cli import export
 from flows.ledger_cli import app as ledger_app
 from flows.publish_cli import publish
+from flows.review_cli import app as review_app
 from schemas.errors import EarmarkError, Interrupted, StoreError
 
 app = typer.Typer(
@@ -273,6 +274,7 @@ def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 app.command(rich_help_panel=_GIVE)(export)
 app.command(rich_help_panel=_GIVE)(publish)
+app.add_typer(review_app, name="review", rich_help_panel=_GIVE)
 app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)
 
 

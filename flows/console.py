@@ -303,6 +303,32 @@ def show_export(record: Mapping[str, Any], folder: Path, command: str) -> None:
         _say(escape(f"use it there: {command}"))
 
 
+def show_reviews(facts: Mapping[str, Any], out: Path | None) -> None:
+    """Print what reviewers said."""
+    of = f"{facts['corpus']} {facts['version']}"
+    _say(
+        f"{facts['reviews']:,} reviews by {len(facts['reviewers'])} reviewers; {facts['counted']:,} of questions as "
+        f"{of} has them, {facts['reviewed_questions']:,} of {facts['questions']:,}"
+    )
+    for reject in facts["refused"]:
+        _say(escape(f"not read: {reject['source_file']}, {reject['line']}: {reject['detail']}"))
+    flagged = facts["flagged"]
+    _say(
+        f"flagged: {len(flagged['any']):,} by any reviewer, {len(flagged['majority']):,} by a majority, "
+        f"{len(flagged['all']):,} by all"
+    )
+    if facts["agreement"]:
+        grid = _grid("asked", "reviewer", "and", "questions of both", "agree", "Cohen's kappa", right=3)
+        for one in facts["agreement"]:
+            kappa = "–" if one.kappa is None else f"{one.kappa:.2f}"
+            grid.add_row(
+                one.asked.replace("_", " "), *one.reviewers, f"{one.both:,}", f"{100 * one.share:.0f} %", kappa
+            )
+        console.print(grid)
+    if out is not None:
+        _say(escape(f"written to {out}; name it in the config, [review] files = [...], and build again"))
+
+
 def _show_rows(versions: Sequence[Version]) -> None:
     grid = _grid("corpus", "version", "table", "split", "rows", right=1)
     for version in versions:

@@ -57,7 +57,7 @@ def test_commands_of_a_group_are_in_the_table() -> None:
         assert group.typer_instance
         for command in group.typer_instance.registered_commands:
             assert command.callback
-            assert command.callback.__name__ in row
+            assert (command.name or command.callback.__name__) in row
 
 
 def test_corpora_are_in_the_table_and_no_others() -> None:

@@ -161,6 +161,54 @@ def _reject(row: Mapping[str, Any], reason: str, detail: str, name: str, line: i
     return Reject(shown(row.get("question_id") or ""), reason, detail, name, line)
 
 
+def gather_reviews(
+    files: Iterable[tuple[Path, str]], contents: Mapping[str, str]
+) -> tuple[list[Verdict], list[Reject]]:
+    """The verdicts of several files, one a question and reviewer: rather one on the question as it reads now.
+
+    Args:
+        files: each file, and what rows call it.
+        contents: what each question reads like now, by its id.
+
+    Raises:
+        InputError: a file cannot be read.
+    """
+    held: dict[tuple[str, str], Verdict] = {}
+    refused: list[Reject] = []
+    for path, name in files:
+        for found in read_reviews(path, name):
+            if isinstance(found, Reject):
+                refused.append(found)
+                continue
+            key = found.question_id, found.reviewer
+            before = held.setdefault(key, found)
+            if before is not found:
+                if applies(found, contents) and not applies(before, contents):
+                    held[key], found = found, before
+                detail = f"expected one review a question and reviewer, found another by {found.reviewer}"
+                refused.append(Reject(found.question_id, "reviewed_twice", detail, found.file, found.line))
+    return [held[key] for key in sorted(held)], refused
+
+
+def applies(verdict: Verdict, contents: Mapping[str, str]) -> bool:
+    """Whether a verdict is of a question as it reads now."""
+    return contents.get(verdict.question_id) == verdict.content_sha256
+
+
+def summary_of(verdicts: Sequence[Verdict], contents: Mapping[str, str]) -> dict[str, Any]:
+    """What a person wants to know of reviews that came back."""
+    counted = [verdict for verdict in verdicts if applies(verdict, contents)]
+    return {
+        "reviews": len(verdicts),
+        "counted": len(counted),
+        "reviewers": sorted({verdict.reviewer for verdict in verdicts}),
+        "reviewed_questions": len({verdict.question_id for verdict in counted}),
+        "questions": len(contents),
+        "flagged": {by: sorted(left_out(counted, by)) for by in ("any", "majority", "all")},
+        "agreement": agreements(counted),
+    }
+
+
 def left_out(verdicts: Iterable[Verdict], by: Literal["any", "majority", "all"]) -> dict[str, list[Verdict]]:
     """The questions that reviewers flag, with the verdicts that do.
 

@@ -13,11 +13,10 @@ import pyarrow as pa
 from schemas.score_questions import OPTIONS, QUESTIONS, REVIEWS, SOURCES, Judge, Labeller, ScoreQuestions, Writer
 from schemas.tables import REJECTS, SPLITS, UNSPLIT
 from tasks.asking import check_failed
-from tasks.importers.rows import Reject
 from tasks.importers.table import without_place
 from tasks.questions.checks import words_of
 from tasks.questions.lettering import LETTERS, deal, lettered
-from tasks.questions.reviews import FLAGS_WHEN, Verdict, left_out, read_reviews
+from tasks.questions.reviews import FLAGS_WHEN, Verdict, applies, gather_reviews, left_out
 from tasks.questions.threads import image_path, pool_of, shards_of
 from tasks.questions.writing import drafts, rows_of, usable
 from tasks.rejects import rejects_table
@@ -41,8 +40,10 @@ def write_questions(stage: Stage, config: ScoreQuestions) -> Step:
     _check_failed(stage, config)
     last = _account(stage)
     made = _made(stage, config)
-    verdicts, refused = _reviews(config, made)
-    flagged = left_out([verdict for verdict in verdicts if _applies(verdict, made)], config.review.flagged_by)
+    contents = {name: row["content_sha256"] for name, row in made.items()}
+    files = [(config.path(written), without_place(written)) for written in config.review.files]
+    verdicts, refused = gather_reviews(files, contents)
+    flagged = left_out([verdict for verdict in verdicts if applies(verdict, contents)], config.review.flagged_by)
     kept = {name: row for name, row in made.items() if name not in flagged}
     for split in SPLITS:
         rows = [row for row in kept.values() if row["split"] == split]
@@ -51,7 +52,7 @@ def write_questions(stage: Stage, config: ScoreQuestions) -> Step:
         stage.write(SOURCES, split, [_table(SOURCES.schema, [_source(config, row) for row in rows])])
     for table in (QUESTIONS, OPTIONS, SOURCES):
         stage.drop_empty_splits(table)
-    said = [_review(config, verdict, made) for verdict in verdicts]
+    said = [_review(config, verdict, contents) for verdict in verdicts]
     stage.write(REVIEWS, UNSPLIT, [_table(REVIEWS.schema, said)])
     stage.drop_empty_splits(REVIEWS)
     stage.write_rejects("review-files", rejects_table("review-files", [(REVIEWS.name, reject) for reject in refused]))
@@ -66,7 +67,7 @@ def write_questions(stage: Stage, config: ScoreQuestions) -> Step:
             kept=len(verdicts),
             rejected=dict(sorted(Counter(reject.reason for reject in refused).items())),
             table=REVIEWS.name,
-            notes=_told_of_reviews(verdicts, made),
+            notes=_told_of_reviews(verdicts, contents),
         )
     )
     rejects = [(name, "flagged", _why_flagged(said)) for name, said in sorted(flagged.items())]
@@ -218,31 +219,8 @@ def _source(config: ScoreQuestions, row: Row) -> Row:
     }
 
 
-def _reviews(config: ScoreQuestions, made: Mapping[str, Row]) -> tuple[list[Verdict], list[Reject]]:
-    """The verdicts of all files, one a question and reviewer: rather one on the question as it reads now."""
-    held: dict[tuple[str, str], Verdict] = {}
-    refused: list[Reject] = []
-    for written in config.review.files:
-        for found in read_reviews(config.path(written), without_place(written)):
-            if isinstance(found, Reject):
-                refused.append(found)
-                continue
-            before = held.setdefault((found.question_id, found.reviewer), found)
-            if before is not found:
-                if _applies(found, made) and not _applies(before, made):
-                    held[found.question_id, found.reviewer], found = found, before
-                detail = f"expected one review a question and reviewer, found another by {found.reviewer}"
-                refused.append(Reject(found.question_id, "reviewed_twice", detail, found.file, found.line))
-    return [held[key] for key in sorted(held)], refused
-
-
-def _applies(verdict: Verdict, made: Mapping[str, Row]) -> bool:
-    row = made.get(verdict.question_id)
-    return row is not None and row["content_sha256"] == verdict.content_sha256
-
-
-def _told_of_reviews(verdicts: Sequence[Verdict], made: Mapping[str, Row]) -> tuple[str, ...]:
-    stale = sum(not _applies(verdict, made) for verdict in verdicts)
+def _told_of_reviews(verdicts: Sequence[Verdict], contents: Mapping[str, str]) -> tuple[str, ...]:
+    stale = sum(not applies(verdict, contents) for verdict in verdicts)
     if not stale:
         return ()
     return (f"{stale} of {len(verdicts)} reviews are of questions that read otherwise now, or are none: not counted",)
@@ -260,14 +238,14 @@ def _flags(verdict: Verdict) -> list[str]:
     ]
 
 
-def _review(config: ScoreQuestions, verdict: Verdict, made: Mapping[str, Row]) -> Row:
+def _review(config: ScoreQuestions, verdict: Verdict, contents: Mapping[str, str]) -> Row:
     return {
         "question_id": verdict.question_id,
         "reviewer": verdict.reviewer,
         **verdict.said,
         "flagged": verdict.flagged,
         "note": verdict.note,
-        "applies": _applies(verdict, made),
+        "applies": applies(verdict, contents),
         "file": verdict.file,
         "line": verdict.line,
         "source": config.source.name,
