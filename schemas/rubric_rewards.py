@@ -1,0 +1,193 @@
+"""Scores and rewards for judges of instruction rubrics, after AnyAudio-Judge. A trainer can import this file or copy
+it: it needs nothing but Python.
+
+The policy hears a clip, reads an instruction and its numbered items, and writes one JSON array with an object an item:
+`{"id": 1, "answer": "yes", "evidence": "…"}`. The view `judge-grpo` has what the rewards need.
+
+    from schemas.rubric_rewards import trl_reward
+    GRPOTrainer(model, reward_funcs=trl_reward, train_dataset=rows)  # columns: prompt, answers, follows
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+FORMAT, GLOBAL, ITEMS = 0.1, 0.2, 0.7
+"""Weights of the three rewards; the sum is 1 for a completion without fault."""
+THRESHOLD = 0.5
+"""The score from which a sample counts as following its instruction."""
+
+
+def item_probability(yes_logit: float, no_logit: float) -> float:
+    """Probability of yes, 0 to 1: the softmax over the logits (or log-probabilities) of yes and no alone."""
+    gap = no_logit - yes_logit
+    if gap > 0:
+        return math.exp(-gap) / (1.0 + math.exp(-gap))
+    return 1.0 / (1.0 + math.exp(gap))
+
+
+def sample_score(probabilities: Sequence[float]) -> float:
+    """A sample's score, 0 to 1: the mean over its items' probabilities of yes.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if not probabilities:
+        raise ValueError("expected the probability of one item at least, found none")
+    return math.fsum(probabilities) / len(probabilities)
+
+
+def accuracy(scores: Sequence[float], follows: Sequence[bool], threshold: float = THRESHOLD) -> float:
+    """Share of samples, 0 to 1, whose score is on the side of the threshold that their label names.
+
+    Raises:
+        ValueError: there are none, or not as many of both.
+    """
+    if not scores:
+        raise ValueError("expected one score at least, found none")
+    pairs = zip(scores, follows, strict=True)
+    return sum((score >= threshold) == right for score, right in pairs) / len(scores)
+
+
+def read_answers(text: str) -> dict[int, bool] | None:
+    """Answer by the item's number; None where the text is not one JSON array of such objects.
+
+    A closed `<think>` block and space around the array are forgiven, anything else is not: neither other keys, nor an
+    empty evidence, nor a number that stands twice.
+    """
+    try:
+        rows = json.loads(text.rpartition("</think>")[2].strip())
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(rows, list) or not rows:
+        return None
+    found: dict[int, bool] = {}
+    for row in rows:
+        if not isinstance(row, dict) or row.keys() != {"id", "answer", "evidence"}:
+            return None
+        number, answer, evidence = row["id"], row["answer"], row["evidence"]
+        if type(number) is not int or number in found or answer not in ("yes", "no"):
+            return None
+        if not isinstance(evidence, str) or not evidence.strip():
+            return None
+        found[number] = answer == "yes"
+    return found
+
+
+def format_reward(text: str, answers: Sequence[bool]) -> float:
+    """1 if the array can be read and answers the items 1 to n in order, else 0."""
+    found = read_answers(text)
+    return float(found is not None and list(found) == list(range(1, len(answers) + 1)))
+
+
+def global_reward(text: str, answers: Sequence[bool], follows: bool) -> float:
+    """1 if the whole is judged right, else 0: a clip is judged to follow if every item is answered yes.
+
+    An item that is not answered leaves the whole undecided, which is wrong.
+    """
+    found = read_answers(text)
+    if found is None or found.keys() != set(range(1, len(answers) + 1)):
+        return 0.0
+    return float(all(found.values()) == follows)
+
+
+def balanced_item_reward(text: str, answers: Sequence[bool]) -> float:
+    """Balanced accuracy over the items, 0 to 1: the mean of the share of yes items and of no items answered right.
+
+    Of a sample whose items are all yes (or all no), that one share. So always saying yes earns half on a negative,
+    however few of its items are no. Items that are not answered are wrong.
+    """
+    found = read_answers(text)
+    if found is None:
+        return 0.0
+    shares = []
+    for truth in (True, False):
+        numbers = [number for number, answer in enumerate(answers, 1) if answer is truth]
+        if numbers:
+            shares.append(sum(found.get(number) is truth for number in numbers) / len(numbers))
+    return sum(shares) / len(shares) if shares else 0.0
+
+
+def rubric_reward(text: str, answers: Sequence[bool], follows: bool) -> float:
+    """The weighted sum of the three, 0 to 1.
+
+    Args:
+        text: the completion.
+        answers: the labels of the items 1 to n.
+        follows: whether the clip follows the instruction.
+    """
+    return (
+        FORMAT * format_reward(text, answers)
+        + GLOBAL * global_reward(text, answers, follows)
+        + ITEMS * balanced_item_reward(text, answers)
+    )
+
+
+def trl_format_reward(completions: Sequence[Any], answers: Sequence[Sequence[bool]], **_: Any) -> list[float]:
+    """`format_reward` as a reward function of TRL's `GRPOTrainer`, without its weight."""
+    return [format_reward(_said(one), held) for one, held in zip(completions, answers, strict=True)]
+
+
+def trl_global_reward(
+    completions: Sequence[Any], answers: Sequence[Sequence[bool]], follows: Sequence[bool], **_: Any
+) -> list[float]:
+    """`global_reward` as a reward function of TRL's `GRPOTrainer`, without its weight."""
+    rows = zip(completions, answers, follows, strict=True)
+    return [global_reward(_said(one), held, right) for one, held, right in rows]
+
+
+def trl_balanced_item_reward(completions: Sequence[Any], answers: Sequence[Sequence[bool]], **_: Any) -> list[float]:
+    """`balanced_item_reward` as a reward function of TRL's `GRPOTrainer`, without its weight."""
+    return [balanced_item_reward(_said(one), held) for one, held in zip(completions, answers, strict=True)]
+
+
+def trl_reward(
+    completions: Sequence[Any], answers: Sequence[Sequence[bool]], follows: Sequence[bool], **_: Any
+) -> list[float]:
+    """`rubric_reward` as a reward function of TRL's `GRPOTrainer`.
+
+    Args:
+        completions: what the policy wrote: texts, or lists of messages whose last one counts.
+        answers: the column of that name.
+        follows: the column of that name.
+    """
+    rows = zip(completions, answers, follows, strict=True)
+    return [rubric_reward(_said(one), held, right) for one, held, right in rows]
+
+
+def worth_training(rollouts: Iterable[tuple[str, bool]], rollouts_each: int = 4) -> list[str]:
+    """The GRPO subset: samples that a policy does not get right in every one of its rollouts.
+
+    Where all rollouts earn the same there is nothing to learn; samples that are never right stay, they may be learnt.
+
+    Args:
+        rollouts: a sample's id and whether this rollout got it right, such as `global_reward(…) == 1`.
+        rollouts_each: how many rollouts each sample has.
+
+    Returns:
+        Ids in the order in which they were first met.
+
+    Raises:
+        ValueError: a sample has another number of rollouts.
+    """
+    held: dict[str, list[bool]] = defaultdict(list)
+    for sample, right in rollouts:
+        held[sample].append(right)
+    for sample, rights in held.items():
+        if len(rights) != rollouts_each:
+            raise ValueError(f"expected {rollouts_each} rollouts of each sample, found {len(rights)} of {sample}")
+    return [sample for sample, rights in held.items() if not all(rights)]
+
+
+def _said(completion: Any) -> str:
+    """The text of a completion in TRL's plain or conversational form."""
+    if isinstance(completion, str):
+        return completion
+    content = completion[-1]["content"] if completion else ""
+    if isinstance(content, str):
+        return content
+    return "".join(part.get("text") or "" for part in content)
