@@ -14,6 +14,7 @@ import typer
 from flows.export_cli import export
 from flows.ledger_cli import app as ledger_app
 from flows.publish_cli import publish
+from flows.rebuild_cli import rebuild
 from flows.review_cli import app as review_app
 from schemas.errors import EarmarkError, Interrupted, StoreError
 
@@ -105,6 +106,9 @@ def demo(store: StoreOption = None) -> None:
 
     place = _store(store)
     console.show_demo([run_build(name, demo_config(name), place) for name in CORPORA])
+
+
+app.command(rich_help_panel=_BUILD)(rebuild)
 
 
 @app.command(rich_help_panel=_BUILD)

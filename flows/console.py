@@ -13,9 +13,11 @@ from rich.table import Table as Grid
 
 if TYPE_CHECKING:
     from flows.doctor import Finding
+    from flows.rebuild_plan import Standing
     from flows.running import Built
     from schemas.corpus import Corpus
     from tasks.exports.choosing import Offer
+    from tasks.rebuilding import Ending
     from tasks.store.diff import Change
     from tasks.store.explain import Account
     from tasks.store.receipts import Receipt
@@ -208,6 +210,27 @@ def show_runs(runs: Sequence[Run]) -> None:
     for run in last.values():
         if run.current_state() in ("failed", "interrupted"):
             _say(f"go on with: earmark resume {run.run}")
+
+
+def show_standings(stands: Sequence[Standing]) -> None:
+    """Print what a rebuild would do with each corpus, in its order."""
+    words = {"nothing": "up to date", "build": "would be built", "wait": "waits", "fail": "cannot be built"}
+    grid = _grid("corpus", "state", "version", "because", "would publish to")
+    for one in stands:
+        grid.add_row(one.corpus, words[one.would], one.version or "–", escape(one.detail), escape(one.publish or ""))
+    console.print(grid)
+
+
+def show_endings(endings: Sequence[Ending]) -> None:
+    """Print how each corpus came out of a rebuild, and what to do about those that did not come out well."""
+    grid = _grid("corpus", "state", "version", "more")
+    for one in endings:
+        colour = "green" if one.good else "yellow" if one.state == "skipped" else "red"
+        grid.add_row(one.corpus, f"[{colour}]{one.state}[/]", one.version or "–", escape(one.detail))
+    console.print(grid)
+    for one in endings:
+        if one.todo:
+            _say(escape(f"{one.corpus}: {one.todo}"))
 
 
 def show_diff(old: Version, new: Version, changes: Sequence[Change], rows: Sequence[Mapping[str, Any]]) -> None:

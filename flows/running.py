@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -129,7 +130,7 @@ def run_build(
             _end(store, run, "interrupted", "stopped from the keyboard")
             raise Interrupted(f"interrupted; go on with: earmark resume {run.run}") from None
         except BaseException as error:
-            _end(store, run, "failed", _first_line(error))
+            _end(store, run, "failed", first_line(error))
             raise
         save_run(store, run.model_copy(update={"state": "completed", "version": version, "ended": datetime.now(UTC)}))
     return Built(Version(name, store.folder(name) / version), new=before is None or before.name != version)
@@ -147,15 +148,20 @@ def demo_config(name: str) -> Path:
     return path
 
 
-def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, inputs: Mapping[str, str]) -> str:
-    for key, value in QUIET_PREFECT.items():
-        os.environ.setdefault(key, value)
+def start_prefect() -> None:
+    """Make ready for the first flow of this process; call it before Prefect is imported."""
     from flows.warden import watch
     from tasks.progress import say
 
-    if not os.environ.get("PREFECT_API_URL"):
+    for key, value in QUIET_PREFECT.items():
+        os.environ.setdefault(key, value)
+    if not os.environ.get("PREFECT_API_URL") and "prefect" not in sys.modules:
         say("starting Prefect with a temporary server (10 to 20 seconds)")
     watch()
+
+
+def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, inputs: Mapping[str, str]) -> str:
+    start_prefect()
     flow = load(find_corpus(name).flow)
     version: str = flow(config=config, store=str(store.root.absolute()), force=force, inputs=dict(inputs))
     return version
@@ -167,5 +173,6 @@ def _end(store: Store, run: Run, state: State, error: str) -> None:
     save_run(store, run.model_copy(update={"state": state, "error": error, "ended": datetime.now(UTC)}))
 
 
-def _first_line(error: BaseException) -> str:
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
     return (str(error) or type(error).__name__).splitlines()[0]

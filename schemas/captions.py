@@ -147,6 +147,10 @@ class Captions(BuildConfig):
         """Whether any pipeline has a judge."""
         return any(pipeline.judge is not None for pipeline in self.pipelines)
 
+    def reads(self) -> tuple[str, ...]:
+        """The version of instrumentals that is heard."""
+        return (self.instrumentals,) if self.instrumentals else ()
+
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = self.recorded()

@@ -57,12 +57,16 @@ class BuildConfig(Model):
         """The config as a manifest keeps it: as written, with defaults, without the folder it lay in."""
         return self.model_dump(mode="json", exclude={"base"})
 
+    def reads(self) -> tuple[str, ...]:
+        """The versions of corpora that a build reads, as the config names them: `CORPUS` or `CORPUS@vN`."""
+        return ()
+
     def identity(self) -> dict[str, Any]:
         """What of the config decides a version's rows. Where inputs lie does not; their digests stand beside this."""
         return self.recorded()
 
 
-Config = TypeVar("Config", bound=BuildConfig)
+Config = TypeVar("Config", bound=Model)
 
 
 def read_toml(path: Path) -> dict[str, Any]:

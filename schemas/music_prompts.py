@@ -136,6 +136,10 @@ class MusicPrompts(BuildConfig):
             raise ValueError("expected 'verification' or 'recalls', found both")
         return self
 
+    def reads(self) -> tuple[str, ...]:
+        """The versions of captions that tags are looked for in, and the one whose triplets stay."""
+        return (*(held.version for held in self.captions if held.version), *([self.keep] if self.keep else []))
+
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = self.recorded()

@@ -132,8 +132,14 @@ _display: Display = _Silent()
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Show progress while the block runs: bars if standard error is a terminal, else plain lines."""
+    """Show progress while the block runs: bars if standard error is a terminal, else plain lines.
+
+    Where it is shown already, as around several builds at once, that display stays.
+    """
     global _display
+    if not isinstance(_display, _Silent):
+        yield
+        return
     if sys.stderr.isatty():
         bars = RichBars()
         _display = bars

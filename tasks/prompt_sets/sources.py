@@ -90,8 +90,7 @@ def parents(config: MusicPrompts, store: Store) -> tuple[Parent, ...]:
     """The versions that are read: caption sets, and the one whose triplets stay."""
     if config.keep is not None and config.keep.partition("@")[0] != CORPUS.name:
         raise ConfigError(f"keep: expected a version of {CORPUS.name}, such as {CORPUS.name}@v1, found '{config.keep}'")
-    named = [held.version for held in config.captions if held.version] + ([config.keep] if config.keep else [])
-    found = [store.find(spec) for spec in named]
+    found = [store.find(spec) for spec in config.reads()]
     return tuple(Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for v in dict.fromkeys(found))
 
 

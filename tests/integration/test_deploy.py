@@ -21,8 +21,10 @@ import pytest
 import yaml
 
 from flows import running
+from flows.rebuild_plan import read_rebuild
 from flows.registry import CORPORA, find_corpus
 from flows.running import demo_config
+from schemas.rebuild import Rebuild
 from tests.builds import build_version, contents_of, read_config
 from tests.conftest import ROOT
 
@@ -151,10 +153,19 @@ def without_description(schema: dict[str, Any]) -> list[str]:
 
 def test_every_corpus_is_deployed() -> None:
     deployed = {deployment["entrypoint"].replace("/", ".").replace(".py", "") for deployment in DEPLOYMENTS}
-    assert deployed == {find_corpus(name).flow for name in CORPORA}
+    assert deployed == {find_corpus(name).flow for name in CORPORA} | {"flows.rebuild:rebuild", "flows.publish:publish"}
 
 
-@pytest.mark.parametrize("deployment", DEPLOYMENTS, ids=lambda deployment: deployment["entrypoint"])
+def test_deployed_rebuild_is_the_demos() -> None:
+    (deployment,) = (one for one in DEPLOYMENTS if "rebuild" in one["tags"])
+    config = Rebuild.model_validate(deployment["parameters"]["config"])
+    assert config.builds == read_rebuild(ROOT / "data/demo/rebuild.toml").builds
+
+
+OF_CORPORA = [one for one in DEPLOYMENTS if set(one["tags"]) & set(CORPORA)]
+
+
+@pytest.mark.parametrize("deployment", OF_CORPORA, ids=lambda deployment: deployment["entrypoint"])
 def test_deployed_config_is_the_demo(deployment: dict[str, Any]) -> None:
     (name,) = set(deployment["tags"]) & set(CORPORA)
     corpus = find_corpus(name)
@@ -168,8 +179,9 @@ def test_deployed_config_is_the_demo(deployment: dict[str, Any]) -> None:
 def test_deployed_run_builds_what_the_command_builds(prefect: Prefect, tmp_path: Path) -> None:
     prefect.run("work-pool", "create", "local", "--type", "process")
     prefect.run("--no-prompt", "deploy", "--all", "--prefect-file", str(FILE.relative_to(ROOT)))
-    deployment = prefect.ask("/deployments/name/mos-preferences/nightly")
-    assert without_description(deployment["parameter_openapi_schema"]) == []
+    for named in ("mos-preferences/nightly", "rebuild/weekly", "publish/by-hand"):
+        deployment = prefect.ask(f"/deployments/name/{named}")
+        assert without_description(deployment["parameter_openapi_schema"]) == []
     scheduled = {"flow_runs": {"state": {"type": {"any_": ["SCHEDULED"]}}}}
     assert waited("the schedule's runs", lambda: prefect.ask("/flow_runs/filter", scheduled), 60)
 

@@ -1,0 +1,44 @@
+"""The config of `earmark rebuild`: which corpora are kept up to date, from which configs, where they are published."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from schemas.config import Model, Name
+
+
+class Publication(Model):
+    """Where a corpus is published, as `earmark publish` does it."""
+
+    repo: str = Field(description="The dataset repository on the Hub, ORG/NAME.")
+    private: bool = Field(default=False, description="Only to a private repository.")
+    audio: bool = Field(default=True, description="Whether audio leaves, where its licence allows.")
+    allow_builtin: bool = Field(default=False, description="Whether labels of a `builtin:` annotator may leave.")
+    allow_findings: Path | None = Field(default=None, description="A reviewed list of findings that may leave.")
+
+
+class Member(Model):
+    """One corpus that is kept up to date."""
+
+    corpus: Name
+    config: Path = Field(description="Its build config, a TOML file.")
+    publish: Publication | None = Field(default=None, description="Where it is published; left out: nowhere.")
+
+
+class Rebuild(Model):
+    """What `earmark rebuild` keeps up to date. A corpus whose config names versions of another is built after it."""
+
+    builds: tuple[Member, ...] = Field(min_length=1, description="The corpora, in any order.")
+    base: Path = Field(
+        default=Path(), description="Folder that relative paths start from: the config file's own; else given here."
+    )
+
+    @model_validator(mode="after")
+    def _once_each(self) -> Self:
+        names = [member.corpus for member in self.builds]
+        if len(set(names)) < len(names):
+            raise ValueError(f"expected each corpus once, found {', '.join(names)}")
+        return self
