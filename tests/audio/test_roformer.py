@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from schemas.errors import ConfigError
 from tasks.audio.separation.choice import make_separator
 from tasks.audio.separation.jobs import Done, Job, Output, Samples
 from tasks.audio.separation.pipeline import separate
@@ -109,6 +110,14 @@ def test_windows_of_several_tracks_go_together_and_agree(models: Path, tmp_path:
     together = ours(models, *sources, batch_size=3)
     for one, other in zip(alone, together, strict=True):
         assert snr_db(one, other) > 110
+
+
+def test_half_precision_beyond_its_bound_is_refused(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tasks.audio.separation import roformer
+
+    monkeypatch.setattr(roformer, "LEAST_SNR_DB", 70.0)
+    with pytest.raises(ConfigError, match=r"within 70 dB of single precision, found [3-6]\d\.\d dB; use float32"):
+        make_separator(str(models / CHECKPOINT), settings=models / "tiny.yaml", precision="bfloat16")
 
 
 def test_half_precision_states_its_figure(models: Path, tmp_path: Path, record_property: pytest.RecordProperty) -> None:

@@ -2,14 +2,16 @@
 
 Windows are cut and added as audio-separator 0.47 does it: 8 s at `inference.num_overlap` to a window's length for the
 published models, 2.55 s for tracks below 10 s, Hamming-weighted. In single precision instrumentals agree with its own
-to 100 dB and more, voices alone to 80 dB (`tests/audio/test_roformer.py`). Half precision differs more: 30 to 60 dB in
-bfloat16 on a CPU; choose it where that will do.
+to 100 dB and more, voices alone to 80 dB (`tests/audio/test_roformer.py`). Half precision differs more, by as much as
+the weights make of it: a model whose instrumental of a test window is not within `LEAST_SNR_DB` of single precision is
+refused.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
@@ -23,6 +25,8 @@ from tasks.audio.separation.jobs import Samples, Windows
 Precision = Literal["float32", "tf32", "float16", "bfloat16"]
 SHORT_S = 10.0  # audio-separator's bound, and its windows below it
 SHORT_DIM_T = 256
+HALF: tuple[Precision, ...] = ("float16", "bfloat16")
+LEAST_SNR_DB = 30.0  # of an instrumental in half precision against single precision
 CUDA_BATCH = 8  # windows; about 1.5 GB each in single precision
 
 
@@ -69,7 +73,10 @@ class Roformer:
         if not getattr(model, "stereo", False):
             raise ConfigError(f"separator '{self.name}': expected a stereo model (model.stereo: true)")
         self._tf32 = precision == "tf32"
+        exact = _instrumental(model, self._probe()) if precision in HALF else None
         self._model = MelBand(model, getattr(torch, "float32" if self._tf32 else precision), compiled)
+        if exact is not None:
+            self._hold_to(exact, precision)
 
     def _read(self, settings: dict[str, Any]) -> None:
         model, inference, audio = settings["model"], settings["inference"], settings.get("audio") or {}
@@ -79,6 +86,19 @@ class Roformer:
         self._lengths = int(hop) * (inference["dim_t"] - 1), int(hop) * (SHORT_DIM_T - 1)
         self.least_frames: int = model.get("stft_n_fft", 2048) // 2 + 1  # what its spectrum needs at the ends
         self._weights = {length: np.hamming(length).astype(np.float32) for length in self._lengths}
+
+    def _hold_to(self, exact: Samples, precision: Precision) -> None:
+        found = _snr_db(exact, _instrumental(self._model, self._probe()))
+        if found < LEAST_SNR_DB:
+            raise ConfigError(
+                f"precision: expected {precision} to keep '{self.name}' within {LEAST_SNR_DB:g} dB of single "
+                f"precision, found {found:.1f} dB; use float32 or tf32"
+            )
+
+    def _probe(self) -> Any:
+        """A short window of noise, the same each time."""
+        noise = np.random.default_rng(0).standard_normal((1, 2, self._lengths[True]), dtype=np.float32)
+        return self._torch.from_numpy(0.1 * noise).to(self.device)
 
     def windows(self, frames: int, sample_rate_hz: int) -> Windows:
         """As audio-separator cuts a track of that length."""
@@ -116,6 +136,23 @@ def _tf32(torch: Any, wanted: bool) -> Iterator[None]:
         yield
     finally:
         matmul.allow_tf32 = before
+
+
+def _instrumental(model: Any, mix: Any) -> Samples:
+    """What a model leaves of a window; it may be a hop shorter."""
+    import torch
+
+    with torch.inference_mode():
+        voice = model(mix).reshape(1, 2, -1).float()
+        left: Samples = (mix[..., : voice.shape[-1]] - voice).cpu().numpy()
+    return left
+
+
+def _snr_db(wanted: Samples, found: Samples) -> float:
+    wanted = wanted[..., : found.shape[-1]]
+    error = float(np.square(wanted - found).sum(dtype=np.float64))
+    signal = float(np.square(wanted).sum(dtype=np.float64))
+    return math.inf if error == 0 else 10 * math.log10(signal / error) if signal and np.isfinite(error) else -math.inf
 
 
 def _device(torch: Any, device: str, precision: Precision) -> Any:
