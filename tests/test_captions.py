@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,13 +16,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.captions import Captions, Listening
+from schemas.captions import CORPUS, Captions, Listening
 from schemas.config import parse_config
 from schemas.errors import ConfigError, EarmarkError, StoreError
 from tasks.audio import encode
 from tasks.captions.asking import HEARD_A_SHARD_S, TRACKS_A_SHARD, cut, shard_sizes
 from tasks.captions.captioning import forecast
 from tasks.captions.exports import write_json, write_tsv
+from tasks.exports.choosing import Wish
+from tasks.exports.export import export
 from tasks.exports.rows import BATCH
 from tasks.importers.captions import Caption, read_captions
 from tasks.sql import connect, query, view_parquet
@@ -359,8 +362,24 @@ def test_instrumentals_are_heard_where_there_are_some(tmp_path: Path, server: Op
     assert {held[0] for name, held in heard.items() if name in separated} == {"instrumental"}
     assert all(heard[name][1] == sha256 for name, sha256 in separated.items())
     assert heard[rows[2]["track_id"]][0] == "mix"
+    shutil.rmtree(store / "separated")
+    export(version, CORPUS, Store(store), tmp_path / "out", Wish("jsonl", view="captions"))
+    assert {path.stem for path in (tmp_path / "out").rglob("*.*")} >= set(separated.values())
     plain = build_captions(config_of(tmp_path, direct(server.base_url), source=source), store)
     assert {row["heard"] for row in rows_of(plain, "captions")} == {"mix"}
+
+
+def test_a_silent_instrumental_is_a_reject(tmp_path: Path, server: OpenAIServer) -> None:
+    store = tmp_path / "store"
+    make_tracks(tmp_path, 2)
+    build_separated(separating_config(tmp_path, output={"keep": "embedded"}), store)
+    source = {"name": "own", "format": "table", "tracks": "tracks.jsonl"}
+    tracks = {"silence_dbfs": 0.0, "shortest_s": 0.1}  # louder than any clip is
+    config = config_of(
+        tmp_path, direct(server.base_url), source=source, instrumentals="instrumentals@v1", tracks=tracks
+    )
+    version = build_captions(config, store)
+    assert {row["reason"] for row in rows_of(version, "rejects")} == {"audio_silent"}
 
 
 def test_instrumentals_of_another_corpus_are_refused(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -190,26 +190,34 @@ def index_tracks(stage: Stage, config: Captions, *, extract: bool = True) -> Ste
     separated = instrumentals_of(version)
     extracted = _extract(stage, version) if version and extract else {}
     folder = audio_folder(config)
-    mixes = [row for row, track in enumerate(tracks) if track["track_id"] not in separated]
-    with working("index audio", len(mixes)) as work:
-        paths = [folder / tracks[row]["audio"] for row in mixes]
+    heard = [_heard(track, separated.get(track["track_id"]), folder, extracted) for track in tracks]
+    files = [(row, kind, path) for row, (kind, path) in enumerate(heard) if path is not None]
+    with working("index audio", len(files)) as work:
+        paths = [path for _, _, path in files]
         found = media_index(stage.store).look(paths, longest_s=config.tracks.longest_s, seen=work.advance)
-    probes = dict(zip(mixes, zip(paths, found, strict=True), strict=True))
     rows: list[tuple[Any, ...]] = []
-    for row, track in enumerate(tracks):
-        if row in probes:
-            path, probe = probes[row]
-            if isinstance(probe, AudioFault):
-                rows.append((row, None, None, None, "mix", str(path), *probe))
-            else:
-                heard = (probe.clip_sha256, probe.duration_s, probe.peak_dbfs)
-                rows.append((row, *heard, "mix", str(path), None, None))
+    for (row, kind, path), probe in zip(files, found, strict=True):
+        if isinstance(probe, AudioFault):
+            rows.append((row, None, None, None, kind, str(path), *probe))
         else:
-            held = separated[track["track_id"]]
-            file = held.file or extracted.get(held.clip_sha256) or Path()
-            rows.append((row, held.clip_sha256, held.duration_s, 0.0, "instrumental", str(file), None, None))
+            measured = (probe.clip_sha256, probe.duration_s, probe.peak_dbfs)
+            rows.append((row, *measured, kind, str(path), None, None))
+    for row, (kind, file) in enumerate(heard):
+        if file is None:  # embedded, and only the plan is asked for: its silence is not known yet
+            held = separated[tracks[row]["track_id"]]
+            rows.append((row, held.clip_sha256, held.duration_s, 0.0, kind, "", None, None))
+    mixes = sum(kind == "mix" for kind, _ in heard)
     write_rows(stage.work / "media.parquet", MEDIA, rows)
-    return _write_pool(stage, config, len(rows), len(rows) - len(mixes))
+    return _write_pool(stage, config, len(rows), len(rows) - mixes)
+
+
+def _heard(
+    track: Mapping[str, Any], held: Instrumental | None, folder: Path, extracted: Mapping[str, Path]
+) -> tuple[str, Path | None]:
+    """What is heard of a track, and its file; None where the instrumental is embedded and was not taken out."""
+    if held is None:
+        return "mix", folder / track["audio"]
+    return "instrumental", held.file or extracted.get(held.clip_sha256)
 
 
 def _extract(stage: Stage, version: Version) -> dict[str, Path]:

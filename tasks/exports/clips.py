@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from schemas.corpus import Corpus
 from schemas.errors import InputError
+from schemas.tables import AUDIO
 from tasks.media import media_index
 from tasks.progress import Work, working
 from tasks.store.versions import Store, Version
@@ -53,18 +53,18 @@ class Clips:
 
 
 def write_clips(
-    folder: Path, references: Iterable[str], version: Version, corpus: Corpus, store: Store, roots: Sequence[Path]
+    folder: Path, references: Iterable[str], version: Version, store: Store, roots: Sequence[Path]
 ) -> Clips:
     """Write the clips that rows name as `audio/<2 digits>/<SHA-256>.<ending>` below a folder; images lie in `images/`.
 
-    A clip is taken from the version's tables, in the form they hold; else from a file of the version; else from a file
-    that the store's media index has seen, or that lies below `roots`, if its bytes still have the hash.
+    A clip is taken from the tables of the version, or of the versions that it was built from; else from a file of
+    theirs; else from a file that the store's media index has seen, or that lies below `roots`, if its bytes still have
+    the hash.
 
     Args:
         folder: the export's folder.
         references: SHA-256s, or `<SHA-256>.<ending>`.
         version: the version that is exported.
-        corpus: its corpus.
         store: whose media index is asked.
         roots: folders to look through for files that moved.
 
@@ -76,7 +76,8 @@ def write_clips(
     if not wanted:
         return clips
     with working("write clips", len(wanted)) as work:
-        _from_tables(clips, wanted, version, corpus, work)
+        for holder in _holders(version, store):
+            _from_tables(clips, wanted, holder, work)
         _from_files(clips, wanted, version, store, roots, work)
     if missing := sorted(wanted - clips.suffixes.keys()):
         seen = media_index(store).places(set(missing))
@@ -95,19 +96,34 @@ def _checked(reference: str) -> str:
     return reference
 
 
-def _from_tables(clips: Clips, wanted: set[str], version: Version, corpus: Corpus, work: Work) -> None:
+def _holders(version: Version, store: Store) -> list[Version]:
+    """The version, and those of its forebears that the store still has."""
+    found, waiting = [], [version]
+    while waiting:
+        holder = waiting.pop()
+        found.append(holder)
+        for parent in holder.manifest.parents:
+            known = {v.name: v for v in store.versions(parent.corpus)}
+            held = known.get(parent.version)
+            if held and held.manifest.digest() == parent.digest:
+                waiting.append(held)
+    return found
+
+
+def _from_tables(clips: Clips, wanted: set[str], version: Version, work: Work) -> None:
     """Take what the tables embed, one row group at a time and only those that hold a wanted clip."""
-    for table in corpus.tables:
-        for column in table.embedded:
-            for entry in version.manifest.entries(table.name):
-                file = pq.ParquetFile(version.folder / entry.path)
-                for group in range(file.num_row_groups):
-                    named = file.read_row_group(group, [f"{column}.path"])[column].combine_chunks().field("path")
-                    if _still_wanted(named.to_pylist(), clips, wanted):
-                        for path, content in _embedded(file, group, column):
-                            if path and content is not None and _still_wanted([path], clips, wanted):
-                                clips.target(path.partition(".")[0], Path(path).suffix).write_bytes(content)
-                                work.advance()
+    for entry in version.manifest.files:
+        if not entry.path.endswith(".parquet") or wanted <= clips.suffixes.keys():
+            continue
+        file = pq.ParquetFile(version.folder / entry.path)
+        for column in (field.name for field in file.schema_arrow if field.type == AUDIO):  # images are held alike
+            for group in range(file.num_row_groups):
+                named = file.read_row_group(group, [f"{column}.path"])[column].combine_chunks().field("path")
+                if _still_wanted(named.to_pylist(), clips, wanted):
+                    for path, content in _embedded(file, group, column):
+                        if path and content is not None and _still_wanted([path], clips, wanted):
+                            clips.target(path.partition(".")[0], Path(path).suffix).write_bytes(content)
+                            work.advance()
 
 
 def _still_wanted(paths: Sequence[str | None], clips: Clips, wanted: set[str]) -> bool:
@@ -127,8 +143,9 @@ def _from_files(
 ) -> None:
     """Take what lies in files: the version's own, those that the index has seen, those below the roots."""
     own: dict[str, list[Path]] = {}
-    for entry in version.manifest.files:
-        own.setdefault(entry.sha256, []).append(version.folder / entry.path)
+    for holder in _holders(version, store):
+        for entry in holder.manifest.files:
+            own.setdefault(entry.sha256, []).append(holder.folder / entry.path)
     index = media_index(store)
     for source in ("version", "index", "roots"):
         missing = wanted - clips.suffixes.keys()

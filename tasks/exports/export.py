@@ -82,7 +82,7 @@ def _write_rows(
     clips = Clips(place, {})
     if target.clips:
         home = place / PACKED if packed else place
-        clips = write_clips(home, selection.clips(), version, corpus, store, wish.roots)
+        clips = write_clips(home, selection.clips(), version, store, wish.roots)
     with working(f"write {selection.name}", sum(selection.counts.values())) as work:
         for name, splits in [("", list(selection.counts))] if target.whole else [(s, [s]) for s in selection.counts]:
             rows = work.watching(chain.from_iterable(map(selection.rows, splits)))
