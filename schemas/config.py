@@ -126,10 +126,12 @@ def _one_line(model: type[BaseModel], error: ValidationError) -> str:
         return f"unknown key '{key}'{nearest(str(first['loc'][-1]), _fields_at(model, first['loc'][:-1]))}{more}"
     if first["type"] == "missing":
         return f"missing key '{key}'{more}"
-    found = repr(first["input"])
-    shown = found if len(found) <= 80 else found[:77] + "..."
     message = first["msg"].removeprefix("Value error, ")
-    return f"{key}: {message[0].lower()}{message[1:]}, found {shown}{more}" if key else f"{message}{more}"
+    if not key:
+        return f"{message}{more}"
+    found = repr(first["input"])
+    shown = "" if isinstance(first["input"], dict) else f", found {found if len(found) <= 80 else found[:77] + '...'}"
+    return f"{key}: {message[0].lower()}{message[1:]}{shown}{more}"  # of a whole table, the rule says what it found
 
 
 def _dotted(loc: tuple[int | str, ...]) -> str:
