@@ -1,10 +1,15 @@
-"""Threads as reading a forum leaves them, and a whole build of `score-questions` without Prefect's engine."""
+"""Threads as reading a forum leaves them, and a whole build of `score-questions` without Prefect's engine.
+
+`python -m tests.questions --serve` runs builds as processes of their own, to be killed.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import os
+import re
 import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +21,9 @@ os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 
 import pyarrow as pa
 
-from schemas.config import parse_config
+from schemas.config import parse_config, read_toml
 from schemas.forum import COMMENTS, IMAGES, THREADS
-from schemas.score_questions import ScoreQuestions
+from schemas.score_questions import CATEGORIES, ScoreQuestions
 from tasks import plan
 from tasks.asking import asking
 from tasks.questions import tables, threads, writing
@@ -27,6 +32,7 @@ from tasks.store.manifest import Step
 from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage
 from tasks.store.versions import Version, open_store
+from tests.builds import serve_builds
 
 BUILTIN: dict[str, Any] = {
     "writer": {"annotator": "builtin:score-writer-1"},
@@ -129,3 +135,72 @@ def rows_of(version: Version, table: str) -> list[dict[str, Any]]:
     import pyarrow.parquet as pq
 
     return pa.concat_tables([pq.read_table(path) for path in version.files(table)]).to_pylist()
+
+
+QUICK: dict[str, Any] = {
+    "annotator": "openai:tiny",
+    "retry_base_s": 0.01,
+    "retry_longest_s": 0.05,
+    "total_timeout_s": 10.0,
+    "max_concurrency": 4,
+}
+"""An annotator that does not wait long."""
+
+
+def asked_by(base_url: str, **other: Any) -> dict[str, Any]:
+    """The three annotators of a config, on a local server."""
+    return {name: {**QUICK, "base_url": base_url, **other} for name in ("writer", "judge", "labeller")}
+
+
+def exam_answer(body: Mapping[str, Any], content: str) -> str:
+    """What a good examiner says, a function of the request; about every fifth answer has a fault that checks find."""
+    schema = ((body.get("response_format") or {}).get("json_schema") or {}).get("schema") or {}
+    asked, draw = schema.get("properties", {}), int(content[:8], 16)
+    if "usable" in asked:
+        return _rewritten(words_in(body), draw)
+    if "Option A" in asked:
+        names = [f"Option {letter}" for letter in "ABC"]
+        wrong = {name: f"{_clause(draw + place)} in bar {place + 2}" for place, name in enumerate(names)}
+        return json.dumps(wrong if draw % 5 else {"Option A": "All of the above"})
+    if "category" in asked:
+        category = list(CATEGORIES)[draw % len(CATEGORIES)]
+        other = CATEGORIES[category] if draw % 5 else ("metric structure", "phrase structure")
+        return json.dumps({"category": category, "subcategory": other[draw % len(other)]})
+    if "difficulty" in asked:
+        return json.dumps({"difficulty": ("easy", "medium", "hard")[draw % 3]})
+    return "AB"[draw % 2]
+
+
+def _rewritten(words: str, draw: int) -> str:
+    marks = re.findall(r"^Answer (\d+)( \(must be used\))?:$", words, re.MULTILINE)
+    numbers = [int(number) for number, _ in marks]
+    needed = [int(number) for number, mark in marks if mark]
+    chosen = sorted({*needed, *numbers[:4][: 4 - len(needed)]})
+    if draw % 5 == 0:
+        chosen = [number for number in chosen if number not in needed]
+    options = [{"comment": n, "text": f"{_clause(draw + 7 * n)} by reading {n}"} for n in chosen]
+    return json.dumps({"usable": True, "why": "", "question": f"What does sign {draw} mean?", "options": options})
+
+
+def _clause(draw: int) -> str:
+    signs = ("dash", "dot", "slur", "accent", "turn", "trill", "fermata")
+    does = ("prolongs", "shortens", "repeats", "ornaments", "silences")
+    return f"The {signs[draw % 7]} {does[draw // 7 % 5]} note number {draw % 1000}"
+
+
+def words_in(body: Mapping[str, Any]) -> str:
+    """All words of the last turn."""
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+
+
+def build_from_file(config: str, store: str) -> None:
+    """What a process that may be killed runs: 60 threads, some with ties."""
+    path = Path(config)
+    made = [thread(n, comments=[(b, 9 - p // (1 + n % 2)) for p, b in enumerate(BODIES)]) for n in range(60)]
+    build_questions(parse_config(ScoreQuestions, read_toml(path), path), Path(store), made)
+
+
+if __name__ == "__main__":
+    plan.code_digest("flows.score_questions")  # type: ignore[attr-defined]
+    serve_builds(build_from_file)
