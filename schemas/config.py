@@ -129,9 +129,11 @@ def _one_line(model: type[BaseModel], error: ValidationError) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if not key:
         return f"{message}{more}"
+    said = f"{key}: {message[0].lower()}{message[1:]}"
+    if first["type"] == "value_error" and isinstance(first["input"], dict):
+        return f"{said}{more}"  # a rule over a whole table says itself what it found
     found = repr(first["input"])
-    shown = "" if isinstance(first["input"], dict) else f", found {found if len(found) <= 80 else found[:77] + '...'}"
-    return f"{key}: {message[0].lower()}{message[1:]}{shown}{more}"  # of a whole table, the rule says what it found
+    return f"{said}, found {found if len(found) <= 80 else found[:77] + '...'}{more}"
 
 
 def _dotted(loc: tuple[int | str, ...]) -> str:
