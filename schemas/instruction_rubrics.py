@@ -11,6 +11,7 @@ from schemas.config import BuildConfig, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.instrumentals import Fitness
 from schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
+from schemas.rubric_views import EVALUATIONS, VIEWS
 from schemas.tables import REJECTS
 
 Domain = Literal["speech", "sound", "music", "mixed"]
@@ -236,4 +237,6 @@ CORPUS = Corpus(
     flow="flows.instruction_rubrics:build",
     forecast="tasks.rubrics.forecast:forecast",
     report="tasks.rubrics.report:sections",
+    views=VIEWS,
+    evaluations=EVALUATIONS,
 )

@@ -1,0 +1,68 @@
+"""What `instruction-rubrics` gives to trainers, and what it is a test of."""
+
+from __future__ import annotations
+
+from schemas.evaluations import Evaluation, Mode
+from schemas.views import View
+
+_ASK = {
+    "ask_en": (
+        "Listen to the clip and check it against the instruction, item by item. Answer yes if the clip does what the "
+        "item asks, and no if it does something else or nothing of the kind; give as evidence one sentence on what you "
+        "hear that decides it. Answer for every item by its number, in order, with one JSON array and nothing else: "
+        '[{"id": 1, "answer": "yes" | "no", "evidence": "…"}, …]'
+    ),
+    "ask_zh": (
+        "请听音频，并对照指令逐项检查。音频做到了该项所问，回答 yes；音频是另一种情况，或者没有相关内容，回答 no；"
+        "以 evidence 用一句话说明你听到的、决定该回答的内容。按编号依次回答每一项，只输出一个 JSON 数组："
+        '[{"id": 1, "answer": "yes" | "no", "evidence": "…"}, …]'
+    ),
+}
+
+VIEWS = (
+    View(
+        "judge-sft",
+        "sft",
+        "instruction_rubrics/judge_sft",
+        "A clip, an instruction and its items; the answer is a JSON array of {id, answer, evidence}.",
+        _ASK,
+    ),
+    View(
+        "judge-grpo",
+        "grpo",
+        "instruction_rubrics/judge_grpo",
+        "The same question, with what the rewards of `schemas/rubric_rewards.py` need: `answers`, `follows`.",
+        _ASK,
+    ),
+    View(
+        "bench",
+        "rows",
+        "instruction_rubrics/bench_rows",
+        "The layout of AnyAudio-Judge's bench: audio, caption, label, type, subset, rubric.",
+    ),
+)
+
+EVALUATIONS = (
+    Evaluation(
+        "alignment",
+        "yes_no",
+        "instruction_rubrics/aligned",
+        "Does the clip follow the instruction? (AnyAudio-Judge)",
+        modes=(
+            Mode(
+                "rubric",
+                "rubric-judge-item-{language}",
+                ("clip=clip_audio", "item"),
+                items="questions",
+                says="Each item by itself; the score is the mean of their probabilities.",
+            ),
+            Mode(
+                "holistic",
+                "rubric-judge-holistic-{language}",
+                ("clip=clip_audio", "instruction"),
+                says="The whole at once.",
+            ),
+        ),
+        groups=("subset", "language", "kind"),
+    ),
+)
