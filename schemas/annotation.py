@@ -71,8 +71,17 @@ class AnnotatorConfig(Model):
     )
 
     max_concurrency: int = Field(default=32, ge=1, le=4096, description="Most requests in flight.")
-    requests_per_minute: float | None = Field(default=None, gt=0, description="Most requests a minute.")
-    tokens_per_minute: float | None = Field(default=None, gt=0, description="Most tokens a minute, in and out.")
+    requests_per_minute: float | None = Field(
+        default=None, gt=0, description="Most requests a minute, of all processes that share the ledger together."
+    )
+    tokens_per_minute: float | None = Field(
+        default=None, gt=0, description="Most tokens a minute, in and out, of all these processes together."
+    )
+    quota: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Annotators that name the same one share the caps a minute; else those of one model and server.",
+    )
     retries: int = Field(default=6, ge=0, le=100, description="Times a failed exchange is tried again.")
     repairs: int = Field(default=2, ge=0, le=20, description="Times an unusable answer is asked again.")
     retry_base_s: Seconds = Field(default=1.0, description="First wait; doubles each time, with jitter.")

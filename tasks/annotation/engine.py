@@ -22,6 +22,7 @@ from tasks.annotation.limits import limits_of, tokens, within
 from tasks.annotation.outcome import Forecast, Outcome, Reject, Report
 from tasks.annotation.pace import Pace
 from tasks.annotation.progress import Meter, Progress
+from tasks.annotation.quota import Quota
 from tasks.annotation.request import Request
 from tasks.annotation.run import Job, Run, from_ledger
 
@@ -55,7 +56,8 @@ class Annotator:
         self.ledger = ledger
         self.limits = limits_of(config)
         self.backend = backend or make_backend(config, media or Media())
-        self.pace = Pace(config.max_concurrency, config.requests_per_minute, config.tokens_per_minute)
+        self.quota = Quota(ledger, config)
+        self.pace = Pace(config.max_concurrency, self.quota)
         self.budget = Budget(config, self.limits)
         self.on_progress = on_progress
         self._opened = False
@@ -66,6 +68,7 @@ class Annotator:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        await self.quota.close()
         if self._opened:
             await self.backend.close()
 

@@ -42,6 +42,8 @@ SOON_AT_MOST = 1_000
 """A write that nobody waits for is committed with the next awaited one, or after so many seconds or changes."""
 SMALL_GROUP = 24
 """Writes that go to the thread as a whole; more would fight the event loop for the interpreter at every statement."""
+CONFLICTS = 20
+"""Times that a transaction is tried which the database undid in favour of another one."""
 
 Done = TypeVar("Done")
 Change: TypeAlias = Callable[[Driver], Any]
@@ -242,7 +244,15 @@ def connect(address: str | Path) -> Driver:
 
 
 def _in_one_transaction(driver: Driver, group: list[tuple[Change, Any]]) -> list[Any]:
-    driver.begin()
-    results = [change(driver) for change, _ in group]
-    driver.commit()
-    return results
+    for left in reversed(range(CONFLICTS)):
+        try:
+            driver.begin()
+            results = [change(driver) for change, _ in group]
+            driver.commit()
+        except driver.conflicts:  # two transactions waited for each other's rows, and the other one went on
+            driver.rollback()
+            if not left:
+                raise
+            continue
+        return results
+    raise AssertionError("unreachable")

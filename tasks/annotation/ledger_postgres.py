@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 from schemas.errors import MissingExtraError
@@ -24,6 +24,11 @@ class PostgresDriver:
             import psycopg
         except ImportError:
             raise MissingExtraError("a ledger in PostgreSQL", "scale") from None
+        self.conflicts: tuple[type[Exception], ...] = (
+            psycopg.errors.DeadlockDetected,
+            psycopg.errors.SerializationFailure,
+        )
+        self._psycopg: Any = psycopg
         try:
             self._connection: Any = psycopg.connect(url, autocommit=True, application_name="earmark")
             self._connection.execute("SET synchronous_commit = on")
@@ -44,8 +49,9 @@ class PostgresDriver:
         self._open.close()
 
     def rollback(self) -> None:
-        """Undo it."""
-        self._open.close()
+        """Undo it. The server has ended a transaction in which a statement failed, and refused what came after."""
+        with suppress(self._psycopg.errors.PipelineAborted):
+            self._open.close()
         self._connection.rollback()
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> None:

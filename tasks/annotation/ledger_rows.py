@@ -25,9 +25,11 @@ class Driver(Protocol):
 
     Attributes:
         inline: statements are quick enough to run on the event loop, so that only begin and commit go to a thread.
+        conflicts: errors of a transaction that was undone in favour of another one and may simply be tried again.
     """
 
     inline: bool
+    conflicts: tuple[type[Exception], ...]
 
     def begin(self) -> None:
         """Start a transaction that may write."""
@@ -186,7 +188,7 @@ def claim(
         driver.run("INSERT INTO texts (sha256, text) VALUES (?, ?) ON CONFLICT (sha256) DO NOTHING", (digest, clean))
     held: dict[str, Held] = {}
     older: dict[int, str] = {}
-    for key, model, body in wanted:
+    for key, model, body in sorted(wanted):  # in one order for all: row locks then do not cross
         for request_id, created_at in driver.rows(CLAIM, (bytes.fromhex(key), model, body, owner, now, parser)):
             held[key] = Held(request_id)
             if created_at != now:

@@ -21,6 +21,7 @@ class SqliteDriver:
     """SQLite with a write-ahead log; `synchronous=FULL` makes every commit survive a power cut."""
 
     inline = True
+    conflicts: tuple[type[Exception], ...] = ()  # one transaction at a time
 
     def __init__(self, path: Path) -> None:
         self._path = path

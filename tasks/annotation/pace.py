@@ -1,4 +1,4 @@
-"""How fast to ask: additive increase, multiplicative decrease, Retry-After, and caps a minute."""
+"""How fast to ask: additive increase, multiplicative decrease, Retry-After; and a quota where there is one."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import time
 from collections import deque
 
 from tasks.annotation.errors import AskError, ConnectionFailed, RateLimited, Retriable, ServerError, TimedOut
+from tasks.annotation.quota import Quota
 
 CUT = 0.7
 """Factor on the limit when the server pushes back."""
@@ -20,21 +21,15 @@ class Pace:
 
     Args:
         most: highest concurrency; also where it starts, since most servers take it.
-        requests_per_minute: cap, spread evenly; None is none.
-        tokens_per_minute: cap on estimated tokens, spread evenly; None is none.
+        quota: requests and tokens a minute; None is no cap.
     """
 
-    def __init__(
-        self, most: int, requests_per_minute: float | None = None, tokens_per_minute: float | None = None
-    ) -> None:
+    def __init__(self, most: int, quota: Quota | None = None) -> None:
         self.most = most
         self.limit = float(most)
         self.in_flight = 0
         self.paused_until = 0.0
-        self._request_s = 60.0 / requests_per_minute if requests_per_minute else 0.0
-        self._token_s = 60.0 / tokens_per_minute if tokens_per_minute else 0.0
-        self._next_request = 0.0
-        self._next_token = 0.0
+        self._quota = quota
         self._last_cut = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -43,19 +38,25 @@ class Pace:
 
         Args:
             tokens: estimated tokens of the request, in and out.
+
+        Raises:
+            LedgerError: the quota's ledger cannot be written.
         """
         while True:
             while self.in_flight >= int(self.limit):
                 turn = asyncio.get_running_loop().create_future()
                 self._waiting.append(turn)
                 await turn
-            wait = self._wait(time.monotonic())
-            if wait <= 0:
+            if not await self._pause():
                 break
-            await asyncio.sleep(wait)
-        if self._request_s or self._token_s:
-            self._charge(time.monotonic(), tokens)
         self.in_flight += 1
+        if self._quota is not None:
+            try:
+                await self._quota.turn(tokens)
+                await self._pause()
+            except BaseException:
+                self.leave()
+                raise
 
     def leave(self) -> None:
         """Give the place back."""
@@ -86,12 +87,13 @@ class Pace:
             self.limit = max(1.0, self.limit * CUT)
             self._last_cut = now
 
-    def _wait(self, now: float) -> float:
-        return max(self.paused_until, self._next_request, self._next_token) - now
-
-    def _charge(self, now: float, tokens: int) -> None:
-        self._next_request = max(now, self._next_request) + self._request_s
-        self._next_token = max(now, self._next_token) + self._token_s * tokens
+    async def _pause(self) -> bool:
+        """Wait as long as the server asked for; whether it did."""
+        paused = False
+        while (wait := self.paused_until - time.monotonic()) > 0:
+            paused = True
+            await asyncio.sleep(wait)
+        return paused
 
 
 def backoff(tries: int, base_s: float, longest_s: float, *, least_s: float = 0.0) -> float:
