@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from flows.export_cli import export
+from flows.judge_cli import judge
 from flows.ledger_cli import app as ledger_app
 from flows.publish_cli import publish
 from flows.rebuild_cli import rebuild
@@ -276,6 +277,7 @@ def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
+app.command(rich_help_panel=_LOOK)(judge)
 app.command(rich_help_panel=_GIVE)(export)
 app.command(rich_help_panel=_GIVE)(publish)
 app.add_typer(review_app, name="review", rich_help_panel=_GIVE)

@@ -59,14 +59,14 @@ def show_plan(facts: Mapping[str, Any]) -> None:
         _say("questions to models: none")
     else:
         for facts_of in (asks, *(held for held in asks.values() if isinstance(held, Mapping))):
-            _show_questions(facts_of)
+            show_questions(facts_of)
     grid = _grid("input", "SHA-256")
     for name, digest in facts["inputs"].items():
         grid.add_row(escape(name), digest[:16] + "…")
     console.print(grid)
 
 
-def _show_questions(asks: Mapping[str, Any]) -> None:
+def show_questions(asks: Mapping[str, Any]) -> None:
     """Print what one model would be asked: what it is about, how much of it is answered, and the cost of the rest."""
     _say(f"questions to {escape(asks['annotator'])} about {asks['about']}: {asks['requests']:,}")
     _say(f"  answered in the ledger: {asks['from_ledger']:,}; beyond the model's limits: {asks['over_limit']:,}")
@@ -350,6 +350,48 @@ def show_reviews(facts: Mapping[str, Any], out: Path | None) -> None:
         console.print(grid)
     if out is not None:
         _say(escape(f"written to {out}; name it in the config, [review] files = [...], and build again"))
+
+
+def evaluation_facts(corpus: Corpus) -> list[dict[str, Any]]:
+    """A corpus's evaluations as JSON."""
+    return [
+        {
+            "evaluation": one.name,
+            "kind": one.kind,
+            "says": one.says,
+            "modes": [mode.name for mode in one.modes],
+            "groups": list(one.groups),
+        }
+        for one in corpus.evaluations
+    ]
+
+
+def show_evaluations(version: Version, corpus: Corpus) -> None:
+    """Print what a version can measure, and how."""
+    if not corpus.evaluations:
+        _say(f"{version.corpus} declares no evaluation: it is not made to test models with")
+        return
+    grid = _grid("evaluation", "kind", "what is measured", "modes", "groups")
+    for one in corpus.evaluations:
+        modes = ", ".join(mode.name for mode in one.modes) or "scores only"
+        grid.add_row(one.name, one.kind.replace("_", "/"), one.says, modes, ", ".join(one.groups))
+    console.print(grid)
+    _say(f"ask a model: earmark judge {version.corpus}@{version.name} --annotator SPEC --evaluation NAME")
+
+
+def show_evaluation(facts: Mapping[str, Any], folder: Path) -> None:
+    """Print the table of results."""
+    from tasks.evaluation.results import cells, headings, notes
+
+    who = f"{facts['annotator']}, mode {facts['mode']}" if facts["annotator"] else f"scores of {facts['scores']}"
+    _say(f"[bold]{facts['corpus']} {facts['version']}[/bold], {facts['evaluation']}: {escape(who)}")
+    grid = _grid(*headings(facts), right=len(headings(facts)) - 1)
+    for row in cells(facts):
+        grid.add_row(*map(escape, row))
+    console.print(grid)
+    for note in notes(facts):
+        _say(f"note: {escape(note)}")
+    _say(f"predictions and table in {escape(str(folder))}")
 
 
 def _show_rows(versions: Sequence[Version]) -> None:

@@ -67,6 +67,7 @@ class BuildConfig(Model):
 
 
 Config = TypeVar("Config", bound=Model)
+Checked = TypeVar("Checked", bound=BaseModel)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -104,8 +105,17 @@ def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Co
     """
     if "base" in values:
         raise ConfigError(f"{where}: unknown key 'base'{nearest('base', _fields_at(model, ()))}")
+    return checked(model, {**values, "base": where.parent.absolute()}, where)
+
+
+def checked(model: type[Checked], values: dict[str, Any], where: Path) -> Checked:
+    """Check values against a model that is no build's.
+
+    Raises:
+        ConfigError: as `parse_config`.
+    """
     try:
-        return model.model_validate({**values, "base": where.parent.absolute()})
+        return model.model_validate(values)
     except ValidationError as error:
         raise ConfigError(f"{where}: {_one_line(model, error)}") from None
 

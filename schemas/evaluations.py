@@ -5,8 +5,8 @@ A corpus author writes a query in `tasks/sql/<corpus>/` and a few lines in the c
     Evaluation(
         "alignment", "yes_no", "instruction_rubrics/samples", "Does the caption fit the clip?",
         modes=(
-            Mode("holistic", "judge-holistic-{language}", shows=("caption", "audio")),
-            Mode("rubric", "judge-item-{language}", shows=("item", "audio"), items="items"),
+            Mode("holistic", "judge-holistic-{language}", shows=("caption", "clip=audio")),
+            Mode("rubric", "judge-item-{language}", shows=("item", "clip=audio"), items="items"),
         ),
         groups=("subset", "language"),
     )
@@ -16,7 +16,7 @@ A corpus author writes a query in `tasks/sql/<corpus>/` and a few lines in the c
 The query sees each table of the version by its name, and the evaluation's parameters as `$name`. It gives one row a
 sample with these columns, text as VARCHAR:
 
-- `id`: unique. `split`: the row's, or `'full'`.
+- `id`: unique. `split`: the row's, or `'full'`. Where there is a split test or ood, only these are asked by default.
 - `target`, what is true, never null:
     - `yes_no`: BOOLEAN, whether the sample is right (aligned, present).
     - `preference`: `'a'`, `'b'` or `'tie'`. Draw which clip stands as a from a hash of the id, or position tells.
@@ -27,8 +27,8 @@ sample with these columns, text as VARCHAR:
 - `cluster` (optional): rows with the same value are drawn together by the bootstrap, such as pairs of one prompt.
 
 Columns named `audio` or `…_audio` hold a clip's SHA-256, those named `image` or `…_image` what `image_column` embeds
-(bytes and path); the prompt places them with `audio(x)` and `image(x)`; null is a missing one. All other text is
-untrusted in prompts, as ever.
+(bytes and path). A prompt places them with `audio(clip)` and `image(score)`, and so cannot call them `audio` or `image`;
+null is a missing one. All other text is untrusted in prompts, as ever.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
+
+from pydantic import Field
+
+from schemas.annotation import AnnotatorConfig, Hearing
 
 Kind = Literal["yes_no", "preference", "scalar", "choice"]
 Answer = Literal["yes_no", "preference", "scalar", "choice"]
@@ -46,6 +50,16 @@ METRICS: dict[Kind, tuple[str, ...]] = {
     "scalar": ("lcc", "srcc", "ktau"),
     "choice": ("accuracy",),
 }
+
+
+class Examinee(AnnotatorConfig):
+    """Who is asked by `earmark judge`."""
+
+    hearing: Hearing = Hearing()
+    yes_no: Literal["probabilities", "words"] = Field(
+        default="probabilities",
+        description="Yes against no by log-probabilities, or by the word alone for backends that offer none.",
+    )
 
 
 def names_image(column: str) -> bool:
@@ -60,12 +74,13 @@ class Mode:
     Attributes:
         name: as in `--mode NAME`, such as `holistic` or `rubric`.
         prompt: the prompt file, without `.md`; `{language}` stands for the row's language.
-        shows: columns that the prompt gets, under their names; nothing else of a row reaches a model.
+        shows: columns that the prompt gets, under their names, or under others as `"clip=audio"`; nothing else of a row
+            reaches a model. `"item"` stands for each member of `items`.
         answer: how the model answers; without it, as the evaluation's kind says. A `scalar` evaluation may be asked
             with `yes_no`: the probability of yes is then the score.
             - `yes_no`: Yes or No; its probability from log-probabilities where the backend offers them, else 1 and 0.
-            - `preference`: `A`, `B` or `tie`. The prompt gets what is shown as a and b (`a_audio` and `b_audio`,
-              `a_text` and `b_text`, …); the reverse order swaps them.
+            - `preference`: `A`, `B` or `tie`. The reverse order swaps what the prompt gets as a and b, or as
+              `a_audio` and `b_audio`, `a_text` and `b_text`, ….
             - `scalar`: a number. - `choice`: a letter of `options`.
         json_field: of a prompt whose answer is a JSON object, the field that holds it. Without it, a word is asked for.
         items: a column of lists (VARCHAR[], or STRUCT(id VARCHAR, text VARCHAR)[]); each member is asked in a request
@@ -85,6 +100,17 @@ class Mode:
     options: str = "options"
     facts: Mapping[str, Any] = field(default_factory=dict)
     says: str = ""
+
+    @property
+    def shown(self) -> dict[str, str]:
+        """The prompt's names of what it gets, and the columns that hold it; without `item`."""
+        named = [name.partition("=") for name in self.shows if name != "item"]
+        return {name: column or name for name, _, column in named}
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a model is shown something of."""
+        return tuple(dict.fromkeys([*self.shown.values(), *([self.items] if self.items else ())]))
 
 
 @dataclass(frozen=True)

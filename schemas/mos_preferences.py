@@ -11,6 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from schemas.config import LARGEST, BuildConfig, Model, Name, nearest
 from schemas.corpus import Corpus, Story
 from schemas.critiques import CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
+from schemas.evaluations import Evaluation, Mode
 from schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, audio_column, column
 from schemas.views import View
 
@@ -359,6 +360,24 @@ VIEWS = (
     *CRITIQUE_VIEWS,
 )
 
+EVALUATIONS = (
+    Evaluation(
+        "quality",
+        "preference",
+        "mos_preferences/judged_pairs",
+        "Which of two clips did listeners score higher? Accuracy by dataset, as MOS-RMBench reports it.",
+        modes=(
+            Mode(
+                "pair",
+                "judge-speech-pair",
+                ("a=a_audio", "b=b_audio"),
+                says="Both clips are heard; the answer is A or B.",
+            ),
+        ),
+        groups=("dataset", "category", "gap_decile"),
+    ),
+)
+
 CORPUS = Corpus(
     name="mos-preferences",
     source="MOS corpora",
@@ -372,4 +391,5 @@ CORPUS = Corpus(
     report="tasks.mos.report:sections",
     forecast="tasks.mos.critiques:forecast",
     views=VIEWS,
+    evaluations=EVALUATIONS,
 )

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from schemas.annotation import DECIDES, AnnotatorConfig, Hearing, Prices
 from schemas.config import BuildConfig, Model
 from schemas.corpus import Corpus, Story
+from schemas.evaluations import Evaluation, Mode
 from schemas.tables import REJECTS, Split, Table, audio_column, column
 from schemas.views import View
 
@@ -300,6 +301,33 @@ def _views(dimension: Dimension, better: str) -> tuple[View, ...]:
 
 VIEWS = (*_views("musicality", "sounds better as music"), *_views("alignment", "follows the prompt better"))
 
+
+def _evaluation(dimension: Dimension, says: str) -> Evaluation:
+    mode = Mode(
+        "pair",
+        f"music-pair-{dimension}",
+        ("text", "lyrics", "reference=reference_audio", "a=a_audio", "b=b_audio"),
+        json_field=dimension,
+        facts={"dimensions": [dimension]},
+        says="The prompt and both clips; the answer is A, B or tie, with a reason.",
+    )
+    groups = ("modality", "models")
+    return Evaluation(
+        dimension,
+        "preference",
+        "pseudo_preferences/judged_pairs",
+        says,
+        (mode,),
+        groups,
+        params={"dimension": dimension},
+    )
+
+
+EVALUATIONS = (
+    _evaluation("musicality", "Does a model prefer what both passes of the labelling judge preferred as music?"),
+    _evaluation("alignment", "Does a model prefer what both passes of the labelling judge found closer to the prompt?"),
+)
+
 CORPUS = Corpus(
     name="pseudo-preferences",
     source="prompts + generated audio",
@@ -313,4 +341,5 @@ CORPUS = Corpus(
     report="tasks.judgments.report:sections",
     forecast="tasks.judgments.pairs:forecast",
     views=VIEWS,
+    evaluations=EVALUATIONS,
 )

@@ -21,7 +21,7 @@ from tasks.annotation.builtin_captions import music_caption, refine_caption
 from tasks.annotation.builtin_prompts import music_prompt
 from tasks.annotation.builtin_rubrics import contradictions, rubric_writer
 from tasks.annotation.builtin_scores import score_judge, score_labeller, score_writer
-from tasks.annotation.builtin_speech import speech_critique
+from tasks.annotation.builtin_speech import speech_critique, speech_pair
 from tasks.annotation.errors import BadMedia, BadRequest
 from tasks.annotation.openai_compatible import read_chat_completion
 from tasks.annotation.request import Audio, Request
@@ -256,5 +256,6 @@ JUDGES: dict[str, Judge] = {
     "score-labeller-1": score_labeller,
     "score-writer-1": score_writer,
     "speech-critique-1": speech_critique,
+    "speech-pair-1": speech_pair,
 }
 """Name with version → function of facts and measurements."""

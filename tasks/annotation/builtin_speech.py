@@ -76,6 +76,22 @@ def points(clip: Measured) -> float:
     return max(0.0, 100.0 - lost)
 
 
+def speech_pair(facts: Mapping[str, Any], clips: list[Measured]) -> str:
+    """Which of two clips has the better quality by `points`: `A`, `B`, or `tie` for equal ones.
+
+    Args:
+        facts: not used.
+        clips: the measurements of both clips.
+
+    Raises:
+        BadRequest: not two clips.
+    """
+    if len(clips) != 2:
+        raise BadRequest(f"expected two clips, found {len(clips)}")
+    one, two = points(clips[0]), points(clips[1])
+    return "tie" if one == two else "A" if one > two else "B"
+
+
 def scores(first: float, second: float) -> tuple[int, int]:
     """Points of two clips as scores from 1 to 10; those of clips that differ differ too."""
     one, two = (1 + round(9 * held / 100) for held in (first, second))

@@ -16,7 +16,7 @@ RECORD = "export.json"  # what tells an export from anyone's folder
 
 
 @contextmanager
-def building(folder: Path, *, force: bool) -> Iterator[Path]:
+def building(folder: Path, *, force: bool, record: str = RECORD) -> Iterator[Path]:
     """Give a folder beside `folder`; when the block ends well, it takes that name.
 
     After an exception nothing is left; what a kill leaves (`.<name>.export`) is taken away by the next export there.
@@ -24,11 +24,12 @@ def building(folder: Path, *, force: bool) -> Iterator[Path]:
     Args:
         folder: absolute; its parents are made.
         force: whether an earlier export there is replaced. A folder that is not an export never is.
+        record: the file that every such folder holds.
 
     Raises:
         StoreError: the folder is not free, or another export to it is under way.
     """
-    _check_free(folder, force)
+    _check_free(folder, force, record)
     folder.parent.mkdir(parents=True, exist_ok=True)
     place = folder.with_name(f".{folder.name}.export")
     with _locked(place):
@@ -37,18 +38,18 @@ def building(folder: Path, *, force: bool) -> Iterator[Path]:
             for entry in place.iterdir():
                 shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
             yield place
-            _settle(place, folder, force)
+            _settle(place, folder, force, record)
         finally:
             if place.exists():
                 shutil.rmtree(place)
 
 
-def _check_free(folder: Path, force: bool) -> None:
+def _check_free(folder: Path, force: bool, record: str) -> None:
     if folder.is_file():
         raise StoreError(f"--out: expected a folder, found a file: {folder}")
     if not folder.is_dir() or not any(folder.iterdir()):
         return
-    if not (folder / RECORD).is_file():
+    if not (folder / record).is_file():
         raise StoreError(f"--out: expected an empty folder or an earlier export, found other files in {folder}")
     if not force:
         raise StoreError(f"--out: {folder} holds an export; replace it with --force, or name another folder")
@@ -72,10 +73,10 @@ def _locked(place: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _settle(place: Path, folder: Path, force: bool) -> None:
+def _settle(place: Path, folder: Path, force: bool, record: str) -> None:
     for path in sorted(place.iterdir()):  # what says which clips there are; a clip's name says what it must hold
         sync(path)
-    _check_free(folder, force)
+    _check_free(folder, force, record)
     if folder.is_dir():
         old = folder.with_name(f".{folder.name}.replaced")
         folder.rename(old)

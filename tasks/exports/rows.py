@@ -118,7 +118,7 @@ def select_view(
     Raises:
         StoreError: the view has no such split, no row, or does not keep the contract of `schemas/views.py`.
     """
-    with _opened(version, corpus, spill) as connection:
+    with opened(version, corpus, spill) as connection:
         connection.execute(f"CREATE TABLE everything AS {query(view.sql)}", dict(view.params) or None)
         names, types = _described(connection, "everything")
         _check_columns(view, names)
@@ -141,7 +141,7 @@ def select_table(
         StoreError: there is no such table or split, or it is empty.
     """
     table = _table(corpus, version, name)
-    with _opened(version, corpus, spill) as connection:
+    with opened(version, corpus, spill) as connection:
         names = [f'"{c}".path AS "{c}{"" if names_clip(c) else "_audio"}"' for c in table.embedded]
         held = ", ".join([f'"{field.name}"' for field in table.schema if not embeds(field)] + names)
         split_column = "" if "split" in table.schema.names else f", '{UNSPLIT}' AS split"
@@ -154,7 +154,7 @@ def select_table(
 
 def view_columns(version: Version, corpus: Corpus, view: View) -> tuple[str, ...]:
     """The columns of a view; reads no rows."""
-    with _opened(version, corpus, None) as connection:
+    with opened(version, corpus, None) as connection:
         found = connection.execute(f"DESCRIBE {query(view.sql)}", dict(view.params) or None).fetchall()
     return tuple(row[0] for row in found)
 
@@ -167,7 +167,8 @@ def _table(corpus: Corpus, version: Version, name: str) -> Table:
 
 
 @contextmanager
-def _opened(version: Version, corpus: Corpus, spill: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
+def opened(version: Version, corpus: Corpus, spill: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
+    """DuckDB with each table of a version as a view of that name; what does not fit in memory goes to `spill`."""
     with connect(spill) if spill else duckdb.connect() as connection:
         for table in corpus.tables:
             files = [version.folder / entry.path for entry in version.manifest.entries(table.name)]

@@ -1,0 +1,235 @@
+"""The samples of an evaluation, chosen and checked, and the files of their clips."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from schemas.corpus import Corpus
+from schemas.errors import StoreError
+from schemas.evaluations import Evaluation, Mode
+from schemas.views import names_clip
+from tasks.audio.probe import Probe, probe
+from tasks.exports.clips import write_clips
+from tasks.exports.rows import opened
+from tasks.media import media_index
+from tasks.sql import query
+from tasks.store.versions import Store, Version
+
+TARGETS = {"yes_no": ("BOOLEAN",), "preference": ("VARCHAR",), "scalar": ("DOUBLE", "FLOAT"), "choice": ("VARCHAR",)}
+HELD_OUT, EVERY = ("test", "ood"), "all"
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Which samples are wanted.
+
+    Attributes:
+        split: only this split, or `all`; None for those that are held out, where there are any.
+        language: only rows of this language.
+        limit: so many, drawn by hash of their ids, so that a larger limit keeps those of a smaller one.
+    """
+
+    split: str | None = None
+    language: str | None = None
+    limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The chosen rows: they lie in the connection's table `samples`, all of the evaluation's ids in `everything`."""
+
+    connection: duckdb.DuckDBPyConnection
+    columns: tuple[str, ...]
+    count: int
+
+    def batches(self, size: int, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
+        """The rows in order of their ids."""
+        named = ", ".join(f'"{name}"' for name in columns)
+        reader = self.connection.cursor().sql(f"SELECT {named} FROM samples ORDER BY id").to_arrow_reader(size)
+        for batch in reader:
+            yield batch.to_pylist()
+
+    def clips(self, columns: Sequence[str]) -> set[str]:
+        """The clips that these columns name."""
+        found: set[str] = set()
+        for name in columns:
+            rows = self.connection.execute(f'SELECT DISTINCT "{name}" FROM samples WHERE "{name}" IS NOT NULL')
+            found.update(row[0] for row in rows.fetchall())
+        return found
+
+
+def find_evaluation(corpus: Corpus, name: str | None) -> Evaluation:
+    """The evaluation of that name, or the only one.
+
+    Raises:
+        StoreError: there is none, or several and no name.
+    """
+    known = [evaluation.name for evaluation in corpus.evaluations]
+    if not known:
+        raise StoreError(f"{corpus.name} declares no evaluation: it is not made to test models with")
+    if name is None and len(known) > 1:
+        raise StoreError(f"{corpus.name} has several evaluations; say one with --evaluation: {', '.join(known)}")
+    found = [evaluation for evaluation in corpus.evaluations if name in (None, evaluation.name)]
+    if not found:
+        raise StoreError(f"{corpus.name} has no evaluation '{name}'; evaluations: {', '.join(known)}")
+    return found[0]
+
+
+def find_mode(evaluation: Evaluation, name: str | None) -> Mode:
+    """The mode of that name, or the first.
+
+    Raises:
+        StoreError: there is none.
+    """
+    found = [mode for mode in evaluation.modes if name in (None, mode.name)]
+    if not evaluation.modes:
+        raise StoreError(f"evaluation '{evaluation.name}' asks no model: give a file of scores with --scores")
+    if not found:
+        known = ", ".join(mode.name for mode in evaluation.modes)
+        raise StoreError(f"evaluation '{evaluation.name}' has no mode '{name}'; modes: {known}")
+    return found[0]
+
+
+@contextmanager
+def select_samples(
+    version: Version, corpus: Corpus, evaluation: Evaluation, part: Part, spill: Path
+) -> Iterator[Samples]:
+    """The samples of an evaluation.
+
+    Args:
+        version: a committed version.
+        corpus: its corpus.
+        evaluation: one of the corpus's.
+        part: which samples.
+        spill: an existing folder for what does not fit in memory.
+
+    Raises:
+        StoreError: no sample is left, or the query does not keep the contract of `schemas/evaluations.py`.
+    """
+    with opened(version, corpus, spill) as connection:
+        connection.execute(f"CREATE VIEW asked AS {_filled(query(evaluation.sql), evaluation)}")
+        columns = {row[0]: row[1] for row in connection.execute("DESCRIBE asked").fetchall()}
+        _check_columns(evaluation, columns)
+        connection.execute("CREATE TABLE everything AS SELECT id, split, target FROM asked")
+        _check_rows(connection, evaluation)
+        _choose(connection, evaluation, part, columns)
+        count = connection.execute("SELECT count(*) FROM samples").fetchall()[0][0]
+        yield Samples(connection, tuple(columns), count)
+
+
+def _filled(sql: str, evaluation: Evaluation) -> str:
+    """The query with its parameters as literals: a view takes none."""
+    for name in sorted(evaluation.params, key=len, reverse=True):
+        value = evaluation.params[name]
+        sql = sql.replace(f"${name}", "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value))
+    return sql
+
+
+def _check_columns(evaluation: Evaluation, columns: dict[str, str]) -> None:
+    where = f"evaluation '{evaluation.name}'"
+    grouped = [name for group in evaluation.groups for name in group.split("+")]
+    shown = [name for mode in evaluation.modes for name in mode.columns]
+    for name in ("id", "split", "target", *grouped, *shown):
+        if name not in columns:
+            raise StoreError(f"{where}: expected a column '{name}', found {', '.join(columns)}")
+    if columns["target"] not in TARGETS[evaluation.kind]:
+        raise StoreError(f"{where}: expected target as {TARGETS[evaluation.kind][0]}, found {columns['target']}")
+
+
+def _check_rows(connection: duckdb.DuckDBPyConnection, evaluation: Evaluation) -> None:
+    where = f"evaluation '{evaluation.name}'"
+    twice = connection.execute("SELECT id FROM everything GROUP BY id HAVING count(*) > 1 LIMIT 1").fetchall()
+    if twice:
+        raise StoreError(f"{where}: expected one row an id, found '{twice[0][0]}' twice")
+    good = {"preference": "target IN ('a', 'b', 'tie')", "scalar": "isfinite(target)", "choice": "target ~ '[A-Z]'"}
+    odd = connection.execute(
+        f"SELECT id, target FROM everything WHERE id IS NULL OR target IS NULL OR NOT "
+        f"({good.get(evaluation.kind, 'true')}) LIMIT 1"
+    ).fetchall()
+    if odd:
+        raise StoreError(f"{where}: sample '{odd[0][0]}' has a target that is none: {odd[0][1]!r}")
+
+
+def _choose(connection: duckdb.DuckDBPyConnection, evaluation: Evaluation, part: Part, columns: dict[str, str]) -> None:
+    where = f"evaluation '{evaluation.name}'"
+    if part.language is not None and "language" not in columns:
+        raise StoreError(f"{where} has one language only: leave --language out")
+    held = connection.execute("SELECT DISTINCT split FROM asked ORDER BY 1").fetchall()
+    splits = _wanted(where, [row[0] for row in held], part.split)
+    if part.language is not None:
+        rows = connection.execute("SELECT DISTINCT language FROM asked ORDER BY 1").fetchall()
+        if part.language not in (known := [row[0] for row in rows]):
+            raise StoreError(f"{where} has no sample in language '{part.language}'; found: {', '.join(known)}")
+    kept = "language = $language" if part.language is not None else "$language IS NULL"
+    connection.execute(
+        f"CREATE TABLE samples AS FROM asked WHERE list_contains($splits, split) AND {kept} "
+        "ORDER BY md5(id), id LIMIT $limit",
+        {"splits": splits, "language": part.language, "limit": part.limit},
+    )
+    if connection.execute("SELECT count(*) FROM samples").fetchall() == [(0,)]:
+        raise StoreError(f"{where} has no sample in this version: nothing to measure")
+
+
+def _wanted(where: str, known: list[str], split: str | None) -> list[str]:
+    """The splits that are asked."""
+    if split in (None, EVERY):
+        return [name for name in known if name in HELD_OUT and split is None] or known
+    if split not in known:
+        raise StoreError(f"{where} has no sample in split '{split}'; splits: {', '.join(known) or 'none'}")
+    return [split]
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Where a clip lies, and how long it is."""
+
+    path: Path
+    duration_s: float
+
+
+def find_clips(
+    samples: Samples,
+    columns: Sequence[str],
+    version: Version,
+    corpus: Corpus,
+    store: Store,
+    folder: Path,
+    roots: Sequence[Path],
+) -> dict[str, Clip]:
+    """The file of every clip that the samples name: where the media index saw it unchanged, else written to a folder.
+
+    Args:
+        samples: the chosen samples.
+        columns: the columns that a mode shows; those that name clips count.
+        version: the version.
+        corpus: its corpus.
+        store: whose media index is asked.
+        folder: where clips go that only the version holds.
+        roots: folders to look through for files that moved.
+
+    Raises:
+        InputError: clips are missing.
+    """
+    wanted = samples.clips([name for name in columns if names_clip(name)])
+    if not wanted:
+        return {}
+    index = media_index(store)
+    places = [path for paths in index.places(wanted).values() for path in paths if path.is_file()]
+    found: dict[str, Clip] = {}
+    for path, looked in zip(places, index.look(places), strict=True):
+        if isinstance(looked, Probe) and looked.clip_sha256 in wanted:
+            found.setdefault(looked.clip_sha256, Clip(path, looked.duration_s))
+    if missing := sorted(wanted - found.keys()):
+        clips = write_clips(folder, missing, version, corpus, store, roots)
+        for sha256 in missing:
+            path = folder / str(clips.path(sha256))
+            looked = probe(path)
+            found[sha256] = Clip(path, looked.duration_s if isinstance(looked, Probe) else 0.0)
+    return found

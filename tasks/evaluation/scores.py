@@ -1,0 +1,127 @@
+"""A file of scores that another model gave: CSV, JSON lines or Parquet, read strictly."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+from schemas.errors import InputError
+from schemas.evaluations import Evaluation
+from tasks.evaluation.asking import INCONSISTENT, Prediction
+from tasks.evaluation.samples import Samples
+from tasks.sql import literal
+
+READERS = {
+    ".csv": "read_csv({}, header = true, all_varchar = true)",
+    ".tsv": "read_csv({}, header = true, all_varchar = true, delim = '\t')",
+    ".jsonl": "read_ndjson({})",
+    ".ndjson": "read_ndjson({})",
+    ".parquet": "read_parquet({})",
+}
+FORMS = {
+    "yes_no": (("score",), ("choice",)),
+    "preference": (("choice",), ("score_a", "score_b"), ("score",)),
+    "scalar": (("score",),),
+    "choice": (("choice",),),
+}
+SAYS = {
+    "yes_no": "score (probability of yes, 0 to 1) or choice (yes, no)",
+    "preference": "choice (a, b, tie), or score_a and score_b, or score (above 0 where a is better)",
+    "scalar": "score (a number)",
+    "choice": "choice (a letter)",
+}
+
+
+def read_scores(path: Path, evaluation: Evaluation, samples: Samples) -> dict[str, Prediction]:
+    """What a file says of the chosen samples; a sample whose cells are empty has no answer.
+
+    Args:
+        path: a file with the column `id` and, by the evaluation's kind, those of `SAYS`.
+        evaluation: whose samples they are.
+        samples: the chosen ones; the file may speak of the others too.
+
+    Raises:
+        InputError: the file cannot be read, lacks a column, names an id twice or one that is unknown, leaves one out,
+            or holds something that is no score.
+    """
+    rows, form = _rows(path, evaluation)
+    known = {row[0] for row in samples.connection.execute("SELECT id FROM everything").fetchall()}
+    wanted = {row[0] for row in samples.connection.execute("SELECT id FROM samples").fetchall()}
+    found: dict[str, Prediction] = {}
+    for place, row in enumerate(rows, 1):
+        where = f"{path}, row {place}"
+        name = "" if row["id"] is None else str(row["id"])
+        if name not in known:
+            raise InputError(f"{where}: unknown id '{name[:80]}': no sample of '{evaluation.name}' has it")
+        if name in found:
+            raise InputError(f"{where}: id '{name}' stands there twice")
+        found[name] = _prediction(where, name, row, form, evaluation)
+    if missing := sorted(wanted - found.keys()):
+        raise InputError(
+            f"{path}: {len(missing):,} of {len(wanted):,} samples are missing, the first is '{missing[0]}'; "
+            "give a sample without an answer a row with empty cells"
+        )
+    return {name: found[name] for name in wanted}
+
+
+def _rows(path: Path, evaluation: Evaluation) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(f"{path}: expected a file that ends in {', '.join(READERS)}")
+    if not path.is_file():
+        raise InputError(f"{path}: no such file")
+    try:
+        with duckdb.connect() as connection:
+            table = connection.sql(f"FROM {reader.format(literal(path))}").to_arrow_table()
+    except duckdb.Error as error:
+        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+    columns = table.column_names
+    form = next((form for form in FORMS[evaluation.kind] if set(form) <= set(columns)), None)
+    if "id" not in columns or form is None:
+        raise InputError(f"{path}: expected the columns id and {SAYS[evaluation.kind]}, found {', '.join(columns)}")
+    return table.select(["id", *form]).to_pylist(), form
+
+
+def _prediction(
+    where: str, name: str, row: Mapping[str, Any], form: tuple[str, ...], evaluation: Evaluation
+) -> Prediction:
+    values = [row[column] for column in form]
+    if all(value is None or value == "" for value in values):
+        return Prediction(name, reason="no_score", detail="the file's cells are empty")
+    if form == ("choice",):
+        return _chosen(where, name, str(values[0]).strip(), evaluation)
+    numbers = [_number(where, column, value) for column, value in zip(form, values, strict=True)]
+    if evaluation.kind != "preference":
+        if evaluation.kind == "yes_no" and not 0 <= numbers[0] <= 1:
+            raise InputError(f"{where}: expected a score from 0 to 1, found {numbers[0]}")
+        return Prediction(name, score=numbers[0])
+    lead = numbers[0] if len(numbers) == 1 else numbers[0] - numbers[1]
+    return Prediction(name, score=lead, choice="a" if lead > 0 else "b" if lead < 0 else "tie")
+
+
+def _chosen(where: str, name: str, said: str, evaluation: Evaluation) -> Prediction:
+    if evaluation.kind == "yes_no":
+        if said.casefold() not in ("yes", "no"):
+            raise InputError(f"{where}: expected yes or no, found {said[:80]!r}")
+        return Prediction(name, score=float(said.casefold() == "yes"))
+    if evaluation.kind == "preference":
+        if said.casefold() not in ("a", "b", "tie", INCONSISTENT):
+            raise InputError(f"{where}: expected a, b or tie, found {said[:80]!r}")
+        return Prediction(name, choice=said.casefold())
+    if len(said) != 1 or not said.isascii() or not said.isalpha():
+        raise InputError(f"{where}: expected a letter, found {said[:80]!r}")
+    return Prediction(name, choice=said.upper())
+
+
+def _number(where: str, column: str, value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{where}: expected a number as {column}, found {str(value)[:80]!r}")
+    return number

@@ -1,0 +1,18 @@
+-- Grain: one row a label on $dimension: a pair of generations, and which is preferred.
+SELECT
+    labels.pair_id AS id,
+    labels.split,
+    CASE $dimension WHEN 'musicality' THEN labels.musicality ELSE labels.alignment END AS target,
+    pairs.text,
+    coalesce(pairs.lyrics, '') AS lyrics,
+    pairs.reference_sha256 AS reference_audio,
+    a.clip_sha256 AS a_audio,
+    b.clip_sha256 AS b_audio,
+    pairs.modality,
+    least(labels.model_a, labels.model_b) || ' vs ' || greatest(labels.model_a, labels.model_b) AS models,
+    labels.prompt_id AS cluster
+FROM labels
+JOIN pairs USING (pair_id)
+JOIN clips AS a ON a.generation_id = labels.generation_a
+JOIN clips AS b ON b.generation_id = labels.generation_b
+WHERE target IS NOT NULL
