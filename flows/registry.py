@@ -15,6 +15,7 @@ CORPORA = {
     "instrumentals": "schemas.instrumentals",
     "captions": "schemas.captions",
     "music-prompts": "schemas.music_prompts",
+    "instruction-rubrics": "schemas.instruction_rubrics",
 }
 
 

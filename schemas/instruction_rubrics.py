@@ -49,7 +49,6 @@ class Judge(AnnotatorConfig):
     """Who hears the clips."""
 
     hearing: Hearing = Hearing()
-    tries: int = Field(default=1, ge=1, le=20, description="Draws of one answer, at most, until one fits.")
     again_temperature: float = Field(
         default=0.7, ge=0, le=2, description="Temperature of the second pass over generated audio."
     )
@@ -185,7 +184,7 @@ class InstructionRubrics(BuildConfig):
         del values["licences"]
         for source in values["sources"]:
             del source["captions"], source["audio_root"]  # their contents stand among the inputs
-        decides = {"judge": ("hearing", "tries", "again_temperature"), "writer": ("tries",)}
+        decides = {"judge": ("hearing", "again_temperature"), "writer": ("tries",)}
         for role in ("judge", "writer", "labeller", "translator"):
             if values[role] is not None:
                 kept = (*DECIDES, *decides["judge" if role == "judge" else "writer"])

@@ -19,7 +19,7 @@ from tasks.importers.rows import Rating, Reject
 from tests.conftest import ROOT
 
 DEMO = ROOT / "data" / "demo"
-BUDGET_BYTES = {"mos": 1_000_000, "music": 1_500_000, "tracks": 1_000_000, "tags": 200_000}
+BUDGET_BYTES = {"mos": 1_000_000, "music": 1_500_000, "tracks": 1_000_000, "tags": 200_000, "rubrics": 2_100_000}
 
 
 def files_below(folder: Path) -> list[str]:
@@ -32,7 +32,7 @@ def config_at(path: Path) -> MosPreferences:
     return parse_config(MosPreferences, read_toml(path), path)
 
 
-@pytest.mark.parametrize("name", ["mos", "music", "tracks", "tags"])
+@pytest.mark.parametrize("name", ["mos", "music", "tracks", "tags", "rubrics"])
 def test_scripts_make_the_committed_files(name: str, tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(DEMO / f"make_{name}.py"), str(tmp_path)], check=True)
     committed = DEMO / name
@@ -54,7 +54,7 @@ def assert_same_samples(one: Path, other: Path) -> None:
     assert np.abs(samples.astype(int) - others).max() <= 32, f"{one.name} differs by more than a step of sound.STEPS"
 
 
-@pytest.mark.parametrize("name", ["mos", "music", "tracks", "tags"])
+@pytest.mark.parametrize("name", ["mos", "music", "tracks", "tags", "rubrics"])
 def test_the_demo_stays_small(name: str) -> None:
     assert sum(path.stat().st_size for path in (DEMO / name).rglob("*") if path.is_file()) < BUDGET_BYTES[name]
 

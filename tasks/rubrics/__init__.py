@@ -1,0 +1,1 @@
+"""`instruction-rubrics`: from captions to samples with items and labels."""
