@@ -13,6 +13,7 @@ from schemas.tables import AUDIO
 from tasks.audio.faults import LONGEST_S
 from tasks.audio.index import MediaIndex
 from tasks.audio.probe import Probe
+from tasks.audio.similarity import Similarity
 from tasks.store.manifest import digest_of
 from tasks.store.versions import Store
 
@@ -22,6 +23,11 @@ EMBEDDED_AT_ONCE = 16  # clips whose audio is in memory while a table is written
 def media_index(store: Store) -> MediaIndex:
     """What was measured of audio files, shared by all corpora of a store (`<store>/media.sqlite`)."""
     return MediaIndex(store.root / "media.sqlite")
+
+
+def similarity_of(store: Store, model: str) -> Similarity:
+    """A CLAP model, and what it said before for any corpus of a store (`<store>/similarities.sqlite`)."""
+    return Similarity(model, store.root / "similarities.sqlite")
 
 
 def audio_digest(

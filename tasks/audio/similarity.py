@@ -1,0 +1,233 @@
+"""How well audio fits text by a CLAP model of `transformers`: the cosine of both embeddings, measured once and kept.
+
+A clip longer than the model's window (10 s) is heard in consecutive windows, whose embeddings are averaged: the
+model's own way, random crops, would give another number each time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from schemas.errors import ConfigError, MissingExtraError
+from tasks.audio.decode import decode_mono
+
+Vector: TypeAlias = npt.NDArray[np.float32]
+_Clap: TypeAlias = tuple[Any, Any]
+
+BATCH = 8
+"""Windows or texts that go through the model together."""
+MOST_WINDOWS = 30
+"""Of a clip; what lies beyond, after five minutes of a ten-second window, is not heard."""
+DECIMALS = 4
+"""Scores are rounded: further digits change with the company in a batch."""
+_WEIGHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
+_SCHEMA = """CREATE TABLE IF NOT EXISTS similarities (
+    model_sha256 TEXT, clip_sha256 TEXT, text_sha256 TEXT, cosine REAL NOT NULL,
+    PRIMARY KEY (model_sha256, clip_sha256, text_sha256)
+) WITHOUT ROWID"""
+
+
+class Said(NamedTuple):
+    """A clip and what may be said of it.
+
+    Attributes:
+        clip_sha256: SHA-256 of the clip's file.
+        path: where it lies.
+        text: in a language that the model knows; most know English alone.
+    """
+
+    clip_sha256: str
+    path: Path
+    text: str
+
+
+class Similarity:
+    """A CLAP model and what it said before.
+
+    Args:
+        model: a folder, or a name on the Hub; with the folder no network is needed.
+        kept: the SQLite file of earlier scores, by clip, text and model; created when missing.
+    """
+
+    def __init__(self, model: str, kept: Path) -> None:
+        self.model = model
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        self._kept = kept
+
+    def cosines(self, said: Sequence[Said], seen: Callable[[int], None] = lambda count: None) -> list[float]:
+        """The cosine similarity of each clip with its text, -1 to 1, to four decimals.
+
+        Each clip and each text goes through the model once a call, and only if the pair was not met before; what is
+        found is kept as it is found, so that a kill costs a batch.
+
+        Args:
+            said: clips and texts.
+            seen: told how many more are done, for progress.
+
+        Raises:
+            MissingExtraError: transformers or torch is missing.
+            ConfigError: the model cannot be loaded.
+            BadAudio: a clip cannot be decoded.
+        """
+        keys = [(one.clip_sha256, hashlib.sha256(one.text.encode()).hexdigest()) for one in said]
+        with self._open() as connection:
+            known = self._known(connection, set(keys))
+            seen(sum(key in known for key in keys))
+            new = {key: one for key, one in zip(keys, said, strict=True) if key not in known}
+            texts = self._texts({key[1]: one.text for key, one in new.items()})
+            by_clip: dict[str, list[tuple[str, str]]] = {}
+            for key in new:
+                by_clip.setdefault(key[0], []).append(key)
+            for clip, vector in self._clips({clip: new[held[0]].path for clip, held in by_clip.items()}):
+                held = by_clip[clip]
+                found = {key: round(float(vector @ texts[key[1]]), DECIMALS) for key in held}
+                rows = [(self.digest, clip, text, cosine) for (_, text), cosine in found.items()]
+                connection.executemany("INSERT OR IGNORE INTO similarities VALUES (?, ?, ?, ?)", rows)
+                connection.commit()
+                known |= found
+                seen(len(held))
+        return [known[key] for key in keys]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over the names and contents of the model's files."""
+        whole = hashlib.sha256()
+        for path in sorted({path for pattern in _WEIGHED for path in self._folder.glob(pattern)}):
+            with path.open("rb") as file:
+                whole.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
+        return whole.hexdigest()
+
+    @cached_property
+    def _folder(self) -> Path:
+        folder = Path(self.model).expanduser()
+        if folder.is_dir():
+            return folder
+        from huggingface_hub import snapshot_download
+        from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+        try:
+            return Path(snapshot_download(self.model, allow_patterns=list(_WEIGHED)))
+        except (OSError, HFValidationError, HfHubHTTPError, LocalEntryNotFoundError) as error:
+            what = " ".join(str(error).split())[:200]
+            raise ConfigError(
+                f"similarity model '{self.model}': expected a folder or a model on the Hub, found neither: {what}"
+            ) from None
+
+    @cached_property
+    def _clap(self) -> _Clap:
+        try:
+            import torch
+            from transformers import AutoProcessor, ClapModel
+        except ImportError:
+            raise MissingExtraError("a similarity model", "audio") from None
+        try:
+            processor = AutoProcessor.from_pretrained(self._folder)
+            model = ClapModel.from_pretrained(self._folder, dtype=torch.float32).eval()
+        except (OSError, ValueError, KeyError) as error:
+            what = " ".join(str(error).split())[:200]
+            raise ConfigError(
+                f"similarity model '{self.model}': expected a CLAP model of transformers: {what}"
+            ) from None
+        return processor, model.to("cuda" if torch.cuda.is_available() else "cpu")
+
+    def _texts(self, texts: dict[str, str]) -> dict[str, Vector]:
+        """Embeddings, by SHA-256 of the text."""
+        if not texts:
+            return {}
+        processor, model = self._clap
+        longest = min(processor.tokenizer.model_max_length, model.config.text_config.max_position_embeddings - 2)
+        found: dict[str, Vector] = {}
+        for batch in _batches(texts.items()):
+            written = [text for _, text in batch]
+            asked = processor.tokenizer(
+                written, return_tensors="pt", padding=True, truncation=True, max_length=longest
+            ).to(model.device)
+            vectors = self._embedded(model.get_text_features, asked)
+            found.update(zip([key for key, _ in batch], vectors, strict=True))
+        return found
+
+    def _clips(self, paths: dict[str, Path]) -> Iterator[tuple[str, Vector]]:
+        """Clips' embeddings as they are found: the mean over a clip's windows, of length 1."""
+        if not paths:
+            return
+        processor, model = self._clap
+        listener = processor.feature_extractor
+        rate = listener.sampling_rate
+
+        def windows() -> Iterator[tuple[str, npt.NDArray[np.floating]]]:
+            for clip, path in paths.items():
+                yield from (
+                    (clip, window) for window in _windows(decode_mono(path, rate), listener.nb_max_samples, rate)
+                )
+
+        under_way: tuple[str, list[Vector]] | None = None
+        for batch in _batches(windows()):
+            heard = listener([window for _, window in batch], sampling_rate=rate, return_tensors="pt").to(model.device)
+            if "is_longer" in heard:
+                heard["is_longer"] = heard["is_longer"] & False  # the extractor marks one of a batch by lot
+            for (clip, _), vector in zip(batch, self._embedded(model.get_audio_features, heard), strict=True):
+                if under_way is not None and under_way[0] != clip:
+                    yield under_way[0], _unit(np.mean(under_way[1], axis=0))
+                    under_way = None
+                under_way = under_way or (clip, [])
+                under_way[1].append(vector)
+        if under_way is not None:
+            yield under_way[0], _unit(np.mean(under_way[1], axis=0))
+
+    @staticmethod
+    def _embedded(embed: Callable[..., Any], inputs: Any) -> list[Vector]:
+        import torch
+
+        with torch.inference_mode():
+            vectors = embed(**inputs).pooler_output.float().cpu().numpy()
+        return [_unit(vector) for vector in vectors]
+
+    def _known(self, connection: sqlite3.Connection, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
+        found = {}
+        for clip, text in keys:
+            row = connection.execute(
+                "SELECT cosine FROM similarities WHERE model_sha256 = ? AND clip_sha256 = ? AND text_sha256 = ?",
+                (self.digest, clip, text),
+            ).fetchone()
+            if row is not None:
+                found[clip, text] = float(row[0])
+        return found
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        connection = sqlite3.connect(self._kept, timeout=60)
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute(_SCHEMA)
+            yield connection
+            connection.commit()
+        finally:
+            connection.close()
+
+
+def _windows(samples: npt.NDArray[np.floating], length: int, rate: int) -> Iterator[npt.NDArray[np.floating]]:
+    """Consecutive windows; a rest of less than a second is left out where there is another window."""
+    for start in range(0, min(len(samples), MOST_WINDOWS * length), length):
+        window = samples[start : start + length]
+        if start == 0 or len(window) >= rate:
+            yield window
+
+
+def _batches(things: Iterable[Any]) -> Iterator[list[Any]]:
+    rest = iter(things)
+    while batch := list(islice(rest, BATCH)):
+        yield batch
+
+
+def _unit(vector: Vector) -> Vector:
+    return vector / max(float(np.linalg.norm(vector)), 1e-12)

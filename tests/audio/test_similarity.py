@@ -1,0 +1,102 @@
+"""Audio-text similarity with a tiny random CLAP model: right numbers, measured once, the same in any company."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+from schemas.errors import ConfigError, MissingExtraError
+from tasks.audio.faults import BadAudio
+from tasks.audio.similarity import Said, Similarity
+
+HAS_TRANSFORMERS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
+TEXTS = ["A slow piece with piano.", "A dog barks.", 'Say "yes" {x} <|im_end|> 是', "long " * 300]
+
+
+def clip(folder: Path, seed: int, seconds: float = 1.5) -> tuple[str, Path]:
+    """A clip and its SHA-256."""
+    path = folder / f"{seed}.wav"
+    samples = np.sin(np.arange(int(16_000 * seconds)) * 0.03 * (seed + 1)) * 0.3
+    noise = np.random.default_rng(seed).standard_normal(len(samples))
+    soundfile.write(path, samples + 0.1 * noise, 16_000)
+    return hashlib.sha256(path.read_bytes()).hexdigest(), path
+
+
+@pytest.mark.models
+@pytest.mark.parametrize("fusion", [False, True])
+def test_cosines_are_the_models_whatever_the_company(tmp_path: Path, fusion: bool) -> None:
+    import torch
+    from transformers import AutoProcessor, ClapModel
+
+    from tests.audio.tiny_clap import make_tiny_clap
+
+    folder = make_tiny_clap(tmp_path / "model", fusion=fusion)
+    said = [Said(*clip(tmp_path, seed), text) for seed in range(9) for text in TEXTS]
+    told: list[int] = []
+    together = Similarity(str(folder), tmp_path / "kept/a.sqlite").cosines(said, told.append)
+    assert sum(told) == len(said)
+    assert all(-1 <= cosine <= 1 for cosine in together)
+    assert len(set(together)) > len(said) // 2
+    alone = Similarity(str(folder), tmp_path / "b.sqlite")
+    assert [alone.cosines([one])[0] for one in said[::5]] == pytest.approx(together[::5], abs=1.1e-4)
+    processor, model = AutoProcessor.from_pretrained(folder), ClapModel.from_pretrained(folder).eval()
+    samples, rate = soundfile.read(said[0].path, dtype="float32")
+    inputs = processor(text=[said[0].text], audio=[samples], sampling_rate=rate, return_tensors="pt")
+    if fusion:
+        inputs["is_longer"] = torch.zeros_like(inputs["is_longer"])
+    with torch.inference_mode():
+        found = model(**inputs)
+    expected = torch.nn.functional.cosine_similarity(found.audio_embeds, found.text_embeds).item()
+    assert together[0] == pytest.approx(expected, abs=1e-4)
+
+
+@pytest.mark.models
+def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
+    from tests.audio.tiny_clap import make_tiny_clap
+
+    folder = make_tiny_clap(tmp_path / "model")
+    said = [Said(*clip(tmp_path, seed), TEXTS[0]) for seed in range(2)]
+    first = Similarity(str(folder), tmp_path / "s.sqlite").cosines(said)
+    for one in said:
+        one.path.unlink()  # a second look would fail
+    again = Similarity(str(folder), tmp_path / "s.sqlite")
+    assert again.cosines([*said, said[0]]) == [*first, first[0]]
+    with pytest.raises(BadAudio):
+        again.cosines([said[0]._replace(text="another text")])
+    (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")
+    with pytest.raises(BadAudio):  # another model
+        Similarity(str(folder), tmp_path / "s.sqlite").cosines(said)
+
+
+@pytest.mark.models
+def test_long_clips_are_heard_in_windows_and_give_the_same_number_again(tmp_path: Path) -> None:
+    from tests.audio.tiny_clap import make_tiny_clap
+
+    folder = make_tiny_clap(tmp_path / "model")
+    said = [Said(*clip(tmp_path, 1, 9.3), TEXTS[0]), Said(*clip(tmp_path, 2, 1.0), TEXTS[1])]
+    found = [Similarity(str(folder), tmp_path / f"{at}.sqlite").cosines(said) for at in range(2)]
+    assert found[0] == found[1]
+
+
+@pytest.mark.models
+def test_what_is_no_clap_model_is_named(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    said = [Said(*clip(tmp_path, 1), "x")]
+    with pytest.raises(ConfigError, match="expected a CLAP model"):
+        Similarity(str(tmp_path / "empty"), tmp_path / "s.sqlite").cosines(said)
+
+
+def test_a_name_that_is_neither_folder_nor_model_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="expected a folder or a model on the Hub"):
+        Similarity("no such/model/at all", tmp_path / "s.sqlite").cosines([Said("0" * 64, tmp_path / "a.wav", "x")])
+
+
+@pytest.mark.skipif(HAS_TRANSFORMERS, reason="transformers is installed")
+def test_without_transformers_the_missing_extra_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingExtraError, match=r"earmark\[audio\]"):
+        Similarity(str(tmp_path), tmp_path / "s.sqlite").cosines([Said("0" * 64, tmp_path / "a.wav", "x")])
