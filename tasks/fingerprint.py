@@ -20,6 +20,7 @@ OURS = ("flows", "tasks", "schemas", "prompts")
 _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(?:\(([^)]*)\)|(.+))|import[ \t]+([\w.]+))", re.MULTILINE
 )
+_QUERY = re.compile(r'"([a-z_]+/[a-z0-9_]+)"')
 # Their releases may write the same rows as other bytes.
 LIBRARIES = ("duckdb", "numpy", "pyarrow", "soundfile", "soxr")
 
@@ -38,12 +39,13 @@ def library_versions() -> dict[str, str]:
 
 
 def code_digest(module: str) -> str:
-    """SHA-256 over a module's source, every module of ours that it imports, and the SQL of its corpus.
+    """SHA-256 over a module's source, every module of ours that it imports, and the SQL of its corpus and of theirs.
 
     Args:
         module: `flows.<corpus>`; its queries are those in `tasks/sql/<corpus>/`.
     """
-    sources = sorted({path for path in _imported(module) if path.exists()} | set(_queries(module.rpartition(".")[2])))
+    modules = {path for path in _imported(module) if path.exists()}
+    sources = sorted(modules | _queries(module.rpartition(".")[2], modules))
     digest = hashlib.sha256()
     for path in sources:
         digest.update(f"{path.parent.name}/{path.name}\n".encode())
@@ -51,11 +53,14 @@ def code_digest(module: str) -> str:
     return digest.hexdigest()
 
 
-def _queries(corpus: str) -> list[Path]:
+def _queries(corpus: str, modules: Iterable[Path]) -> set[Path]:
+    """The SQL of a corpus's folder, and what modules name of others', as in `query("tracks/refuse_tracks")`."""
     package = importlib.util.find_spec("tasks.sql")
     assert package is not None
     assert package.origin is not None
-    return sorted((Path(package.origin).parent / corpus).glob("*.sql"))
+    room = Path(package.origin).parent
+    named = {room / f"{name}.sql" for path in modules for name in _QUERY.findall(path.read_text("utf-8"))}
+    return {*(room / corpus).glob("*.sql"), *(path for path in named if path.exists())}
 
 
 def _imported(module: str) -> Iterable[Path]:

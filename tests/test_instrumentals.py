@@ -504,4 +504,4 @@ def test_flagged_tracks_stay(tmp_path: Path) -> None:
 
 def test_values_of_makes_a_config() -> None:
     assert values_of()["source"]["tracks"] == "tracks.jsonl"
-    assert TRACKS.audio == ("audio",)
+    assert TRACKS.embedded == ("audio",)

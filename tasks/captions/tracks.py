@@ -242,7 +242,7 @@ def _write_pool(stage: Stage, config: Captions, entered: int, instrumentals: int
         for name in ("tracks", "media"):
             view_parquet(connection, name, [stage.work / f"{name}.parquet"])
         limits = {"shortest_s": config.tracks.shortest_s, "silence_dbfs": config.tracks.silence_dbfs}
-        connection.execute(query("captions/refuse_tracks"), limits)
+        connection.execute(query("tracks/refuse_tracks"), limits)
         refused = connection.sql(
             "SELECT 'captions', track_id, 'index', reason, detail, source_file, line FROM refused_tracks ORDER BY row"
         ).to_arrow_table()

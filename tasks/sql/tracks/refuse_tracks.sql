@@ -1,6 +1,6 @@
--- Grain: one row a track whose audio cannot be separated, with the first reason that applies.
+-- Grain: one row a track whose audio cannot be used, with the first reason that applies.
 CREATE TABLE refused_tracks AS
-WITH heard AS (
+WITH found AS (
     SELECT
         tracks.*,
         media.* EXCLUDE (row),
@@ -29,5 +29,5 @@ SELECT
     END AS detail,
     source_file,
     line
-FROM heard
+FROM found
 WHERE reason IS NOT NULL OR duration_s < $shortest_s OR peak_dbfs < $silence_dbfs OR occurrence > 1
