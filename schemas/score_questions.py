@@ -309,6 +309,8 @@ _STORY = Story(
 )
 
 VIEWS = (
+    View("exam", "sft", "score_questions/exam", "The question below its image; the right letter is the answer."),
+    View("exam-rewarded", "grpo", "score_questions/exam", "The same; the right letter reaches the reward function."),
     View(
         "questions", "rows", "score_questions/exported", "Every question with its image, options and right letter.",
         writers=(

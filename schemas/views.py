@@ -15,9 +15,10 @@ text as VARCHAR, and audio as the clip's SHA-256 (never its bytes; the export fi
 
 `prompt` is a VARCHAR, or a VARCHAR[] of the pieces of text between which the clips of `audios` stand: one piece more
 than there are clips. `audios` (VARCHAR[], optional) are the clips that the prompt lets the model hear; where `prompt`
-is one VARCHAR, they come before it. Text from outside needs no cleaning: formats with markers such as `<audio>` defuse
-them. Every other column is an extra; clips among the extras stand in columns named `audio` or `…_audio`, images in
-`image` or `…_image`. No column is named `margin`, which trainers add to their loss: say `preference_margin`.
+is one VARCHAR, they come before it. `images` (VARCHAR[], optional) are the images that it shows, before all else.
+Text from outside needs no cleaning: formats with markers such as `<audio>` defuse them. Every other column is an extra;
+clips among the extras stand in columns named `audio` or `…_audio`, images in `image` or `…_image`. No column is named
+`margin`, which trainers add to their loss: say `preference_margin`.
 """
 
 from __future__ import annotations
@@ -39,8 +40,13 @@ FORBIDDEN = ("margin",)
 
 
 def names_clip(column: str) -> bool:
-    """Whether a view's column of that name holds clips, or images, which go the same way."""
-    return column.rpartition("_")[2] in ("audio", "image")
+    """Whether a view's column of that name holds clips."""
+    return column == "audio" or column.endswith("_audio")
+
+
+def names_file(column: str) -> bool:
+    """Whether a view's column of that name holds clips, or images, which an export writes the same way."""
+    return names_clip(column) or column == "image" or column.endswith("_image")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from schemas.corpus import Corpus
 from schemas.errors import StoreError
-from schemas.views import names_clip
+from schemas.views import names_file
 from tasks.exports.choosing import Target, Wish, choose
 from tasks.exports.clips import Clips, write_clips
 from tasks.exports.folder import RECORD, building
@@ -126,12 +126,13 @@ def _shaped(batch: pa.RecordBatch, target: Target, clips: Clips) -> list[dict[st
     """Rows as the trainer's, with clips named by their files."""
     rows = batch.to_pylist()
     if target.clips:
-        single = [name for name in batch.schema.names if names_clip(name)]
+        single = [name for name in batch.schema.names if names_file(name)]
         for row in rows:
             for name in single:
                 row[name] = clips.path(row[name])
-            if row.get("audios"):
-                row["audios"] = [clips.path(clip) for clip in row["audios"]]
+            for name in ("audios", "images"):
+                if row.get(name):
+                    row[name] = [clips.path(clip) for clip in row[name]]
     return [target.shape(row) for row in rows]
 
 
@@ -140,11 +141,11 @@ def _with_files(batches: Iterable[pa.RecordBatch], clips: Clips) -> Iterator[pa.
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name in columns:
-            if names_clip(name):
+            if names_file(name):
                 columns[name] = pa.array([clips.path(clip) for clip in batch[name].to_pylist()], pa.string())
-        if "audios" in columns:
-            heard = [[clips.path(clip) for clip in held or []] for held in batch["audios"].to_pylist()]
-            columns["audios"] = pa.array(heard, pa.list_(pa.string()))
+        for name in {"audios", "images"} & columns.keys():
+            shown = [[clips.path(clip) for clip in held or []] for held in batch[name].to_pylist()]
+            columns[name] = pa.array(shown, pa.list_(pa.string()))
         yield pa.RecordBatch.from_pydict(columns)
 
 
@@ -152,6 +153,8 @@ def _write_dataset_info(place: Path, selection: Selection, target: Target) -> No
     """LLaMA-Factory's list of data sets, one a split."""
     ranking = target.shape is llama_factory_preference
     columns = {"messages": "messages", "audios": "audios"}
+    if "images" in selection.columns:
+        columns["images"] = "images"
     info = {}
     for split in selection.counts:
         info[f"{selection.name}_{split}"] = {

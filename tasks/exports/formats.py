@@ -24,7 +24,7 @@ class Format:
         says: what reads it, a few words.
         shapes: how a row is shaped, by what the rows are; `clips` are preferences between two clips.
         sink: the kind of file.
-        hears: whether its trainer takes audio in prompts.
+        hears: whether its trainer takes audio and images in prompts.
         command: how to train or load, by what the rows are; run in the export's folder.
         refuses: why other rows do not go, one clause.
     """
@@ -43,8 +43,9 @@ class Format:
         if row is None:
             said = _WHAT["clips" if _clips(view.kind, columns) else view.kind]
             return f"its rows are {said}, and {self.refuses}"
-        if "audios" in columns and not self.hears and not blind:
-            return f"its prompts hold clips, and {self.name} takes text only (--blind leaves them out)"
+        shown = [what for name, what in (("audios", "clips"), ("images", "images")) if name in columns]
+        if shown and not self.hears and not blind:
+            return f"its prompts hold {' and '.join(shown)}, and {self.name} takes text only (--blind leaves them out)"
         return None
 
     def row(self, kind: Kind, columns: Collection[str]) -> Row | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from schemas.corpus import Corpus
 from schemas.errors import StoreError
 from schemas.tables import UNSPLIT, Table, embeds
-from schemas.views import ANSWERS, FORBIDDEN, REQUIRED, View, names_clip
+from schemas.views import ANSWERS, FORBIDDEN, REQUIRED, View, names_file
 from tasks.sql import connect, query, view_parquet
 from tasks.store.card import split_order
 from tasks.store.versions import Version
@@ -42,13 +42,13 @@ class Selection:
     @property
     def audio(self) -> tuple[str, ...]:
         """The columns that name one clip a row."""
-        return tuple(name for name in self.columns if names_clip(name))
+        return tuple(name for name in self.columns if names_file(name))
 
     def clips(self) -> Iterator[str]:
         """Every clip that a row names, once, in order: SHA-256, or `<SHA-256>.<extension>` from a table."""
         parts = [f'SELECT "{name}" AS clip FROM selected' for name in self.audio]
-        if "audios" in self.columns:
-            parts.append("SELECT unnest(audios) AS clip FROM selected")
+        listed = [name for name in ("audios", "images") if name in self.columns]
+        parts += [f"SELECT unnest({name}) AS clip FROM selected" for name in listed]
         if parts:
             both = " UNION ".join(parts)
             reader = self.connection.sql(f"SELECT clip FROM ({both}) WHERE clip IS NOT NULL ORDER BY clip")
@@ -68,12 +68,12 @@ class Selection:
         answers = [both for both in ANSWERS if view.kind == "preference" and set(both) <= set(self.columns)][:1]
         for name in (*REQUIRED[view.kind], *(column for both in answers for column in both)):
             lacking = self._count(f'"{name}" IS NULL')
-            if lacking and names_clip(name) and clips:
+            if lacking and names_file(name) and clips:
                 raise StoreError(
                     f"view '{self.name}': {lacking:,} of {sum(self.counts.values()):,} rows name no clip for {name}; "
                     "build the version with audio"
                 )
-            if lacking and not names_clip(name):
+            if lacking and not names_file(name):
                 raise StoreError(f"view '{self.name}': {lacking:,} rows have no {name}")
         self._check_prompt(clips)
         for chosen, rejected in answers:
@@ -142,7 +142,7 @@ def select_table(
     """
     table = _table(corpus, version, name)
     with opened(version, corpus, spill) as connection:
-        names = [f'"{c}".path AS "{c}{"" if names_clip(c) else "_audio"}"' for c in table.embedded]
+        names = [f'"{c}".path AS "{c}{"" if names_file(c) else "_audio"}"' for c in table.embedded]
         held = ", ".join([f'"{field.name}"' for field in table.schema if not embeds(field)] + names)
         split_column = "" if "split" in table.schema.names else f", '{UNSPLIT}' AS split"
         rows = f"SELECT {held}{split_column} FROM {_quoted(name)}"

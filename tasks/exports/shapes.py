@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from schemas.views import names_clip
+from schemas.views import names_file
 
 Row = Mapping[str, Any]
 Shape = Callable[[Row], dict[str, Any]]
@@ -21,8 +21,8 @@ MARKERS = re.compile(
       | \[(?=/?INST\])""",
     re.VERBOSE | re.IGNORECASE,
 )
-AUDIO = "<audio>"
-LEFT_OUT = "[clip]"
+AUDIO, IMAGE = "<audio>", "<image>"
+LEFT_OUT, IMAGE_LEFT_OUT = "[clip]", "[image]"
 SWIFT_WORDS = frozenset(
     """messages images image videos video audios audio tools objects rejected_response label channel margin
     teacher_prompt teacher_images chat_template_kwargs ref_audios audio_codes questions kinds options target_probs
@@ -36,18 +36,25 @@ def defuse(text: str) -> str:
 
 
 def prompt_text(row: Row, mark: str) -> str:
-    """The prompt with a mark where each clip stands; text from outside holds no mark.
+    """The prompt with a mark where each clip stands, and marks of its images before it; text from outside holds none.
 
     Raises:
         ValueError: the pieces of text and the clips do not fit each other.
     """
     clips = row.get("audios") or []
+    seen = (IMAGE_LEFT_OUT if mark == LEFT_OUT else IMAGE) * len(row.get("images") or [])
     prompt = row["prompt"]
     if isinstance(prompt, str):
-        return mark * len(clips) + defuse(prompt)
+        return seen + mark * len(clips) + defuse(prompt)
     if len(prompt) != len(clips) + 1:
         raise ValueError(f"expected one piece of prompt more than clips, found {len(prompt)} and {len(clips)} clips")
-    return mark.join(defuse(piece) for piece in prompt)
+    return seen + mark.join(defuse(piece) for piece in prompt)
+
+
+def media(row: Row) -> dict[str, list[str]]:
+    """The clips and images that a prompt shows, by the columns that ms-swift and LLaMA-Factory read."""
+    seen = {"images": list(row["images"])} if row.get("images") is not None else {}
+    return {"audios": list(row.get("audios") or []), **seen}
 
 
 def user(content: str) -> list[dict[str, str]]:
@@ -88,7 +95,7 @@ def trl_sft(row: Row) -> dict[str, Any]:
 
 def trl_grpo(row: Row) -> dict[str, Any]:
     """TRL's prompt; the other columns reach the reward function."""
-    return {"prompt": user(prompt_text(row, LEFT_OUT)), **extras(row, "prompt", "audios")}
+    return {"prompt": user(prompt_text(row, LEFT_OUT)), **extras(row, "prompt", "audios", "images")}
 
 
 def swift_preference(row: Row) -> dict[str, Any]:
@@ -109,7 +116,7 @@ def swift_preference(row: Row) -> dict[str, Any]:
 def swift_sft(row: Row) -> dict[str, Any]:
     """ms-swift: one conversation and its clips."""
     messages = user(prompt_text(row, AUDIO)) + assistant(completion(row))
-    return {"id": row["id"], "messages": messages, "audios": list(row.get("audios") or [])}
+    return {"id": row["id"], "messages": messages, **media(row)}
 
 
 def swift_grpo(row: Row) -> dict[str, Any]:
@@ -117,8 +124,8 @@ def swift_grpo(row: Row) -> dict[str, Any]:
 
     A column whose name means something to ms-swift is called `extra_…`.
     """
-    asked = {"messages": user(prompt_text(row, AUDIO)), "audios": list(row.get("audios") or [])}
-    others = extras(row, "prompt", "audios")
+    asked = {"messages": user(prompt_text(row, AUDIO)), **media(row)}
+    others = extras(row, "prompt", "audios", "images")
     return {**asked, **{f"extra_{name}" if name in SWIFT_WORDS else name: value for name, value in others.items()}}
 
 
@@ -143,6 +150,6 @@ def clips_of(row: Row) -> dict[str, str]:
     named = {
         name.removesuffix("_audio").removesuffix("_image"): value
         for name, value in row.items()
-        if names_clip(name) and value
+        if names_file(name) and value
     }
     return {**named, **{f"audio{index}": clip for index, clip in enumerate(row.get("audios") or [])}}
