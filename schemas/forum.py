@@ -47,7 +47,7 @@ IMAGES = pa.schema(
         column("extension", pa.string(), "Format of the re-encoded file.", unit="png or jpg"),
         column("width", pa.int64(), "Width.", unit="pixels"),
         column("height", pa.int64(), "Height.", unit="pixels"),
-        column("difference_hash", pa.string(), "64-bit difference hash, hexadecimal: near images differ in few bits."),
+        column("difference_hash", pa.string(), "256-bit difference hash, hexadecimal: near images differ in few bits."),
         column("detector", pa.string(), "What looked for staves: `staff-lines`, or the detection model's name."),
         column("score_confidence", pa.float64(), "How sure the detector is that it is a score.", unit="0 to 1"),
         column("is_score", pa.bool_(), "Whether that reaches the config's `detector.least`."),

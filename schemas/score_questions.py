@@ -57,9 +57,26 @@ class Filter(Model):
 
 
 class Images(Model):
-    """Where the threads' images come from."""
+    """Where the threads' images come from, and which can be used."""
 
-    folder: str | None = Field(default=None, description="Folder of images named by submission; else downloaded.")
+    folder: str | None = Field(
+        default=None,
+        description="Folder with `<submission>.png`, `<submission>_2.png` or `<submission>/…`; else downloaded.",
+    )
+    hosts: tuple[str, ...] = Field(
+        default=("i.redd.it", "preview.redd.it", "external-preview.redd.it", "i.imgur.com"),
+        description="The only hosts that images are downloaded from, by https.",
+    )
+    per_second: float = Field(default=2.0, gt=0, le=100, description="Downloads a second from one host, at most.")
+    timeout_s: float = Field(default=30.0, gt=0, description="What one download may take.")
+    most: int = Field(default=4, ge=1, le=20, description="Images of a submission that are looked at.")
+    largest_bytes: int = Field(default=20_000_000, ge=1, description="Larger files are rejects.")
+    most_pixels: int = Field(default=50_000_000, ge=1, le=150_000_000, description="Images of more are not decoded.")
+    smallest_side: int = Field(default=64, ge=1, description="Images with a shorter side are rejects.")
+    longest_side: int = Field(default=2048, ge=64, description="Larger images are scaled down to it.")
+    near_bits: int = Field(
+        default=12, ge=0, le=256, description="Images whose difference hashes are that near are duplicates."
+    )
 
 
 class Detector(Model):
@@ -147,7 +164,9 @@ class ScoreQuestions(BuildConfig):
         del values["licences"]
         for name in ("submissions", "comments", "salt_env"):
             del values["source"][name]
-        del values["images"]["folder"], values["review"]["files"]
+        for name in ("folder", "per_second", "timeout_s"):
+            del values["images"][name]
+        del values["review"]["files"]
         for name in ("writer", "judge", "labeller"):
             extra = ("sees_image",) if "sees_image" in values[name] else ()
             values[name] = {key: values[name][key] for key in (*DECIDES, *extra)}

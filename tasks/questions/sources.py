@@ -6,6 +6,7 @@ from functools import partial
 
 from schemas.score_questions import CORPUS, ScoreQuestions
 from tasks.fingerprint import file_digests
+from tasks.forum.privacy import salt_digest, salt_of
 from tasks.importers.table import without_place
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
@@ -21,15 +22,15 @@ def plan_build(config: ScoreQuestions, store: Store, inputs: dict[str, str] | No
         CORPUS,
         config,
         store,
-        partial(digest_inputs, config),
+        partial(digest_inputs, config, store),
         inputs=inputs,
         prompts=prompt_digests(),
         models=annotators(config),
     )
 
 
-def digest_inputs(config: ScoreQuestions) -> dict[str, str]:
-    """SHA-256 of the dump's files, of the review files, and of the folder of images if there is one.
+def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
+    """SHA-256 of the dump's files, of the review files, and of the folder of images if there is one; the salt's trace.
 
     Raises:
         InputError: a file is missing or cannot be read.
@@ -42,4 +43,4 @@ def digest_inputs(config: ScoreQuestions) -> dict[str, str]:
             folder = config.path(config.images.folder)
             files = sorted(path for path in folder.rglob("*") if path.is_file())
             digests["images"] = digest_of([[str(path.relative_to(folder)), sha256_file(path)] for path in files])
-    return digests
+    return {**digests, "salt": salt_digest(salt_of(source.salt_env, store.root))}

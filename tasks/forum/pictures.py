@@ -1,0 +1,141 @@
+"""An image from outside, made safe: decoded within limits, scaled, written anew without anything but its pixels."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import struct
+import warnings
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image, ImageOps
+
+from schemas.score_questions import Images
+from tasks.importers.cells import BadRow
+
+FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
+JPEG_QUALITY = 92
+HASH_SIDE = 16
+HASH_MARGIN = 2.0  # gray levels; smaller differences between neighbours are noise
+HASHES_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class Picture:
+    """An image as the dataset holds it.
+
+    Attributes:
+        content: the file's bytes.
+        extension: `png` or `jpg`.
+        image: its pixels, mode L or RGB.
+        difference_hash: of `HASH_SIDE` squared bits.
+    """
+
+    content: bytes
+    extension: str
+    image: Image.Image
+    difference_hash: bytes
+
+    @property
+    def sha256(self) -> str:
+        """SHA-256 of the bytes."""
+        return hashlib.sha256(self.content).hexdigest()
+
+
+def read_picture(content: bytes, limits: Images) -> Picture:
+    """Decode an image and write it anew: first frame, upright, on white, no metadata.
+
+    Args:
+        content: a file of one of `FORMATS`.
+        limits: bytes, pixels and sides that are allowed.
+
+    Raises:
+        BadRow: it is no image, or beyond the limits.
+    """
+    if len(content) > limits.largest_bytes:
+        raise BadRow("image_too_large", f"expected at most {limits.largest_bytes:,} bytes, found {len(content):,}")
+    try:
+        with warnings.catch_warnings(), Image.open(io.BytesIO(content), formats=FORMATS) as opened:
+            warnings.simplefilter("ignore")  # odd metadata, which is dropped
+            _check_size(opened, limits)
+            packed = opened.format == "JPEG"
+            image = _flat(ImageOps.exif_transpose(opened))
+    except Image.DecompressionBombError:
+        raise BadRow("image_too_large", f"expected at most {limits.most_pixels:,} pixels, found more") from None
+    except (OSError, ValueError, SyntaxError, EOFError, TypeError, IndexError, struct.error, zlib.error, MemoryError):
+        raise BadRow("bad_image", f"expected an image ({', '.join(FORMATS)}), found none that can be decoded") from None
+    image.thumbnail((limits.longest_side, limits.longest_side), Image.Resampling.LANCZOS)
+    out = io.BytesIO()
+    if packed:
+        image.save(out, "JPEG", quality=JPEG_QUALITY)
+    else:
+        image.save(out, "PNG", compress_level=6)
+    return Picture(out.getvalue(), "jpg" if packed else "png", image, difference_hash(image))
+
+
+def _check_size(opened: Image.Image, limits: Images) -> None:
+    width, height = opened.size
+    if width * height > limits.most_pixels:
+        raise BadRow("image_too_large", f"expected at most {limits.most_pixels:,} pixels, found {width} x {height}")
+    if min(width, height) < limits.smallest_side:
+        raise BadRow("image_too_small", f"expected sides of {limits.smallest_side} pixels, found {width} x {height}")
+
+
+def _flat(image: Image.Image) -> Image.Image:
+    """The first frame in gray or colour; what is transparent shows white."""
+    if image.mode in ("1", "L", "I;16", "I", "F"):
+        return image.convert("L")
+    if image.has_transparency_data:
+        coloured = image.convert("RGBA")
+        paper = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(paper, coloured)
+    flat = image.convert("RGB")
+    channels = np.asarray(flat)
+    gray = (channels[..., 0] == channels[..., 1]).all() and (channels[..., 1] == channels[..., 2]).all()
+    return Image.fromarray(channels[..., 0].copy()) if gray else Image.fromarray(channels.copy())
+
+
+def difference_hash(image: Image.Image) -> bytes:
+    """Whether each of 16 x 16 patches is darker than the one to its left: the same for copies in another size.
+
+    A row of bits a row of patches; the method is N. Krawetz's dHash, with a margin so that blank paper has no bits.
+    """
+    small = image.convert("L").resize((HASH_SIDE + 1, HASH_SIDE), Image.Resampling.BOX)
+    levels = np.asarray(small, np.float64)
+    return np.packbits(levels[:, :-1] > levels[:, 1:] + HASH_MARGIN).tobytes()
+
+
+def near_duplicates(hashes: Sequence[bytes], bits: int) -> dict[int, int]:
+    """For each image that is near an earlier one that stays: the first such.
+
+    Args:
+        hashes: in order; an image is a duplicate only of one before it that is none itself.
+        bits: how many bits may differ.
+    """
+    if not hashes:
+        return {}
+    packed = np.frombuffer(b"".join(hashes), np.uint64).reshape(len(hashes), -1)
+    kept: list[int] = []
+    found: dict[int, int] = {}
+    for start in range(0, len(packed), HASHES_AT_ONCE):
+        block = packed[start : start + HASHES_AT_ONCE]
+        near = _near(block, packed[kept], bits)
+        within = _near(block, block, bits)
+        for row in range(len(block)):
+            earlier = [kept[at] for at in np.flatnonzero(near[row])[:1]]
+            earlier += [start + int(at) for at in np.flatnonzero(within[row, :row]) if start + int(at) not in found]
+            if earlier:
+                found[start + row] = earlier[0]
+        kept += [start + row for row in range(len(block)) if start + row not in found]
+    return found
+
+
+def _near(some: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.bool_]:
+    distance = np.zeros((len(some), len(others)), np.int64)
+    for word in range(some.shape[1]):
+        distance += np.bitwise_count(some[:, word, None] ^ others[None, :, word])
+    return distance <= bits
