@@ -27,8 +27,8 @@ sample with these columns, text as VARCHAR:
 - `cluster` (optional): rows with the same value are drawn together by the bootstrap, such as pairs of one prompt.
 
 Columns named `audio` or `…_audio` hold a clip's SHA-256, those named `image` or `…_image` what `image_column` embeds
-(bytes and path). A prompt places them with `audio(clip)` and `image(score)`, and so cannot call them `audio` or `image`;
-null is a missing one. All other text is untrusted in prompts, as ever.
+(bytes and path). A prompt places them with `audio(clip)` and `image(page)`, and so cannot call them `audio` or `image`.
+Null is a missing one. All other text is untrusted in prompts, as ever.
 """
 
 from __future__ import annotations

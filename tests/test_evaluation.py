@@ -149,7 +149,8 @@ SELECT generation_id AS id, split, prompt_id < 'p003' AS target, clip_sha256 AS 
 FROM clips
 """
 LETTERED = """
-SELECT generation_id AS id, split, 'B' AS target, 'Who made ' || generation_id || '?' AS question, ['aster', model, 'none'] AS options, model
+SELECT generation_id AS id, split, 'B' AS target,
+    'Who made ' || generation_id || '?' AS question, ['aster', model, 'none'] AS options, model
 FROM clips
 """
 RATED = "SELECT generation_id AS id, split, duration_s + ascii(model) AS target, clip_sha256 AS audio, model FROM clips"
