@@ -105,7 +105,7 @@ def judge(
     with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
         spill = Path(temporary)
         with select_samples(version, corpus, evaluation, wish.part, spill) as samples:
-            questioner = _questioner(samples, version, corpus, store, config, evaluation, wish, spill)
+            questioner = _questioner(samples, version, store, config, evaluation, wish, spill)
             with asking(store, config) as session, working(f"judge {evaluation.name}", samples.count) as work:
                 predictions = {}
                 for found in _answers(samples, questioner, session):
@@ -124,7 +124,7 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, w
     with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
         spill = Path(temporary)
         with select_samples(version, corpus, evaluation, wish.part, spill) as samples:
-            questioner = _questioner(samples, version, corpus, store, config, evaluation, wish, spill)
+            questioner = _questioner(samples, version, store, config, evaluation, wish, spill)
             with asking(store, config) as session:
                 told: Forecast = session.forecast(
                     one.request for _, asked in _questions(samples, questioner) for one in asked
@@ -155,7 +155,6 @@ def read(
 def _questioner(
     samples: Samples,
     version: Version,
-    corpus: Corpus,
     store: Store,
     config: Examinee,
     evaluation: Evaluation,
@@ -163,7 +162,7 @@ def _questioner(
     folder: Path,
 ) -> Questioner:
     mode = find_mode(evaluation, wish.mode)
-    clips = find_clips(samples, mode.columns, version, corpus, store, folder / "clips", wish.roots)
+    clips = find_clips(samples, mode.columns, version, store, folder / "clips", wish.roots)
     return Questioner(evaluation, mode, config, clips, folder / "images", wish.both_orders)
 
 

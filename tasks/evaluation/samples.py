@@ -198,7 +198,6 @@ def find_clips(
     samples: Samples,
     columns: Sequence[str],
     version: Version,
-    corpus: Corpus,
     store: Store,
     folder: Path,
     roots: Sequence[Path],
@@ -209,7 +208,6 @@ def find_clips(
         samples: the chosen samples.
         columns: the columns that a mode shows; those that name clips count.
         version: the version.
-        corpus: its corpus.
         store: whose media index is asked.
         folder: where clips go that only the version holds.
         roots: folders to look through for files that moved.
@@ -227,7 +225,7 @@ def find_clips(
         if isinstance(looked, Probe) and looked.clip_sha256 in wanted:
             found.setdefault(looked.clip_sha256, Clip(path, looked.duration_s))
     if missing := sorted(wanted - found.keys()):
-        clips = write_clips(folder, missing, version, corpus, store, roots)
+        clips = write_clips(folder, missing, version, store, roots)
         for sha256 in missing:
             path = folder / str(clips.path(sha256))
             looked = probe(path)
