@@ -17,6 +17,7 @@ from flows.ledger_cli import app as ledger_app
 from flows.publish_cli import publish
 from flows.rebuild_cli import rebuild
 from flows.review_cli import app as review_app
+from flows.serve_cli import serve
 from schemas.errors import EarmarkError, Interrupted, StoreError
 
 app = typer.Typer(
@@ -281,6 +282,7 @@ app.command(rich_help_panel=_LOOK)(judge)
 app.command(rich_help_panel=_GIVE)(export)
 app.command(rich_help_panel=_GIVE)(publish)
 app.add_typer(review_app, name="review", rich_help_panel=_GIVE)
+app.command(rich_help_panel=_TEND)(serve)
 app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)
 
 

@@ -28,6 +28,13 @@ FAULTS = """
 SELECT r.model, a.error_type, count(*) FROM attempts a JOIN requests r ON r.id = a.request_id
 WHERE a.error_type IS NOT NULL GROUP BY r.model, a.error_type ORDER BY r.model, a.error_type
 """
+LATENCIES_S = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0)
+"""Upper bounds of the latencies that are counted together."""
+WITHIN = ", ".join(f"sum(CASE WHEN a.latency_s <= {bound} THEN 1 ELSE 0 END)" for bound in LATENCIES_S)
+LATENCIES = f"""
+SELECT r.model, {WITHIN}, count(*), sum(a.latency_s) FROM attempts a JOIN requests r ON r.id = a.request_id
+GROUP BY r.model ORDER BY r.model
+"""
 BATCHES = "SELECT state, count(*), sum(requests) FROM batches GROUP BY state ORDER BY state"
 REQUEST = """
 SELECT id, key, model, body, state, answer, reason, detail, parser, reply_model, created_at, settled_at FROM requests
@@ -77,6 +84,16 @@ def stats(address: str | Path) -> dict[str, Any]:
                 models[model].setdefault(name, {})[reason] = count
         batches = {state: {"batches": n, "requests": int(held)} for state, n, held in driver.rows(BATCHES)}
         return {"ledger": shown(address), "bytes": driver.size_bytes(), "models": models, "batches": batches}
+
+
+def latencies(address: str | Path) -> dict[str, tuple[list[int], float]]:
+    """Each model's exchanges: how many took at most each of `LATENCIES_S`, how many there were, and their seconds.
+
+    Raises:
+        LedgerError: there is no such ledger.
+    """
+    with closing(_existing(address)) as driver:
+        return {model: ([int(n) for n in counts], float(sum_s)) for model, *counts, sum_s in driver.rows(LATENCIES)}
 
 
 def show(address: str | Path, key: str) -> dict[str, Any]:

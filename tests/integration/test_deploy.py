@@ -11,7 +11,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -49,20 +49,22 @@ class Prefect:
         home: the folder of its database, settings and logs.
         url: the server's API.
         started: the processes that run beside the test.
+        more: further variables of their environment.
     """
 
     home: Path
     url: str
     started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    more: dict[str, str] = field(default_factory=dict)
 
     def _environment(self) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "EARMARK_"))}
         ours = {"PREFECT_HOME": str(self.home), "PREFECT_API_URL": self.url, "DO_NOT_TRACK": "1"}
-        return {**kept, **ours, "PREFECT_SERVER_ANALYTICS_ENABLED": "false"}
+        return {**kept, **ours, "PREFECT_SERVER_ANALYTICS_ENABLED": "false", **self.more}
 
-    def start(self, *arguments: str, folder: Path = ROOT) -> None:
+    def start(self, *arguments: str, folder: Path = ROOT) -> subprocess.Popen[bytes]:
         """Start a command that runs until `end`; its output goes to a file in the home."""
-        with (self.home / f"{arguments[0]}.log").open("wb") as log:
+        with (self.home / f"{arguments[0]}.log").open("ab") as log:
             self.started.append(
                 subprocess.Popen(
                     [sys.executable, "-m", "prefect", *arguments],
@@ -74,6 +76,7 @@ class Prefect:
                     start_new_session=True,
                 )
             )
+        return self.started[-1]
 
     def run(self, *arguments: str, seconds: float = 60) -> str:
         """Run a command to its end, which must be a good one."""
@@ -122,15 +125,14 @@ class Prefect:
         return found
 
 
-@pytest.fixture
-def prefect(tmp_path: Path) -> Iterator[Prefect]:
+@contextmanager
+def serving(home: Path, **more: str) -> Iterator[Prefect]:
     """A server that answers."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    home = tmp_path / "prefect"
     home.mkdir()
-    ours = Prefect(home, f"http://127.0.0.1:{port}/api")
+    ours = Prefect(home, f"http://127.0.0.1:{port}/api", more=more)
     try:
         ours.start("server", "start", "--port", str(port))
         ours.run("server", "status", "--wait", "--timeout", "90", seconds=120)
@@ -138,6 +140,13 @@ def prefect(tmp_path: Path) -> Iterator[Prefect]:
     finally:
         ours.end()
     assert ours.processes() == []
+
+
+@pytest.fixture
+def prefect(tmp_path: Path) -> Iterator[Prefect]:
+    """A server that answers."""
+    with serving(tmp_path / "prefect") as ours:
+        yield ours
 
 
 def without_description(schema: dict[str, Any]) -> list[str]:

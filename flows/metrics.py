@@ -1,0 +1,102 @@
+"""Metrics for Prometheus, at one endpoint: what models were asked, answered and cost, and how builds fare.
+
+They are read from the ledger and the store's run records when Prometheus asks. So one endpoint tells of all processes
+and machines that share them, and no counter starts again with a process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from flows.registry import CORPORA
+from tasks.annotation.ledger_reports import LATENCIES_S, latencies, stats
+from tasks.ledger import has_ledger, ledger_address
+from tasks.store.runs import list_runs
+from tasks.store.versions import Store, open_store
+
+SHARE_OF_TIME = 0.05
+"""Counting a large ledger takes seconds; it is not done more often than this share of the time allows."""
+LEAST_AGE_S = 1.0
+
+
+class Metrics(Collector):
+    """Counts a store's ledger and runs when it is asked, and remembers the answer for a while."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._held: list[Metric] = []
+        self._good_until = 0.0
+
+    def describe(self) -> list[Metric]:
+        """Nothing is counted at registration."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics as they are now, or were a moment ago."""
+        if time.monotonic() >= self._good_until:
+            started = time.monotonic()
+            self._held = [*_of_runs(self.store), *_of_ledger(self.store)]
+            took_s = time.monotonic() - started
+            self._good_until = time.monotonic() + max(LEAST_AGE_S, took_s / SHARE_OF_TIME)
+        yield from self._held
+
+
+def serve_metrics(store: str | None, host: str, port: int) -> Any:
+    """Answer Prometheus on `http://host:port/metrics`, in a thread; returns the server.
+
+    Raises:
+        OSError: the port is in use.
+    """
+    registry = CollectorRegistry()
+    registry.register(Metrics(open_store(store)))
+    server, _ = start_http_server(port, host, registry)
+    return server
+
+
+def _of_runs(store: Store) -> list[Metric]:
+    runs = GaugeMetricFamily("earmark_runs", "Builds by their state.", labels=["corpus", "state"])
+    for (corpus, state), count in sorted(
+        Counter((run.corpus, run.current_state()) for run in list_runs(store)).items()
+    ):
+        runs.add_metric([corpus, state], count)
+    newest = GaugeMetricFamily("earmark_newest_version", "Number of the newest version.", labels=["corpus"])
+    made = GaugeMetricFamily("earmark_newest_version_rows", "Its rows, by table.", labels=["corpus", "table"])
+    for corpus in CORPORA:
+        if version := store.latest(corpus):
+            newest.add_metric([corpus], version.number)
+            for table, splits in version.manifest.rows.items():
+                made.add_metric([corpus, table], sum(splits.values()))
+    return [runs, newest, made]
+
+
+def _of_ledger(store: Store) -> list[Metric]:
+    requests = GaugeMetricFamily("earmark_requests", "Requests; open ones wait.", labels=["model", "state"])
+    attempts = CounterMetricFamily("earmark_attempts", "Exchanges with models.", labels=["model"])
+    errors = CounterMetricFamily("earmark_errors", "Exchanges that gave no usable answer.", labels=["model", "type"])
+    rejects = CounterMetricFamily("earmark_rejects", "Requests given up.", labels=["model", "reason"])
+    tokens = CounterMetricFamily("earmark_tokens", "Tokens.", labels=["model", "direction"])
+    cost = CounterMetricFamily("earmark_cost_usd", "Spent, in US dollars.", labels=["model"])
+    latency = HistogramMetricFamily("earmark_latency_seconds", "Seconds that an exchange took.", labels=["model"])
+    if has_ledger(store):
+        address = ledger_address(store)
+        for model, held in stats(address)["models"].items():
+            for state in ("open", "answered", "rejected"):
+                requests.add_metric([model, state], held[state])
+            attempts.add_metric([model], held.get("attempts", 0))
+            for name, family in (("faults", errors), ("rejects", rejects)):
+                for reason, count in held.get(name, {}).items():
+                    family.add_metric([model, reason], count)
+            for direction in ("input", "output"):
+                tokens.add_metric([model, direction], held.get(f"{direction}_tokens", 0))
+            cost.add_metric([model], held.get("cost_usd", 0.0))
+        for model, (counts, sum_s) in latencies(address).items():
+            bounds = [*(f"{bound:g}" for bound in LATENCIES_S), "+Inf"]
+            latency.add_metric([model], list(zip(bounds, map(float, counts), strict=True)), sum_s)
+    return [requests, attempts, errors, rejects, tokens, cost, latency]

@@ -1,0 +1,180 @@
+"""`earmark serve`: a server, the deployments, a worker and the metrics, from one command on one machine."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from schemas.errors import ConfigError, EarmarkError
+
+ROOT = Path(__file__).resolve().parent.parent
+POOL = "local"
+HEARTBEAT_S = 30  # the least that Prefect allows; deploy/automations.yaml waits for three
+START_S = 120
+STOP_S = 30
+
+
+@dataclass
+class Processes:
+    """Prefect's commands, run from the root of the clone, where the deployments' entrypoints are.
+
+    Attributes:
+        api: the server's API.
+        started: those that run until `end`, by name.
+    """
+
+    api: str
+    started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, name: str, *arguments: str) -> None:
+        """Start a command that stays. A terminal's interrupt does not reach it: `end` decides the order."""
+        self.started[name] = subprocess.Popen(
+            self._command(arguments), cwd=ROOT, env=self._environment(), start_new_session=True
+        )
+
+    def call(self, what: str, *arguments: str) -> None:
+        """Run a command to its end.
+
+        Raises:
+            EarmarkError: it failed; its last lines.
+        """
+        ended = subprocess.run(
+            self._command(arguments), cwd=ROOT, env=self._environment(), capture_output=True, text=True
+        )
+        if ended.returncode:
+            lines = [line for line in (ended.stdout + ended.stderr).splitlines() if line.strip()]
+            raise EarmarkError(f"{what} failed: {' '.join(lines[-3:])}")
+
+    def ended(self) -> str | None:
+        """The name of a process that should run and does not."""
+        return next((name for name, process in self.started.items() if process.poll() is not None), None)
+
+    def end(self) -> None:
+        """End all, newest first: the worker ends its runs while the server still listens."""
+        for process in reversed(self.started.values()):
+            if process.poll() is None:
+                process.send_signal(signal.SIGINT)
+            try:
+                process.wait(STOP_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self.started.clear()
+
+    def _command(self, arguments: tuple[str, ...]) -> list[str]:
+        return [sys.executable, "-m", "prefect", *arguments]
+
+    def _environment(self) -> dict[str, str]:
+        ours = {
+            "PREFECT_API_URL": self.api,
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "DO_NOT_TRACK": "1",
+            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
+        }
+        return {**ours, **os.environ, "PREFECT_API_URL": self.api}
+
+
+def serve(
+    file: Path, automations: Path, *, host: str, port: int, at_once: int, metrics_port: int, store: str | None
+) -> None:
+    """Serve until interrupted (Ctrl-C or SIGTERM).
+
+    Args:
+        file: the deployments, in Prefect's form.
+        automations: what is done about crashed runs.
+        host: the address that the server and the metrics listen on.
+        port: the server's port; unused where `PREFECT_API_URL` names a server.
+        at_once: how many runs the worker carries out at once.
+        metrics_port: where Prometheus finds `/metrics`; 0 for nowhere.
+        store: whose ledger and runs the metrics tell of.
+
+    Raises:
+        EarmarkError: a part did not start, or ended by itself.
+    """
+    from flows.metrics import serve_metrics
+
+    if not file.is_file():
+        raise ConfigError(f"deployments: expected a YAML file, found nothing at {file}")
+    known = os.environ.get("PREFECT_API_URL")
+    processes = Processes(known or f"http://{host}:{port}/api")
+    with _interruptible():
+        try:
+            if not known:
+                _check_free(host, port)
+                processes.start("server", "server", "start", "--host", host, "--port", str(port))
+            _say("waiting for Prefect's server")
+            processes.call("the server", "server", "status", "--wait", "--timeout", str(START_S))
+            processes.call("the work pool", "work-pool", "create", POOL, "--type", "process", "--overwrite")
+            _say(f"deploying {file}")
+            processes.call("deploying", "--no-prompt", "deploy", "--all", "--prefect-file", str(file.absolute()))
+            install(automations, processes.api)
+            processes.start("worker", "worker", "start", "--pool", POOL, "--limit", str(at_once))
+            if metrics_port:
+                serve_metrics(store, host, metrics_port)
+                _say(f"metrics: http://{host}:{metrics_port}/metrics")
+            _say(f"schedules run; look at them on {processes.api.removesuffix('/api')}; Ctrl-C ends")
+            while (name := processes.ended()) is None:
+                time.sleep(1)
+            raise EarmarkError(f"Prefect's {name} ended by itself; what it said stands above")
+        except KeyboardInterrupt:
+            _say("ending; runs go on when it is started again")
+        finally:
+            processes.end()
+
+
+def install(file: Path, api: str) -> None:
+    """Make the automations of a file known to the server; those of the same name are replaced.
+
+    Raises:
+        ConfigError: the file is not there.
+    """
+    import yaml
+
+    os.environ["PREFECT_API_URL"] = api
+    from prefect.client.orchestration import get_client
+    from prefect.events.schemas.automations import AutomationCore
+
+    if not file.is_file():
+        raise ConfigError(f"automations: expected a YAML file, found nothing at {file}")
+    with get_client(sync_client=True) as client:
+        for held in yaml.safe_load(file.read_text("utf-8"))["automations"]:
+            wanted = AutomationCore.model_validate(held)
+            for old in client.read_automations_by_name(wanted.name):
+                client.delete_automation(old.id)
+            client.create_automation(wanted)
+
+
+def _check_free(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        if probe.connect_ex((host, port)) == 0:
+            raise EarmarkError(
+                f"{host}:{port} is in use; if that is a Prefect server, set PREFECT_API_URL=http://{host}:{port}/api "
+                "to use it, else choose another --port"
+            )
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM, as from a supervisor, ends it as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

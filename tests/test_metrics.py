@@ -1,0 +1,72 @@
+"""What Prometheus reads: the numbers of the ledger and of the runs, in its format, over HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+import urllib.request
+from pathlib import Path
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from flows.metrics import serve_metrics
+from tasks.store.runs import save_run, start_run
+from tasks.store.versions import Store
+from tests.annotation.conftest import Bench, config_for, requests_for, serving
+from tests.servers.faults import Faults
+
+Samples = dict[tuple[str, ...], float]
+
+
+def scraped(store: Path) -> Samples:
+    """Every sample of the endpoint, by its name and the values of its labels, in the order of their names."""
+    server = serve_metrics(str(store), "127.0.0.1", 0)
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.server_port}/metrics", timeout=20) as answer:
+            families = list(text_string_to_metric_families(answer.read().decode()))
+    finally:
+        server.shutdown()
+        server.server_close()
+    return {
+        (s.name, *(value for _, value in sorted(s.labels.items()))): s.value
+        for family in families
+        for s in family.samples
+    }
+
+
+def test_metrics_are_what_ledger_and_runs_hold(tmp_path: Path) -> None:
+    assert scraped(tmp_path) == {}
+
+    async def ask() -> int:
+        server = await serving(Faults(rate=0.5, kinds=("429", "refusal"), most=1))
+        report = await Bench(tmp_path / "ledger.sqlite", server).ask(
+            config := config_for(server), requests_for(config, 40)
+        )
+        await server.stop()
+        return report.answered
+
+    answered = asyncio.run(ask())
+    store = Store(tmp_path)
+    done = start_run(store, "captions", tmp_path / "c.toml")
+    save_run(store, done.model_copy(update={"state": "completed"}))
+    start_run(store, "captions", tmp_path / "c.toml")
+
+    found = scraped(tmp_path)
+    model = "openai:tiny"
+    assert found["earmark_requests", model, "answered"] == answered
+    assert (
+        found["earmark_requests", model, "rejected"]
+        == 40 - answered
+        == found["earmark_rejects_total", model, "refused"]
+    )
+    assert found["earmark_requests", model, "open"] == 0
+    assert found["earmark_errors_total", model, "rate_limited"] > 0
+    attempts = 40 + found["earmark_errors_total", model, "rate_limited"]
+    assert found["earmark_attempts_total", model] == attempts
+    assert (
+        found["earmark_latency_seconds_bucket", "+Inf", model]
+        == found["earmark_latency_seconds_count", model]
+        == attempts
+    )
+    assert found["earmark_latency_seconds_sum", model] > 0
+    assert found["earmark_tokens_total", "input", model] > 0
+    assert found["earmark_runs", "captions", "completed"] == found["earmark_runs", "captions", "running"] == 1
