@@ -168,7 +168,8 @@ class Questioner:
             return prompt.ask
         match self.answer:
             case "yes_no":
-                return YesNo(*YES_NO) if self._config.yes_no == "probabilities" else Choice(YES_NO)
+                words = self._config.yes_no == "words" or self._config.annotator.startswith("builtin:")
+                return Choice(YES_NO) if words else YesNo(*YES_NO)
             case "preference":
                 return Choice(SIDES)
             case "choice":

@@ -43,7 +43,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Samples:
-    """The chosen rows: they lie in the connection's table `samples`, all of the evaluation's ids in `everything`."""
+    """The chosen rows: they lie in the connection's table `judged.samples`, all ids in `judged.everything`."""
 
     connection: duckdb.DuckDBPyConnection
     columns: tuple[str, ...]
@@ -52,7 +52,7 @@ class Samples:
     def batches(self, size: int, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
         """The rows in order of their ids."""
         named = ", ".join(f'"{name}"' for name in columns)
-        reader = self.connection.cursor().sql(f"SELECT {named} FROM samples ORDER BY id").to_arrow_reader(size)
+        reader = self.connection.cursor().sql(f"SELECT {named} FROM judged.samples ORDER BY id").to_arrow_reader(size)
         for batch in reader:
             yield batch.to_pylist()
 
@@ -60,7 +60,7 @@ class Samples:
         """The clips that these columns name."""
         found: set[str] = set()
         for name in columns:
-            rows = self.connection.execute(f'SELECT DISTINCT "{name}" FROM samples WHERE "{name}" IS NOT NULL')
+            rows = self.connection.execute(f'SELECT DISTINCT "{name}" FROM judged.samples WHERE "{name}" IS NOT NULL')
             found.update(row[0] for row in rows.fetchall())
         return found
 
@@ -114,13 +114,14 @@ def select_samples(
         StoreError: no sample is left, or the query does not keep the contract of `schemas/evaluations.py`.
     """
     with opened(version, corpus, spill) as connection:
-        connection.execute(f"CREATE VIEW asked AS {_filled(query(evaluation.sql), evaluation)}")
-        columns = {row[0]: row[1] for row in connection.execute("DESCRIBE asked").fetchall()}
+        connection.execute("CREATE SCHEMA judged")  # apart from the tables of versions, which may be called the same
+        connection.execute(f"CREATE VIEW judged.asked AS {_filled(query(evaluation.sql), evaluation)}")
+        columns = {row[0]: row[1] for row in connection.execute("DESCRIBE judged.asked").fetchall()}
         _check_columns(evaluation, columns)
-        connection.execute("CREATE TABLE everything AS SELECT id, split, target FROM asked")
+        connection.execute("CREATE TABLE judged.everything AS SELECT id, split, target FROM judged.asked")
         _check_rows(connection, evaluation)
         _choose(connection, evaluation, part, columns)
-        count = connection.execute("SELECT count(*) FROM samples").fetchall()[0][0]
+        count = connection.execute("SELECT count(*) FROM judged.samples").fetchall()[0][0]
         yield Samples(connection, tuple(columns), count)
 
 
@@ -145,12 +146,12 @@ def _check_columns(evaluation: Evaluation, columns: dict[str, str]) -> None:
 
 def _check_rows(connection: duckdb.DuckDBPyConnection, evaluation: Evaluation) -> None:
     where = f"evaluation '{evaluation.name}'"
-    twice = connection.execute("SELECT id FROM everything GROUP BY id HAVING count(*) > 1 LIMIT 1").fetchall()
+    twice = connection.execute("SELECT id FROM judged.everything GROUP BY id HAVING count(*) > 1 LIMIT 1").fetchall()
     if twice:
         raise StoreError(f"{where}: expected one row an id, found '{twice[0][0]}' twice")
     good = {"preference": "target IN ('a', 'b', 'tie')", "scalar": "isfinite(target)", "choice": "target ~ '[A-Z]'"}
     odd = connection.execute(
-        f"SELECT id, target FROM everything WHERE id IS NULL OR target IS NULL OR NOT "
+        f"SELECT id, target FROM judged.everything WHERE id IS NULL OR target IS NULL OR NOT "
         f"({good.get(evaluation.kind, 'true')}) LIMIT 1"
     ).fetchall()
     if odd:
@@ -161,19 +162,19 @@ def _choose(connection: duckdb.DuckDBPyConnection, evaluation: Evaluation, part:
     where = f"evaluation '{evaluation.name}'"
     if part.language is not None and "language" not in columns:
         raise StoreError(f"{where} has one language only: leave --language out")
-    held = connection.execute("SELECT DISTINCT split FROM asked ORDER BY 1").fetchall()
+    held = connection.execute("SELECT DISTINCT split FROM judged.asked ORDER BY 1").fetchall()
     splits = _wanted(where, [row[0] for row in held], part.split)
     if part.language is not None:
-        rows = connection.execute("SELECT DISTINCT language FROM asked ORDER BY 1").fetchall()
+        rows = connection.execute("SELECT DISTINCT language FROM judged.asked ORDER BY 1").fetchall()
         if part.language not in (known := [row[0] for row in rows]):
             raise StoreError(f"{where} has no sample in language '{part.language}'; found: {', '.join(known)}")
     kept = "language = $language" if part.language is not None else "$language IS NULL"
     connection.execute(
-        f"CREATE TABLE samples AS FROM asked WHERE list_contains($splits, split) AND {kept} "
+        f"CREATE TABLE judged.samples AS FROM judged.asked WHERE list_contains($splits, split) AND {kept} "
         "ORDER BY md5(id), id LIMIT $limit",
         {"splits": splits, "language": part.language, "limit": part.limit},
     )
-    if connection.execute("SELECT count(*) FROM samples").fetchall() == [(0,)]:
+    if connection.execute("SELECT count(*) FROM judged.samples").fetchall() == [(0,)]:
         raise StoreError(f"{where} has no sample in this version: nothing to measure")
 
 

@@ -49,8 +49,8 @@ def read_scores(path: Path, evaluation: Evaluation, samples: Samples) -> dict[st
             or holds something that is no score.
     """
     rows, form = _rows(path, evaluation)
-    known = {row[0] for row in samples.connection.execute("SELECT id FROM everything").fetchall()}
-    wanted = {row[0] for row in samples.connection.execute("SELECT id FROM samples").fetchall()}
+    known = {row[0] for row in samples.connection.execute("SELECT id FROM judged.everything").fetchall()}
+    wanted = {row[0] for row in samples.connection.execute("SELECT id FROM judged.samples").fetchall()}
     found: dict[str, Prediction] = {}
     for place, row in enumerate(rows, 1):
         where = f"{path}, row {place}"
