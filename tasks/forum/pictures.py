@@ -18,10 +18,17 @@ from schemas.score_questions import Images
 from tasks.importers.cells import BadRow
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
+# What Pillow's decoders raise for files that someone, or chance, has spoilt.
+FAULTS = (
+    OSError, ValueError, SyntaxError, EOFError, TypeError, AttributeError, LookupError, ArithmeticError, RuntimeError,
+    AssertionError, MemoryError, struct.error, zlib.error,
+)  # fmt: skip
 JPEG_QUALITY = 92
 HASH_SIDE = 16
 HASH_MARGIN = 2.0  # gray levels; smaller differences between neighbours are noise
 HASHES_AT_ONCE = 512
+
+warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata, which is dropped
 
 
 @dataclass(frozen=True)
@@ -59,14 +66,13 @@ def read_picture(content: bytes, limits: Images) -> Picture:
     if len(content) > limits.largest_bytes:
         raise BadRow("image_too_large", f"expected at most {limits.largest_bytes:,} bytes, found {len(content):,}")
     try:
-        with warnings.catch_warnings(), Image.open(io.BytesIO(content), formats=FORMATS) as opened:
-            warnings.simplefilter("ignore")  # odd metadata, which is dropped
+        with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
             _check_size(opened, limits)
             packed = opened.format == "JPEG"
             image = _flat(ImageOps.exif_transpose(opened))
     except Image.DecompressionBombError:
         raise BadRow("image_too_large", f"expected at most {limits.most_pixels:,} pixels, found more") from None
-    except (OSError, ValueError, SyntaxError, EOFError, TypeError, IndexError, struct.error, zlib.error, MemoryError):
+    except FAULTS:
         raise BadRow("bad_image", f"expected an image ({', '.join(FORMATS)}), found none that can be decoded") from None
     image.thumbnail((limits.longest_side, limits.longest_side), Image.Resampling.LANCZOS)
     out = io.BytesIO()
