@@ -19,6 +19,7 @@ from flows.rebuild_cli import rebuild
 from flows.review_cli import app as review_app
 from flows.serve_cli import serve
 from schemas.errors import EarmarkError, Interrupted, StoreError
+from tasks.logs import set_up
 
 app = typer.Typer(
     name="earmark",
@@ -307,6 +308,7 @@ def main() -> None:
 def _run() -> tuple[str, int]:
     """What to say at the end, and the exit code."""
     try:
+        set_up()
         app()
     except Interrupted as error:
         traceback.clear_frames(error.__traceback__)

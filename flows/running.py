@@ -111,6 +111,7 @@ def run_build(
     Raises:
         EarmarkError: the build failed; the record says why, and `earmark resume` goes on.
     """
+    from tasks.logs import RUN
     from tasks.progress import say, shown
     from tasks.store.runs import save_run, start_run
     from tasks.store.versions import Version
@@ -123,6 +124,7 @@ def run_build(
         if force and fresh:
             plan.forget()
         run = start_run(store, name, path, limit, force=force)
+        RUN.set(run.run)
         say(f"run {run.run}: building {name} from {path}")
         try:
             version = _start_flow(name, config, store, force=force, inputs=plan.made.inputs)

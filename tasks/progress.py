@@ -5,6 +5,7 @@ Steps report without knowing who watches; the command line opens the display. Wi
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -12,6 +13,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from tasks.logs import wanted
+
+LOG = logging.getLogger("earmark.progress")
 PLAIN_EVERY_S = 5.0
 
 
@@ -86,6 +90,13 @@ class PlainLines:
         print(line, file=sys.stderr, flush=True)
 
 
+class LoggedLines(PlainLines):
+    """The same lines as log records, where logs are for machines."""
+
+    def say(self, line: str) -> None:
+        LOG.info(line)
+
+
 class RichBars:
     """Bars on a terminal."""
 
@@ -140,7 +151,7 @@ def shown() -> Iterator[None]:
     if not isinstance(_display, _Silent):
         yield
         return
-    if sys.stderr.isatty():
+    if sys.stderr.isatty() and not wanted():
         bars = RichBars()
         _display = bars
         try:
@@ -149,7 +160,7 @@ def shown() -> Iterator[None]:
         finally:
             _display = _Silent()
     else:
-        _display = PlainLines()
+        _display = LoggedLines() if wanted() else PlainLines()
         try:
             yield
         finally:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -25,6 +26,7 @@ from tasks.annotation.request import Request
 if TYPE_CHECKING:
     from tasks.annotation.engine import Annotator
 
+LOG = logging.getLogger("earmark.annotation")
 CLAIM_AT_ONCE = 256
 OTHERS_POLL_S = 0.5
 """How often a key that another process holds is looked for."""
@@ -262,6 +264,7 @@ class Run:
         return raw
 
     def _record_failure(self, job: Job, error: AskError, started_at: float, latency_s: float) -> None:
+        LOG.info("%s: %s", error.reason, error, extra={"request": job.key, "model": job.request.model})
         raw = error.raw[:4000] if isinstance(error, Retriable) and error.raw else None
         self.ledger.record_soon(
             Attempt(job.row, job.attempts, "failed", started_at, latency_s, raw, error.reason, str(error))
@@ -291,6 +294,8 @@ class Run:
             tokens_in, tokens_out, cost = reply.input_tokens, reply.output_tokens, budget.cost_usd(reply)
             value = answer_value(job.request.ask, reply)
         except AskError as error:
+            if not again:
+                LOG.info("%s: %s", error.reason, error, extra={"request": job.key, "model": job.request.model})
             if reply is None and not again:
                 budget.doubt(job.request)
             self.ledger.judge_soon(
