@@ -16,6 +16,7 @@ CORPORA = {
     "captions": "schemas.captions",
     "music-prompts": "schemas.music_prompts",
     "instruction-rubrics": "schemas.instruction_rubrics",
+    "score-questions": "schemas.score_questions",
 }
 
 

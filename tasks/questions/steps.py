@@ -7,12 +7,32 @@ from prefect.cache_policies import NO_CACHE
 
 from schemas.score_questions import ScoreQuestions
 from tasks.annotation.session import Session
+from tasks.forum import images
+from tasks.forum import threads as forum_threads
 from tasks.progress import Work, working
 from tasks.questions import tables, threads, writing
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
 SHARDS_AT_ONCE = 4  # their requests share one pace; more shards would only hold more of them in memory
+
+
+@task(name="submissions", cache_policy=NO_CACHE)
+def read_submissions(stage: Stage, config: ScoreQuestions) -> Step:
+    """Read the dump's submissions and keep those that are fit."""
+    return forum_threads.read_submissions(stage, config)
+
+
+@task(name="comments", cache_policy=NO_CACHE)
+def read_comments(stage: Stage, config: ScoreQuestions) -> Step:
+    """Read the dump's comments, and take names, links and addresses out of all texts."""
+    return forum_threads.read_comments(stage, config)
+
+
+@task(name="images", cache_policy=NO_CACHE)
+def find_scores(stage: Stage, config: ScoreQuestions) -> Step:
+    """Get the threads' images, and keep the threads with a score among them."""
+    return images.read_images(stage, config)
 
 
 @task(name="pool", cache_policy=NO_CACHE)

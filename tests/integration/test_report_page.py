@@ -19,7 +19,7 @@ from tests.store.test_report import HOSTILE_PAGE, MANIFEST, STORY
 
 pytestmark = pytest.mark.slow
 
-WITHOUT_SOUND = {"music-prompts"}
+WITHOUT_SOUND = {"music-prompts", "score-questions"}
 
 
 @pytest.fixture(scope="module")
