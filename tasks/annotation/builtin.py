@@ -164,7 +164,7 @@ def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, s
         evidence = "; ".join(fit.notes) or "nothing that can be measured speaks against it"
     else:
         left = _without(text, [*fit.wrong, *wrong])
-        heard = ", ".join(fit.wrong.values()) or "its caption names something else"
+        heard = ", ".join(dict.fromkeys(fit.wrong.values())) or "its caption names something else"
         evidence = f"Heard instead: {heard}. What could fit: {left[:400]}"
     yes = fits if facts["ask"] == "verify" else not fits
     return {"answer": "yes" if yes else "no", "evidence": evidence[:600]}

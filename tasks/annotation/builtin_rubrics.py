@@ -27,8 +27,10 @@ _LEADING = {
 }
 _EDGES = " \t\"'“”‘’「」『』()（）[]{}<>`,.;:!?，。；：！？、"
 _INAUDIBLE = re.compile(r"\b(?:copyright|filmed|photo|album|released|https?|www)\b|版权|专辑|发行", re.IGNORECASE)
-_ASKED = {"en": re.compile(r'^Is "(.*)" heard\?$', re.DOTALL), "zh": re.compile(r"^是否能听到“(.*)”？$", re.DOTALL)}
 _QUESTION = {"en": 'Is "{}" heard?', "zh": "是否能听到“{}”？"}
+_HAS = {"en": "What is true names this too.", "zh": "真实描述中也有这一点。"}
+_LACKS = {"en": "What is true does not name: {}.", "zh": "真实描述中没有：{}。"}
+_SAYS = {"en": "The instruction, which is true of the clip, says: {}.", "zh": "符合该音频的指令写明：{}。"}
 _MARK = {"en": "[word by word]", "zh": "【逐词】"}
 _ADDED = {"en": " with a loud siren throughout", "zh": "并一直伴有响亮的警笛"}
 _ADDED_NAME = {"en": "added sound", "zh": "新增声音"}
@@ -143,17 +145,16 @@ def _labels(facts: Facts) -> dict[str, Any]:
     for item in facts["items"]:
         wrong = contradictions(truth, _basis(item))
         words = ", ".join(wrong)[:200]
-        no = {"en": f"What is true does not name: {words}.", "zh": f"真实描述中没有：{words}。"}
-        yes = {"en": "What is true names this too.", "zh": "真实描述中也有这一点。"}
-        said = no if wrong else yes
-        answers.append({"id": item["id"], "answer": "no" if wrong else "yes", "rationale": said[language]})
+        rationale = (_LACKS if wrong else _HAS)[language].format(words)
+        answers.append({"id": item["id"], "answer": "no" if wrong else "yes", "rationale": rationale})
     return {"items": answers}
 
 
 def _rationales(facts: Facts) -> dict[str, Any]:
     language = language_of(str(facts["instruction"]))
-    says = {"en": "The instruction, which is true of the clip, says: {}.", "zh": "符合该音频的指令写明：{}。"}[language]
-    return {"items": [{"id": one["id"], "rationale": says.format(_basis(one)[:300])} for one in facts["items"]]}
+    return {
+        "items": [{"id": one["id"], "rationale": _SAYS[language].format(_basis(one)[:300])} for one in facts["items"]]
+    }
 
 
 def _translate(facts: Facts) -> dict[str, Any]:
@@ -162,10 +163,21 @@ def _translate(facts: Facts) -> dict[str, Any]:
 
 
 def _by_word(text: str, into: Language) -> str:
-    """A phrase book's translation, marked as one."""
-    asked = _ASKED["en" if into == "zh" else "zh"].match(text.strip())
-    said = phrase_book(asked[1] if asked else text, into)
-    return f"{_MARK[into]} {_QUESTION[into].format(said) if asked else said}"
+    """A phrase book's translation, marked as one; sentences of these rules become the same sentences."""
+    for form in (_QUESTION, _HAS, _LACKS, _SAYS):
+        said = _within(text, form["en" if into == "zh" else "zh"])
+        if said is not None:
+            return f"{_MARK[into]} {form[into].format(phrase_book(said, into))}"
+    return f"{_MARK[into]} {phrase_book(text, into)}"
+
+
+def _within(text: str, form: str) -> str | None:
+    """What stands in a sentence's blank; None where it is another sentence."""
+    before, _, after = form.partition("{}")
+    text = text.strip()
+    if len(text) < len(before) + len(after) or not (text.startswith(before) and text.endswith(after)):
+        return None
+    return text[len(before) : len(text) - len(after)]
 
 
 def _basis(item: Mapping[str, Any]) -> str:
@@ -173,8 +185,8 @@ def _basis(item: Mapping[str, Any]) -> str:
     if item.get("basis"):
         return str(item["basis"])
     question = str(item["question"])
-    asked = _ASKED["en"].match(question) or _ASKED["zh"].match(question)
-    return asked[1] if asked else question
+    asked = [_within(question, form) for form in _QUESTION.values()]
+    return next((said for said in asked if said is not None), question)
 
 
 def _draw(text: str, choice: str) -> str:

@@ -63,7 +63,7 @@ GROUPS: tuple[tuple[tuple[str, str], tuple[str, ...], tuple[tuple[str, str], ...
         (
             ("dog", "狗"), ("cat", "猫"), ("bird", "鸟"), ("car", "汽车"), ("train", "火车"), ("horse", "马"),
             ("rain", "雨"), ("wind", "风"), ("thunder", "雷"), ("siren", "警笛"), ("bell", "铃"), ("waves", "海浪"),
-            ("crowd", "人群"), ("engine", "引擎"), ("door", "门"), ("tone", "音调"), ("noise", "噪声"),
+            ("crowd", "人群"), ("engine", "引擎"), ("door", "门"),
         ),
     ),
     (
@@ -85,7 +85,9 @@ OTHERS: tuple[tuple[str, str], ...] = (
     ("sings", "演唱"), ("singing", "演唱"), ("barks", "吠叫"), ("barking", "吠叫"), ("sings", "歌唱"),
     ("passes", "驶过"), ("rings", "响起"), ("falls", "落下"), ("blows", "吹"), ("steady", "平稳"), ("bright", "明亮"),
     ("warm", "温暖"), ("deep", "低沉"), ("instrumental", "器乐"), ("tempo", "速度"), ("mood", "情绪"), ("city", "城市"),
-    ("background", "背景"), ("not", "不"), ("no", "没有"), ("without", "没有"), ("never", "从不"), ("and", "和"),
+    ("background", "背景"), ("tone", "音色"), ("noise", "噪声"), ("plays", "演奏"), ("tune", "曲调"), ("first", "先是"),
+    ("sound", "声"), ("then", "然后是"), ("not", "不"), ("no", "没有"),
+    ("without", "没有"), ("never", "从不"), ("and", "和"),
     ("with", "伴有"), ("then", "然后"), ("while", "同时"), ("followed by", "随后是"), ("played", "演奏"),
     ("by", "由"), ("low hum", "低鸣"), ("hum", "嗡嗡声"), ("six", "六"), ("seven", "七"),
 )  # fmt: skip

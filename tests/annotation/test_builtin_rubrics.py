@@ -95,6 +95,10 @@ def test_translations_are_marked_as_word_by_word() -> None:
     assert ask("translate", texts=["是否能听到“缓慢的钢琴”？"], into="en")["texts"] == [
         '[word by word] Is "slow piano" heard?'
     ]
+    labels = ask("labels", truth=ENGLISH, instruction=CHINESE, items=items_of(ENGLISH)[:1])["items"]
+    assert ask("translate", texts=[labels[0]["rationale"]], into="en")["texts"] == [
+        "[word by word] What is true names this too."
+    ]
     assert phrase_book("木琴，钢琴", "en") == "[?], piano"
 
 
