@@ -115,15 +115,25 @@ app.command(rich_help_panel=_BUILD)(rebuild)
 
 
 @app.command(rich_help_panel=_BUILD)
-def status(store: StoreOption = None, as_json: JsonOption = False) -> None:
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Stay, and show what changes, until Ctrl-C.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """List the runs: what was built, what failed and why, how to go on.
 
-    **Example:** `earmark status`
+    **Examples:** `earmark status` · `earmark status --watch`
     """
     from flows import console
     from tasks.store.runs import list_runs
 
-    runs = list_runs(_store(store))
+    place = _store(store)
+    if watch:
+        from flows.watching import watch as show_changes
+
+        show_changes(place)
+        return
+    runs = list_runs(place)
     if as_json:
         _print_json([{**run.model_dump(mode="json"), "state": run.current_state()} for run in runs])
     else:

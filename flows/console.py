@@ -41,7 +41,7 @@ def corpus_facts(corpus: Corpus, newest: Version | None) -> dict[str, Any]:
 
 def show_corpora(corpora: Sequence[Corpus], newest: Mapping[str, Version | None]) -> None:
     """Print the corpora."""
-    grid = _grid("corpus", "made from", "holds", "method of", "newest")
+    grid = grid_of("corpus", "made from", "holds", "method of", "newest")
     for corpus in corpora:
         version = newest[corpus.name]
         grid.add_row(corpus.name, corpus.source, corpus.holds, corpus.paper, version.name if version else "–")
@@ -60,7 +60,7 @@ def show_plan(facts: Mapping[str, Any]) -> None:
     else:
         for facts_of in (asks, *(held for held in asks.values() if isinstance(held, Mapping))):
             show_questions(facts_of)
-    grid = _grid("input", "SHA-256")
+    grid = grid_of("input", "SHA-256")
     for name, digest in facts["inputs"].items():
         grid.add_row(escape(name), digest[:16] + "…")
     console.print(grid)
@@ -152,7 +152,7 @@ def show_publication_plan(facts: Mapping[str, Any]) -> None:
         kind = "private" if facts["private"] else "public"
         there = f"{facts['there']:,} files are there" if facts["exists"] else "it would be made"
         _say(f"{name}: would be published to {facts['url']} ({kind}; {there})")
-        grid = _grid("upload", "bytes", right=1)
+        grid = grid_of("upload", "bytes", right=1)
         for path, size in facts["upload"].items():
             grid.add_row(escape(path), f"{size:,}")
         grid.add_row(f"{len(facts['upload']):,} files", f"{sum(facts['upload'].values()):,}")
@@ -199,23 +199,28 @@ def show_runs(runs: Sequence[Run]) -> None:
     if not runs:
         _say("no runs yet; start one with: earmark build CORPUS --config FILE")
         return
-    grid = _grid("run", "corpus", "started (UTC)", "state", "outcome")
-    for run in runs:
-        state = run.current_state()
-        outcome = run.version or run.error or ("process is gone" if state == "interrupted" else "")
-        colour = _STATE_COLOURS.get(state, "red")
-        grid.add_row(run.run, run.corpus, f"{run.started:%Y-%m-%d %H:%M:%S}", f"[{colour}]{state}[/]", escape(outcome))
-    console.print(grid)
+    console.print(runs_grid(runs))
     last = {(run.corpus, run.config): run for run in runs}
     for run in last.values():
         if run.current_state() in ("failed", "interrupted"):
             _say(f"go on with: earmark resume {run.run}")
 
 
+def runs_grid(runs: Sequence[Run]) -> Grid:
+    """The runs as a table."""
+    grid = grid_of("run", "corpus", "started (UTC)", "state", "outcome")
+    for run in runs:
+        state = run.current_state()
+        outcome = run.version or run.error or ("process is gone" if state == "interrupted" else "")
+        colour = _STATE_COLOURS.get(state, "red")
+        grid.add_row(run.run, run.corpus, f"{run.started:%Y-%m-%d %H:%M:%S}", f"[{colour}]{state}[/]", escape(outcome))
+    return grid
+
+
 def show_standings(stands: Sequence[Standing]) -> None:
     """Print what a rebuild would do with each corpus, in its order."""
     words = {"nothing": "up to date", "build": "would be built", "wait": "waits", "fail": "cannot be built"}
-    grid = _grid("corpus", "state", "version", "because", "would publish to")
+    grid = grid_of("corpus", "state", "version", "because", "would publish to")
     for one in stands:
         grid.add_row(one.corpus, words[one.would], one.version or "–", escape(one.detail), escape(one.publish or ""))
     console.print(grid)
@@ -223,7 +228,7 @@ def show_standings(stands: Sequence[Standing]) -> None:
 
 def show_endings(endings: Sequence[Ending]) -> None:
     """Print how each corpus came out of a rebuild, and what to do about those that did not come out well."""
-    grid = _grid("corpus", "state", "version", "more")
+    grid = grid_of("corpus", "state", "version", "more")
     for one in endings:
         colour = "green" if one.good else "yellow" if one.state == "skipped" else "red"
         grid.add_row(one.corpus, f"[{colour}]{one.state}[/]", one.version or "–", escape(one.detail))
@@ -236,7 +241,7 @@ def show_endings(endings: Sequence[Ending]) -> None:
 def show_diff(old: Version, new: Version, changes: Sequence[Change], rows: Sequence[Mapping[str, Any]]) -> None:
     """Print the counts of changes, then the rows if they were asked for."""
     _say(f"{old.corpus}: {old.name} → {new.name}")
-    grid = _grid("table", "split", "added", "removed", "changed", "same", right=4)
+    grid = grid_of("table", "split", "added", "removed", "changed", "same", right=4)
     for change in changes:
         counts = (change.added, change.removed, change.changed, change.same)
         grid.add_row(change.table, change.split, *(f"{count:,}" for count in counts))
@@ -271,7 +276,7 @@ def show_accounts(version: Version, accounts: Sequence[Account]) -> None:
 
 def show_findings(findings: Sequence[Finding]) -> None:
     """Print what `earmark doctor` found."""
-    grid = _grid("what", "state", "found")
+    grid = grid_of("what", "state", "found")
     for finding in findings:
         grid.add_row(finding.what, f"[{_STATE_COLOURS[finding.state]}]{finding.state}[/]", escape(finding.found))
     console.print(grid)
@@ -280,7 +285,7 @@ def show_findings(findings: Sequence[Finding]) -> None:
 def show_ledger(found: Mapping[str, Any]) -> None:
     """Print what models were asked and what it cost."""
     _say(f"{escape(str(found['ledger']))}, {found['bytes']:,} bytes")
-    grid = _grid("model", "answered", "rejected", "open", "attempts", "failed", "tokens in", "out", "USD", right=8)
+    grid = grid_of("model", "answered", "rejected", "open", "attempts", "failed", "tokens in", "out", "USD", right=8)
     for model, facts in found["models"].items():
         names = ("answered", "rejected", "open", "attempts", "failed_attempts", "input_tokens", "output_tokens")
         counts = [f"{facts.get(name, 0):,}" for name in names]
@@ -306,7 +311,7 @@ def show_offers(version: Version, offers: Sequence[Offer]) -> None:
                 refused.setdefault(offer.refusal.partition(", and ")[0], []).append(offer.format)
         for reason, formats in refused.items():
             _say(f"  [dim]not for {', '.join(formats)}: {escape(reason)}[/dim]")
-    grid = _grid("format", "read by")
+    grid = grid_of("format", "read by")
     for format_, says in {offer.format: offer.says for offer in offers}.items():
         grid.add_row(format_, escape(says))
     console.print(grid)
@@ -341,7 +346,7 @@ def show_reviews(facts: Mapping[str, Any], out: Path | None) -> None:
         f"{len(flagged['all']):,} by all"
     )
     if facts["agreement"]:
-        grid = _grid("asked", "reviewer", "and", "questions of both", "agree", "Cohen's kappa", right=3)
+        grid = grid_of("asked", "reviewer", "and", "questions of both", "agree", "Cohen's kappa", right=3)
         for one in facts["agreement"]:
             kappa = "–" if one.kappa is None else f"{one.kappa:.2f}"
             grid.add_row(
@@ -371,7 +376,7 @@ def show_evaluations(version: Version, corpus: Corpus) -> None:
     if not corpus.evaluations:
         _say(f"{version.corpus} declares no evaluation: it is not made to test models with")
         return
-    grid = _grid("evaluation", "kind", "what is measured", "modes", "groups")
+    grid = grid_of("evaluation", "kind", "what is measured", "modes", "groups")
     for one in corpus.evaluations:
         modes = ", ".join(mode.name for mode in one.modes) or "scores only"
         grid.add_row(one.name, one.kind.replace("_", "/"), one.says, modes, ", ".join(one.groups))
@@ -385,7 +390,7 @@ def show_evaluation(facts: Mapping[str, Any], folder: Path) -> None:
 
     who = f"{facts['annotator']}, mode {facts['mode']}" if facts["annotator"] else f"scores of {facts['scores']}"
     _say(f"[bold]{facts['corpus']} {facts['version']}[/bold], {facts['evaluation']}: {escape(who)}")
-    grid = _grid(*headings(facts), right=len(headings(facts)) - 1)
+    grid = grid_of(*headings(facts), right=len(headings(facts)) - 1)
     for row in cells(facts):
         grid.add_row(*map(escape, row))
     console.print(grid)
@@ -395,7 +400,7 @@ def show_evaluation(facts: Mapping[str, Any], folder: Path) -> None:
 
 
 def _show_rows(versions: Sequence[Version]) -> None:
-    grid = _grid("corpus", "version", "table", "split", "rows", right=1)
+    grid = grid_of("corpus", "version", "table", "split", "rows", right=1)
     for version in versions:
         name = (version.corpus, version.name)
         for table, splits in version.manifest.rows.items():
@@ -422,7 +427,7 @@ def _load_line(version: Version) -> str:
     return escape(f'from datasets import load_dataset; rows = load_dataset("{folder}", "{table}")')
 
 
-def _grid(*headings: str, right: int = 0) -> Grid:
+def grid_of(*headings: str, right: int = 0) -> Grid:
     """A table whose last `right` columns hold numbers."""
     grid = Grid(box=None, header_style="bold", pad_edge=False)
     for index, heading in enumerate(headings):
