@@ -17,6 +17,7 @@ from tasks.rubrics.checks import perturbation_fault
 from tasks.rubrics.deciding import partners
 from tasks.rubrics.hearing import Sessions, counted, reject_of
 from tasks.rubrics.records import Record, read_records, read_said, said, write_records, write_said
+from tasks.rubrics.similarity import similarities
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
@@ -82,6 +83,7 @@ def plan_contest(stage: Stage, config: InstructionRubrics) -> Step:
             jobs.append({**row, "candidates": candidates})
         elif found or row["role"] == "swap":
             rejects.append(reject_of(row, "no_partner", "expected an instruction to try on this clip, found none"))
+    jobs = _unlike(stage, config, jobs, rejects)
     write_records(stage, "contest", jobs)
     stage.write_rejects("alter", rejects_table("alter", [(SAMPLES.name, reject) for reject in rejects]))
     return stage.record(
@@ -95,6 +97,24 @@ def plan_contest(stage: Stage, config: InstructionRubrics) -> Step:
             rejected=counted(rejects),
         )
     )
+
+
+def _unlike(stage: Stage, config: InstructionRubrics, jobs: list[Record], rejects: list[Reject]) -> list[Record]:
+    """The jobs with how similar each instruction is to the clip; swapped ones that are too similar are not tried."""
+    pairs = [(job, one["text"]) for job in jobs for one in job["candidates"]]
+    cosines = iter(similarities(stage, config, pairs))
+    most = config.similarity.most if config.similarity else None
+    kept: list[Record] = []
+    for job in jobs:
+        measured = [{**one, "similarity": next(cosines)} for one in job["candidates"]]
+        if most is not None and job["role"] == "swap":
+            measured = [one for one in measured if one["similarity"] <= most]
+        if measured:
+            kept.append({**job, "candidates": measured})
+        else:
+            detail = f"expected an instruction of similarity {most:g} or less, found {len(job['candidates'])} above"
+            rejects.append(reject_of(job, "partners_too_similar", detail))
+    return kept
 
 
 def _altered(stage: Stage, config: InstructionRubrics, rejects: list[Reject]) -> dict[int, Record]:
@@ -143,7 +163,8 @@ def settle_negatives(stage: Stage, config: InstructionRubrics) -> Step:
     stage.write_rejects("contest", rejects_table("contest", [(SAMPLES.name, reject) for reject in rejects]))
     judged = [
         {**_facts(row), "instruction_id": row["instruction_id"], "text": row["text"], "kind": "judged",
-         "truth": " ".join(dict.fromkeys(row["evidence"])), "truth_id": None, "verified_by": row["verified_by"]}
+         "truth": " ".join(dict.fromkeys(row["evidence"])), "truth_id": None, "verified_by": row["verified_by"],
+         "similarity": row["similarity"]}
         for row in read_records(stage, "verified")
         if not row["positive"]
     ]  # fmt: skip

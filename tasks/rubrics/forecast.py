@@ -51,11 +51,15 @@ def forecast(config: InstructionRubrics, store: Store) -> dict[str, Any]:
 
 
 def plan_captions(stage: Stage, config: InstructionRubrics) -> None:
-    """Read, measure and choose the captions, and plan their negatives as if all of them fit."""
+    """Read, measure and choose the captions, and plan their negatives as if all of them fit.
+
+    No similarity is measured: it would load the model, and what it keeps out is not asked about.
+    """
+    config = config.model_copy(update={"similarity": None})
     import_captions(stage, config)
     index_clips(stage, config)
     choose_captions(stage, config)
-    plan_verify(stage)
+    plan_verify(stage, config)
     write_records(
         stage,
         "verified",

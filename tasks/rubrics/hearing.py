@@ -19,6 +19,7 @@ from tasks.rejects import rejects_table
 from tasks.rubrics.asking import heard_request, prompt_of
 from tasks.rubrics.deciding import overlap, verdict
 from tasks.rubrics.records import Record, Said, read_records, read_said, said, write_records, write_said
+from tasks.rubrics.similarity import similarities
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 from tasks.store.versions import Store
@@ -44,9 +45,11 @@ def read_bases(stage: Stage) -> list[Record]:
     return rows
 
 
-def plan_verify(stage: Stage) -> None:
-    """Leave `work/verify.parquet`: each caption with its clip."""
-    write_records(stage, "verify", read_bases(stage))
+def plan_verify(stage: Stage, config: InstructionRubrics) -> None:
+    """Leave `work/verify.parquet`: each caption with its clip and how similar they are."""
+    bases = read_bases(stage)
+    cosines = similarities(stage, config, [(row, row["text"]) for row in bases])
+    write_records(stage, "verify", [{**row, "similarity": one} for row, one in zip(bases, cosines, strict=True)])
 
 
 def verify_shard(stage: Stage, config: InstructionRubrics, sessions: Sessions, shard: int) -> int:
@@ -82,6 +85,7 @@ def settle_verified(stage: Stage, config: InstructionRubrics) -> Step:
     kept: list[Record] = []
     rejects: list[Reject] = []
     twice: list[tuple[bool, bool]] = []
+    least = config.similarity.least if config.similarity else None
     for base in read_records(stage, "verify"):
         held = sorted(answers[base["at"]], key=lambda row: row["number"])
         failed = next((row for row in held if row["reason"] is not None), None)
@@ -91,7 +95,7 @@ def settle_verified(stage: Stage, config: InstructionRubrics) -> Step:
         passes = [row["value"]["answer"] == "yes" for row in held]
         if len(passes) == 2:
             twice.append((not passes[0], not passes[1]))
-        positive, fault = verdict(passes, None, None)
+        positive, fault = verdict(passes, base["similarity"], least)
         if fault is not None:
             rejects.append(reject_of(base, *fault))
             continue

@@ -24,6 +24,7 @@ from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.rejects import rejects_table
 from tasks.rubrics.asking import annotators, prompt_digests
+from tasks.rubrics.similarity import model_digest
 from tasks.sql import connect, query, view_parquet
 from tasks.store.manifest import Step
 from tasks.store.parquet import write_rows
@@ -72,7 +73,7 @@ def plan_build(config: InstructionRubrics, store: Store, inputs: dict[str, str] 
 
 def digest_inputs(config: InstructionRubrics, store: Store) -> dict[str, str]:
     """SHA-256 of every source's list, and of the audio that it names."""
-    digests: dict[str, str] = {}
+    digests = model_digest(config, store)
     for source in config.sources:
         name = f"{source.name}/{without_place(source.captions)}"
         digests |= file_digests([(name, config.path(source.captions))])

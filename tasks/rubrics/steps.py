@@ -44,7 +44,7 @@ def choose_captions(stage: Stage, config: InstructionRubrics) -> None:
     """Place captions in bench and corpus and take as many as the counts need."""
     if not stage.recorded("choose"):
         choosing.choose_captions(stage, config)
-    hearing.plan_verify(stage)
+    hearing.plan_verify(stage, config)
 
 
 @task(name="ask", task_run_name="{name}-{shard:04d}", cache_policy=NO_CACHE)

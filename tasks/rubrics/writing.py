@@ -171,7 +171,7 @@ def _judgment_rows(stage: Stage, config: InstructionRubrics, heard: set[str]) ->
                 "judge": row["by"],
                 "prompt": row["prompt"],
                 "request_key": row["request_key"],
-                "similarity": None,
+                "similarity": asked["similarity"],
             }
 
 
