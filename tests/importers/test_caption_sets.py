@@ -1,0 +1,117 @@
+"""Caption sets in their published layouts: which clip, which words, and what is refused with its line."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import InputError
+from tasks.importers.caption_sets import LAYOUTS, Instruction, read_caption_set
+from tasks.importers.rows import Note, Reject
+
+ROOT = Path("/audio")
+
+SETS = {
+    "audiocaps": ("a.csv", "audiocap_id,youtube_id,start_time,caption\n91139,r1nicOVtvkQ,130,A woman talks\n",
+                  ("91139", "r1nicOVtvkQ_130.wav", "A woman talks", "r1nicOVtvkQ")),
+    "musiccaps": ("m.csv", "ytid,start_s,end_s,audioset_positive_labels,aspect_list,caption,author_id\n"
+                  "-0Gj8-vB1q4,30,40,\"/m/0,/m/1\",\"['ballad', 'sad']\",\"A sad, slow ballad.\",4\n",
+                  ("-0Gj8-vB1q4", "-0Gj8-vB1q4.wav", "A sad, slow ballad.", "-0Gj8-vB1q4")),
+    "song-describer": ("s.csv", "caption_id,track_id,caption,is_valid_subset,familiarity,artist_id,album_id,path,"
+                       "duration\n"
+                       "1,1004034,A pop song.,True,0,artist_7,album_9,34/1004034.mp3,120\n",
+                       ("1", "34/1004034.mp3", "A pop song.", "artist_7")),
+    "musicbench": ("b.json", '{"dataset": "MusicBench", "location": "data_aug2/x_1.wav", "main_caption": "A tune.", '
+                   '"alt_caption": "Another."}\n', ("data_aug2/x_1.wav", "data_aug2/x_1.wav", "A tune.", None)),
+    "table": ("t.csv", "id,audio,text\n1,1.wav,A bell.\n", ("1", "1.wav", "A bell.", None)),
+    "caption-list": ("c.json", '[{"path": "00/1.mp3", "caption": "A tune."}]',
+                     ("00/1.mp3", "00/1.mp3", "A tune.", None)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("layout", SETS)
+def test_published_layouts_give_clips_and_words(tmp_path: Path, layout: str) -> None:
+    name, held, expected = SETS[layout]
+    (tmp_path / name).write_text(held)
+    (found,) = read_caption_set(tmp_path / name, name, layout, ROOT)
+    assert isinstance(found, Instruction)
+    assert (found.item, found.audio, found.text, found.group) == expected
+    assert found.source_file == name
+
+
+def test_a_row_may_hold_several_captions(tmp_path: Path) -> None:
+    lines = ["file_name,caption_1,caption_2,caption_3,caption_4,caption_5", "Distorted AM Radio.wav,One.,Two.,,Four.,"]
+    (tmp_path / "c.csv").write_text("\n".join(lines))
+    found = list(read_caption_set(tmp_path / "c.csv", "c.csv", "clotho", ROOT))
+    assert [(row.item, row.text) for row in found if isinstance(row, Instruction)] == [
+        ("Distorted AM Radio.wav#caption_1", "One."),
+        ("Distorted AM Radio.wav#caption_2", "Two."),
+        ("Distorted AM Radio.wav#caption_4", "Four."),
+    ]
+    rows = [{"id": "u1", "text": "words", "APS": "Low pitch.", "DSD": "", "RP": None}, {"id": "u2"}]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    first, second = read_caption_set(tmp_path / "t.jsonl", "t.jsonl", "instruct-tts", ROOT)
+    assert (first.item, first.audio) == ("u1#APS", "u1.wav")  # type: ignore[union-attr]
+    assert isinstance(second, Reject)
+    assert second.reason == "missing_caption"
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ("1,2.wav,Again.", "duplicate_id"),
+        ("2,../2.wav,Out.", "path_outside_root"),
+        ("2,/etc/passwd,Out.", "path_outside_root"),
+        ("2,,No clip.", "missing_file"),
+        ("2,2.wav,", "missing_caption"),
+        (",2.wav,No id.", "missing_item"),
+    ],
+)
+def test_a_bad_row_is_a_reject_with_its_line(tmp_path: Path, row: str, reason: str) -> None:
+    (tmp_path / "t.csv").write_text(f"id,audio,text\n1,1.wav,A bell.\n{row}\n")
+    _, reject = read_caption_set(tmp_path / "t.csv", "t.csv", "table", ROOT)
+    assert isinstance(reject, Reject)
+    assert (reject.reason, reject.line) == (reason, 3)
+
+
+@pytest.mark.parametrize("pattern", ["clip.wav", "{}.wav", "{id", "{id.x}.wav"])
+def test_a_pattern_without_columns_is_refused(tmp_path: Path, pattern: str) -> None:
+    (tmp_path / "t.csv").write_text("id,audio,text\n1,1.wav,A bell.\n")
+    with pytest.raises(InputError, match="pattern with columns in braces"):
+        list(read_caption_set(tmp_path / "t.csv", "t.csv", "table", ROOT, pattern))
+
+
+@pytest.mark.parametrize("layout", sorted(set(LAYOUTS) - {"musicbench"}))
+def test_a_missing_column_is_one_line(tmp_path: Path, layout: str) -> None:
+    (tmp_path / "t.csv").write_text("colour,shape\nred,round\n")
+    with pytest.raises(InputError, match=r"^t\.csv"):
+        list(read_caption_set(tmp_path / "t.csv", "t.csv", layout, ROOT))
+
+
+@given(st.lists(st.tuples(st.text(max_size=8), st.text(max_size=12), st.text(max_size=20)), min_size=1, max_size=6))
+def test_every_row_is_an_instruction_or_a_reject(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str, str]]
+) -> None:
+    path = tmp_path_factory.mktemp("sets", numbered=True) / "t.jsonl"
+    objects = [dict(zip(("id", "audio", "text"), row, strict=True)) for row in rows]
+    path.write_text("".join(json.dumps(row) + "\n" for row in objects))
+    found = [row for row in read_caption_set(path, "t.jsonl", "table", ROOT) if not isinstance(row, Note)]
+    assert len(found) == len(rows)
+
+
+def test_columns_are_read_as_csv_writes_them(tmp_path: Path) -> None:
+    out = io.StringIO()
+    csv.writer(out).writerows(
+        [("id", "audio", "text", "group", "model"), ("1", "a b.wav", 'Says "hi", then\nends', "g", "m")]
+    )
+    (tmp_path / "t.csv").write_text(out.getvalue())
+    (found,) = read_caption_set(tmp_path / "t.csv", "t.csv", "table", ROOT)
+    assert isinstance(found, Instruction)
+    assert (found.audio, found.group, found.model) == ("a b.wav", "g", "m")
+    assert found.text.startswith('Says "hi", then')
