@@ -12,6 +12,7 @@ from schemas.errors import ConfigError
 CORPORA = {
     "mos-preferences": "schemas.mos_preferences",
     "pseudo-preferences": "schemas.pseudo_preferences",
+    "human-preferences": "schemas.human_preferences",
     "instrumentals": "schemas.instrumentals",
     "captions": "schemas.captions",
     "music-prompts": "schemas.music_prompts",

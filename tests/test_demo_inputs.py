@@ -28,6 +28,7 @@ BUDGET_BYTES = {
     "tags": 200_000,
     "rubrics": 2_100_000,
     "forum": 1_000_000,
+    "votes": 300_000,
 }
 
 

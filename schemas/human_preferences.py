@@ -1,0 +1,220 @@
+"""Config of `human-preferences`, and what the command line knows of it (CMI-Pref and CMI-RewardBench)."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from schemas.config import BuildConfig, Model, Name
+from schemas.corpus import Corpus, Story
+from schemas.evaluations import Evaluation, Mode
+from schemas.views import View
+from schemas.vote_tables import TABLES
+
+VoteFormat = Literal["cmi-pref", "music-arena", "music-arena-battles", "label-studio", "votes"]
+RatingFormat = Literal["musiceval", "pam"]
+Format = Literal["cmi-pref", "music-arena", "music-arena-battles", "label-studio", "votes", "musiceval", "pam"]
+RATED: tuple[Format, ...] = ("musiceval", "pam")
+ARENA: tuple[Format, ...] = ("music-arena", "music-arena-battles")
+TASK_OF: dict[Format, str] = {
+    "cmi-pref": "cmi-pref",
+    "music-arena": "music-arena",
+    "music-arena-battles": "music-arena",
+    "label-studio": "votes",
+    "votes": "votes",
+    "musiceval": "musiceval",
+    "pam": "pam",
+}
+
+
+class Source(Model):
+    """One export of votes, or one set of rated clips."""
+
+    name: Name = Field(description="What tables and licences call it.")
+    format: Format = Field(description="The layout, as its owner publishes it.")
+    root: str = Field(default=".", description="The folder that `files` and the clips' paths start from.")
+    files: tuple[str, ...] = Field(
+        default=(), description="The exports; a folder stands for its .json files. Not needed for `musiceval`."
+    )
+    audio_root: str | None = Field(default=None, description="Where the clips lie; without it, `root`.")
+    clips: Literal["here", "elsewhere"] = Field(
+        default="here", description="elsewhere: its clips are not at hand, and are neither measured nor missed."
+    )
+    columns: dict[str, str] = Field(
+        default={}, description="For `votes` and `pam`: our name of a column, and the name that it has in the files."
+    )
+    split: Literal["draw", "native", "train", "validation", "test"] | None = Field(
+        default=None,
+        description="draw: into the balanced test split or training; native: the publisher's; or one split for all. "
+        "Without it: test for `music-arena` and `pam`, native for `musiceval`, draw for the others.",
+    )
+    ties: Literal["keep", "drop"] | None = Field(
+        default=None, description="Whether votes for neither clip stay. Without it: not in `music-arena`."
+    )
+    scale: tuple[float, float] = Field(default=(1.0, 5.0), description="Least and greatest rating of rated clips.")
+
+    @property
+    def rule(self) -> str:
+        """How its rows come into splits."""
+        if self.split:
+            return self.split
+        return "native" if self.format == "musiceval" else "test" if self.format in (*ARENA, "pam") else "draw"
+
+    @property
+    def drops_ties(self) -> bool:
+        """Whether votes for neither clip are rejects."""
+        return self.ties == "drop" if self.ties else self.format in ARENA
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if self.format != "musiceval" and not self.files:
+            raise ValueError(f"source '{self.name}': expected files, found none")
+        if not self.scale[0] < self.scale[1]:
+            raise ValueError(f"source '{self.name}': expected a scale that rises, found {list(self.scale)}")
+        return self
+
+
+class Splitting(Model):
+    """What the balanced splits hold."""
+
+    test: int = Field(default=500, ge=0, description="Comparisons to draw into `test`.")
+    validation: int = Field(default=0, ge=0, description="Comparisons to draw into `validation`.")
+    apart: tuple[Literal["annotator"], ...] = Field(
+        default=(), description="Besides prompts and clips, what may not stand in two splits."
+    )
+
+
+class Agreement(Model):
+    """How agreement between annotators is estimated."""
+
+    draws: int = Field(default=1000, ge=100, le=100_000, description="Resamples of comparisons for the intervals.")
+
+
+class HumanPreferences(BuildConfig):
+    """Build config of `human-preferences`."""
+
+    corpus: Literal["human-preferences"] = "human-preferences"
+    sources: tuple[Source, ...] = Field(min_length=1)
+    audio: Literal["none", "index", "embed"] = Field(
+        default="none", description="none: as the exports name it; index: hash and measure clips; embed: hold them too."
+    )
+    split: Splitting = Splitting()
+    agreement: Agreement = Agreement()
+    salt: str = Field(
+        default="EARMARK_SALT",
+        pattern=r"^[A-Z][A-Z0-9_]{2,63}$",
+        description="Environment variable that holds the salt of annotators' ids; without it the store keeps one.",
+    )
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [source.name for source in self.sources]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"expected each source once, found '{twice}' twice")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """The config without where inputs lie: their digests stand beside it."""
+        values = self.recorded()
+        for source in values["sources"]:
+            del source["root"], source["audio_root"]
+        del values["salt"]
+        return values
+
+
+_STORY = Story(
+    title="Human preferences",
+    summary=(
+        "What people prefer of generated music, on musicality, on alignment with the prompt, or overall: their votes, "
+        "what the votes on two clips say together, how far annotators agree, rated clips, a training table, and a "
+        "benchmark of five tasks. For training and testing reward models."
+    ),
+    method=(
+        "Votes are read from exports as they are published. Failed generations and, in an arena, votes for neither "
+        "clip are rejects; months are kept.",
+        "All votes on the same two clips of one prompt are one comparison. Its preference on a dimension is the choice "
+        "of greatest weight: a vote weighs its confidence (1 to 5 in half steps), one without confidence weighs 3. "
+        "Choices of equal weight make a tie.",
+        "Agreement is counted over all pairs of votes of a comparison: the share that agrees, and Krippendorff's "
+        "nominal alpha, with intervals by bootstrap over comparisons.",
+        "The test split is drawn by seeded hash order and balanced over modality, voice and confidence. Comparisons "
+        "that share a prompt or a clip are kept together, so neither crosses splits, nor do two annotators' votes on "
+        "the same clips.",
+        "Annotators' ids are salted hashes; the salt is in no file of a version. Free text has lost e-mail addresses, "
+        "links, mentions and numbers to call.",
+    ),
+    main_table="preferences",
+    references=(
+        "CMI-RewardBench: CMI-Pref, and a benchmark of five tasks on generated music.",
+        "Krippendorff (2011): Computing Krippendorff's Alpha-Reliability.",
+    ),
+    limits=(
+        "An arena's visitors and hired annotators listen differently; `source` tells them apart.",
+        "The terms of the generating models hold for the audio.",
+        "A salted hash hides an id; it does not hide a person from whoever knows the votes.",
+    ),
+    tags=("audio", "music", "preference", "human-feedback", "reward-model"),
+)
+
+_PAIR = ("text", "lyrics", "reference_audio", "a_audio", "b_audio")
+_GROUPS = ("modality", "vocals", "confidence_band", "month")
+
+
+def _preference(name: str, task: str, dimension: str, first: str, says: str) -> Evaluation:
+    groups = (first, *(group for group in _GROUPS if group != first))
+    params = {"task": task, "dimension": dimension}
+    prompt = f"vote-pair-{dimension}"
+    mode = Mode("holistic", prompt, shows=_PAIR, json_field=dimension, says="Both clips in one request.")
+    return Evaluation(name, "preference", "human_preferences/tested_pairs", says, (mode,), groups, params=params)
+
+
+def _scalar(name: str, task: str, dimension: str, says: str) -> Evaluation:
+    params = {"task": task, "dimension": dimension}
+    return Evaluation(name, "scalar", "human_preferences/tested_clips", says, groups=("system",), params=params)
+
+
+EVALUATIONS = (
+    _scalar("pam-musicality", "pam", "musicality", "PAM: how musical is a clip? Scores against mean ratings."),
+    _scalar("pam-alignment", "pam", "alignment", "PAM: does a clip follow its text? Scores against mean ratings."),
+    _scalar("musiceval-musicality", "musiceval", "musicality", "MusicEval: how musical is a clip?"),
+    _preference(
+        "music-arena", "music-arena", "overall", "month", "Music Arena: which of two clips did a visitor like?"
+    ),
+    _preference("cmi-pref-musicality", "cmi-pref", "musicality", "modality", "CMI-Pref: which clip is more musical?"),
+    _preference("cmi-pref-alignment", "cmi-pref", "alignment", "modality", "CMI-Pref: which clip follows the prompt?"),
+)
+
+VIEWS = (
+    *(
+        View(
+            f"{dimension}-clips",
+            "preference",
+            "human_preferences/preferred_clips",
+            f"A prompt and two generations; chosen is the one that people preferred ({dimension}).",
+            {"dimension": dimension},
+        )
+        for dimension in ("musicality", "alignment", "overall")
+    ),
+    View(
+        "training",
+        "rows",
+        "human_preferences/trained_on",
+        "Pairs and scalar ratings in one list, with the clips, as a reward model with both losses reads them.",
+    ),
+)
+
+CORPUS = Corpus(
+    name="human-preferences",
+    source="vote exports, arena logs, rated sets",
+    holds="votes, agreement, balanced test split, five-task benchmark",
+    paper="CMI-Pref, CMI-RewardBench",
+    config=HumanPreferences,
+    tables=TABLES,
+    story=_STORY,
+    plan="tasks.votes.sources:plan_build",
+    flow="flows.human_preferences:build",
+    report="tasks.votes.report:sections",
+    views=VIEWS,
+    evaluations=EVALUATIONS,
+)

@@ -1,0 +1,148 @@
+"""Music Arena: the rows of a monthly release, and the raw battles of the running service.
+
+A released row names both clips, or "" where audio is withheld; a raw battle is a JSON object with a side of URLs and
+metadata for each clip, and the vote. A vote is A, B, TIE or BOTH_BAD.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tasks.importers.cells import BadRow
+from tasks.importers.json_arrays import read_documents
+from tasks.importers.lists import ListFile
+from tasks.importers.rows import Note, Reject
+from tasks.importers.table import read_table
+from tasks.importers.votes import Voted, to_votes
+
+NAMES = {
+    "vote_id": "battle_uuid",
+    "overall": "preference",
+    "audio_a": "audio_a",
+    "audio_b": "audio_b",
+    "model_a": "system_a",
+    "model_b": "system_b",
+    "text": "prompt",
+    "lyrics": "lyrics",
+    "instrumental": "is_instrumental",
+    "annotator": "user_pseudonym",
+    "date": "date",
+    "timestamp": "timestamp",
+    "feedback": "feedback",
+    "listened_a_s": "total_listening_time_a",
+    "listened_b_s": "total_listening_time_b",
+}
+WANTED = ("vote_id", "overall", "model_a", "model_b")
+FAILED = ("failed", "failure", "error", "timeout")
+
+
+def read(file: ListFile, root: str) -> Voted:
+    """Yield the votes of a release, one table.
+
+    Raises:
+        InputError: the file cannot be read, or one of the columns that name battle, vote and systems is missing.
+    """
+    rest = tuple(name for name in NAMES if name not in WANTED)
+    rows = read_table(file, tuple(NAMES[name] for name in WANTED), tuple(NAMES[name] for name in rest))
+    fields = (*WANTED, *rest)
+    named = (
+        (line, c if isinstance(c, Reject | Note) else _released(dict(zip(fields, c, strict=True)))) for line, c in rows
+    )
+    yield from to_votes(file, named, root, withheld=True)
+
+
+def _released(row: dict[str, Any]) -> dict[str, Any]:
+    for side in ("audio_a", "audio_b"):
+        if isinstance(row[side], Mapping):  # a Parquet file may embed audio: its path is the name
+            row[side] = row[side].get("path")
+    missing = next((side for side in ("a", "b") if not row[f"model_{side}"]), None)
+    return {
+        **row,
+        "date": row["date"] or row["timestamp"],
+        "fault": f"no system made clip {missing}" if missing else None,
+    }
+
+
+def read_battles(file: ListFile, root: str) -> Voted:
+    """Yield the votes of raw battles: JSON lines, or a JSON object or array.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    yield from to_votes(file, _battles(file), root, withheld=True)
+
+
+def _battles(file: ListFile) -> Iterator[tuple[int, Mapping[str, Any] | Reject | Note]]:
+    for line, battle in read_documents(file):
+        if isinstance(battle, Reject | Note):
+            yield line, battle
+            continue
+        try:
+            yield line, _battle(battle)
+        except BadRow as bad:
+            yield line, Reject(str(battle.get("uuid") or f"line {line}")[:80], bad.reason, bad.detail, file.name, line)
+
+
+def _battle(battle: Mapping[str, Any]) -> dict[str, Any]:
+    asked = {**_part(battle, "prompt"), **_part(battle, "prompt_detailed")}
+    vote = _part(battle, "vote")
+    sides = {side: _part(battle, f"{side}_metadata") for side in ("a", "b")}
+    preference = vote.get("preference")
+    if not vote or not preference:
+        raise BadRow("no_preference", "expected a vote with a preference, found none")
+    return {
+        "vote_id": battle.get("uuid"),
+        "annotator": vote.get("user") or battle.get("user_pseudonym") or _part(battle, "prompt_session").get("uuid"),
+        "text": asked.get("overall_prompt") or asked.get("prompt"),
+        "lyrics": asked.get("lyrics"),
+        "instrumental": asked.get("instrumental"),
+        "overall": preference,
+        "feedback": vote.get("feedback"),
+        "date": battle.get("vote_time") or battle.get("timestamp") or battle.get("date"),
+        "listened_a_s": _listened(vote.get("a_listen_data")),
+        "listened_b_s": _listened(vote.get("b_listen_data")),
+        "fault": next((f"clip {side}: {fault}" for side, one in sides.items() if (fault := _fault(one))), None),
+        **{f"audio_{side}": battle.get(f"{side}_audio_url") for side in sides},
+        **{f"model_{side}": _system(one.get("system_key")) for side, one in sides.items()},
+    }
+
+
+def _part(battle: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = battle.get(name)
+    if found is None or found == "":
+        return {}
+    if not isinstance(found, Mapping):
+        raise BadRow("bad_json", f"expected an object under '{name}', found something else")
+    return found
+
+
+def _fault(side: Mapping[str, Any]) -> str | None:
+    """What is known to have gone wrong when a clip was made."""
+    if not side:
+        return "no metadata, so nothing was made"
+    if side.get("error"):
+        return "an error"
+    status = str(side.get("status") or "").lower()
+    return f"status {status}" if status in FAILED else None
+
+
+def _system(key: Any) -> Any:
+    """A system's name: a text, or an object with its tag and variant."""
+    if isinstance(key, Mapping):
+        return ":".join(str(key[name]) for name in ("system_tag", "variant_tag") if key.get(name)) or None
+    return key
+
+
+def _listened(data: Any) -> float | None:
+    """Seconds that a clip was played: the sum of PLAY to the next event; None where no times are given."""
+    if not isinstance(data, list):
+        return None
+    total, started = 0.0, None
+    for event in data:
+        if not (isinstance(event, list | tuple) and len(event) == 2 and isinstance(event[1], int | float)):
+            raise BadRow("bad_json", "expected events and times as listening data, found something else")
+        if started is not None:
+            total += max(0.0, event[1] - started)
+        started = event[1] if str(event[0]).upper() == "PLAY" else None
+    return total

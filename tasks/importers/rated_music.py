@@ -1,0 +1,149 @@
+"""Generated music with mean ratings: MusicEval (AudioMOS 2025, track 1) and the human evaluation of PAM.
+
+MusicEval: `sets/{train,dev,test}_mos_list.txt`, without a header, of a clip such as
+`audiomos2025-track1-S002_P044.wav` (system, prompt), its musicality and its alignment; the texts of the prompts in
+`prompt_info.txt`, for some systems in `demo_prompt_info.txt`.
+PAM: clips in `human_eval/music/<system>/<id>.wav`; the columns of its scores could not be seen at their source, so that
+the config may name them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from schemas.errors import InputError
+from tasks.importers.cells import BadRow, clip, identifier, score, shown
+from tasks.importers.lines import read_lines
+from tasks.importers.lists import Cells, ListFile, bare_rows, exists
+from tasks.importers.music import words
+from tasks.importers.rows import Note, Reject
+from tasks.importers.table import read_table
+
+LISTS = {"train": "train", "dev": "validation", "test": "test"}
+DEMO_SYSTEMS = frozenset(("S001", "S006", "S013", "S017", "S018", "S033"))
+PROMPTS, DEMO_PROMPTS = "prompt_info.txt", "demo_prompt_info.txt"
+_NAME = re.compile(r"(?:audiomos2025-track1-)?(S\d+)_(P\d+)(?:\.wav)?")
+_PROMPT = re.compile(r"(?:.*[_-])?(P\d+)(?:\.wav)?")
+PAM_COLUMNS = {"file": "file", "musicality": "OVL", "alignment": "REL", "text": "text"}
+
+
+class MusicRating(NamedTuple):
+    """The mean ratings of one clip."""
+
+    file: str
+    system: str
+    prompt_id: str | None
+    text: str | None
+    musicality: float | None
+    alignment: float | None
+    split: str | None
+    source_file: str
+    line: int
+
+
+Rated = Iterator[MusicRating | Reject | Note]
+
+
+def musiceval_files(source: str, root: Path) -> list[ListFile]:
+    """The lists of ratings, then those of prompts, that are there.
+
+    Raises:
+        InputError: there is no list of ratings.
+    """
+    lists = [
+        ListFile(root / f"{folder}{part}_mos_list.txt", f"{source}/{folder}{part}_mos_list.txt", split)
+        for part, split in LISTS.items()
+        for folder in ("sets/", "")
+    ]
+    found = [file for file in lists if exists(file.path)]
+    if not found:
+        raise InputError(f"{source}: expected sets/train_mos_list.txt, dev or test in {root.name or root}, found none")
+    places = [ListFile(root / f"{d}{n}", f"{source}/{d}{n}", n) for n in (PROMPTS, DEMO_PROMPTS) for d in ("", "sets/")]
+    return [*found, *(file for file in places if exists(file.path))]
+
+
+def read_musiceval(files: list[ListFile], root: str, scale: tuple[float, float]) -> Rated:
+    """Yield the ratings of all lists."""
+    texts: dict[str, dict[str, str]] = {PROMPTS: {}, DEMO_PROMPTS: {}}
+    for file in files:
+        if file.part in texts:
+            texts[file.part].update(_texts(file))
+    if not any(texts.values()):
+        yield Note(f"{files[0].name.partition('/')[0]}: no {PROMPTS}; prompts have ids and no text")
+    for file in files:
+        if file.part in texts:
+            continue
+        for line, cells in bare_rows(file, 3):
+            if isinstance(cells, Reject | Note):
+                yield cells
+                continue
+            try:
+                yield _musiceval(cells, file, line, root, scale, texts)
+            except BadRow as bad:
+                yield Reject(shown(cells[0]), bad.reason, bad.detail, file.name, line)
+
+
+def _musiceval(
+    cells: Cells, file: ListFile, line: int, root: str, scale: tuple[float, float], texts: Mapping[str, dict[str, str]]
+) -> MusicRating:
+    name = clip(cells[0], root)
+    found = _NAME.fullmatch(name.rpartition("/")[2])
+    if not found:
+        raise BadRow("bad_id", f"expected …S<system>_P<prompt>.wav, found '{shown(name)}'")
+    system, prompt = found.groups()
+    demo = system in DEMO_SYSTEMS
+    held = texts[DEMO_PROMPTS if demo and texts[DEMO_PROMPTS] else PROMPTS]
+    prompt_id = f"demo-{prompt}" if demo else prompt
+    high = (score(cells[1], *scale), score(cells[2], *scale))
+    return MusicRating(name, system, prompt_id, held.get(prompt), *high, file.part, file.name, line)
+
+
+def _texts(file: ListFile) -> dict[str, str]:
+    """Text by prompt: lines of an id and a text, with a tab, comma or space between them."""
+    found = {}
+    for _, text in read_lines(file.path, file.name):
+        if isinstance(text, Reject):
+            continue  # its prompt has no text then
+        name, *rest = re.split("\t" if "\t" in text else r"[,\s]", text.strip(), maxsplit=1)
+        if (match := _PROMPT.fullmatch(name.strip())) and rest and rest[0].strip():
+            found[match[1]] = rest[0].strip().strip('"')
+    return found
+
+
+def read_pam(file: ListFile, columns: Mapping[str, str], root: str, scale: tuple[float, float]) -> Rated:
+    """Yield the ratings of one table; a score that is empty is not given, one of the two must be.
+
+    Raises:
+        InputError: the file or a column is missing.
+    """
+    names = {**PAM_COLUMNS, **columns}
+    wanted = tuple(dict.fromkeys(("file", "musicality", *(name for name in columns if name in names))))
+    extra = tuple(name for name in ("alignment", "text", "system", "prompt_id") if name not in wanted)
+    rows = read_table(file, tuple(names.get(n, n) for n in wanted), tuple(names.get(n, n) for n in extra))
+    for line, cells in rows:
+        if isinstance(cells, Reject | Note):
+            yield cells
+            continue
+        held = dict(zip((*wanted, *extra), cells, strict=True))
+        try:
+            name = clip(held["file"], root)
+            parts = name.split("/")
+            stem = parts[-1].rpartition(".")[0] or parts[-1]
+            system = held.get("system") or (parts[-2] if len(parts) > 1 else None)
+            musicality, alignment = (
+                score(held[d], *scale) if _given(held.get(d)) else None for d in ("musicality", "alignment")
+            )
+            if musicality is None and alignment is None:
+                raise BadRow("score_missing", "expected a score for musicality or alignment, found neither")
+            prompt = identifier(held.get("prompt_id") or stem, "prompt")
+            made_by, text = identifier(system, "system"), words(held.get("text"))
+            yield MusicRating(name, made_by, prompt, text, musicality, alignment, None, file.name, line)
+        except BadRow as bad:
+            yield Reject(shown(held["file"]), bad.reason, bad.detail, file.name, line)
+
+
+def _given(cell: object) -> bool:
+    return cell is not None and str(cell).strip() != ""

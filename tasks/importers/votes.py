@@ -1,0 +1,213 @@
+"""Votes on pairs of clips, whatever export they come from: one vote, or one reject, a row.
+
+An importer maps its columns to the names below; `to_vote` holds their values to what they may be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from tasks.importers.cells import BadRow, clip, identifier, number, shown, split_name
+from tasks.importers.lists import ListFile
+from tasks.importers.music import words
+from tasks.importers.rows import Note, Reject
+from tasks.importers.table import read_table
+
+DIMENSIONS = ("musicality", "alignment", "overall")
+CHOICES = {
+    **dict.fromkeys(("a", "model_a", "audio_a", "left"), "a"),
+    **dict.fromkeys(("b", "model_b", "audio_b", "right"), "b"),
+    **dict.fromkeys(("tie", "equal", "neither", "both"), "tie"),
+    "both_bad": "both_bad",
+}
+SPLIT_WORDS = ("", "all", "full")  # of a list that is not divided
+FIELDS = (
+    *("audio_a", "audio_b", "vote_id", "annotator", "prompt_id", "text", "lyrics", "reference", "model_a", "model_b"),
+    *(name for dimension in DIMENSIONS for name in (dimension, f"confidence_{dimension}")),
+    *("date", "feedback", "listened_a_s", "listened_b_s", "instrumental", "split"),
+)
+
+
+class Vote(NamedTuple):
+    """One person's vote on two clips, as its export states it."""
+
+    vote_id: str | None
+    annotator: str | None  # as the export names the person: it never leaves the build
+    prompt_id: str | None
+    text: str | None
+    lyrics: str | None
+    reference: str | None  # path of the prompt's audio
+    audio_a: str | None  # None where the source withholds it
+    audio_b: str | None
+    model_a: str | None
+    model_b: str | None
+    musicality: str | None  # a, b, tie or both_bad, as they were shown
+    confidence_musicality: float | None
+    alignment: str | None
+    confidence_alignment: float | None
+    overall: str | None
+    confidence_overall: float | None
+    date: str | None  # 2025-08-31
+    feedback: str | None
+    listened_a_s: float | None
+    listened_b_s: float | None
+    vocals: str | None  # vocal or instrumental
+    split: str | None
+    fault: str | None  # what is known to be wrong with a generation
+    source_file: str
+    line: int
+
+
+Voted = Iterator[Vote | Reject | Note]
+
+
+def to_vote(held: Mapping[str, Any], file: ListFile, line: int, root: str, *, withheld: bool = False) -> Vote:
+    """A vote of cells by the names in `FIELDS`; whatever is not there counts as empty.
+
+    Args:
+        held: the cells.
+        file: the export.
+        line: the row's line.
+        root: folder of the clips, absolute.
+        withheld: whether the source leaves audio out, so that a vote may name none.
+
+    Raises:
+        BadRow: a value is not what it may be.
+    """
+    get = held.get
+    sides = [clip(get(name), root) if _given(get(name)) or not withheld else None for name in ("audio_a", "audio_b")]
+    if sides[0] is not None and sides[0] == sides[1]:
+        raise BadRow("same_clip", f"expected two clips, found '{shown(sides[0])}' twice")
+    chosen = {name: choice(get(name)) for name in DIMENSIONS}
+    if not any(chosen.values()):
+        raise BadRow("no_preference", "expected a preference in one dimension or more, found none")
+    sure = {name: confidence(get(f"confidence_{name}")) if chosen[name] else None for name in DIMENSIONS}
+    lyrics = words(get("lyrics"))
+    return Vote(
+        vote_id=_name(get("vote_id"), "vote"),
+        annotator=_name(get("annotator"), "annotator"),
+        prompt_id=_name(get("prompt_id"), "prompt"),
+        text=words(get("text")),
+        lyrics=lyrics,
+        reference=clip(get("reference"), root) if _given(get("reference")) else None,
+        audio_a=sides[0],
+        audio_b=sides[1],
+        model_a=_name(get("model_a"), "model"),
+        model_b=_name(get("model_b"), "model"),
+        musicality=chosen["musicality"],
+        confidence_musicality=sure["musicality"],
+        alignment=chosen["alignment"],
+        confidence_alignment=sure["alignment"],
+        overall=chosen["overall"],
+        confidence_overall=sure["overall"],
+        date=day(get("date")),
+        feedback=words(get("feedback")),
+        listened_a_s=_seconds(get("listened_a_s")),
+        listened_b_s=_seconds(get("listened_b_s")),
+        vocals=_vocals(get("instrumental"), lyrics),
+        split=_split(get("split")),
+        fault=words(get("fault")),
+        source_file=file.name,
+        line=line,
+    )
+
+
+def to_votes(
+    file: ListFile, rows: Iterator[tuple[int, Mapping[str, Any] | Reject | Note]], root: str, **how: bool
+) -> Voted:
+    """Turn each row of cells by name into exactly one vote or one reject."""
+    for line, held in rows:
+        if isinstance(held, Reject | Note):
+            yield held
+            continue
+        try:
+            yield to_vote(held, file, line, root, **how)
+        except BadRow as bad:
+            item = held.get("vote_id") or held.get("audio_a") or f"line {line}"
+            yield Reject(shown(item), bad.reason, bad.detail, file.name, line)
+
+
+def table_votes(file: ListFile, columns: Mapping[str, str], root: str) -> Voted:
+    """Votes of a table: the columns of `FIELDS` by the names that the config gives them, else by our own.
+
+    Raises:
+        InputError: one of the clips' columns, or one that the config names, is missing.
+    """
+    names = {field: columns.get(field, field) for field in FIELDS}
+    wanted = tuple(dict.fromkeys(("audio_a", "audio_b", *columns)))
+    optional = tuple(field for field in FIELDS if field not in wanted)
+    rows = read_table(file, tuple(names[field] for field in wanted), tuple(names[field] for field in optional))
+    named = (
+        (line, cells if isinstance(cells, Reject | Note) else dict(zip((*wanted, *optional), cells, strict=True)))
+        for line, cells in rows
+    )
+    yield from to_votes(file, named, root)
+
+
+def choice(cell: Any) -> str | None:
+    """a, b, tie or both_bad; None for an empty cell."""
+    if not _given(cell):
+        return None
+    found = CHOICES.get(str(cell).strip().lower().replace(" ", "_").replace("-", "_"))
+    if found is None:
+        raise BadRow("bad_preference", f"expected a, b or tie, found '{shown(cell)}'")
+    return found
+
+
+def confidence(cell: Any) -> float | None:
+    """A confidence from 1 to 5 in half steps; None for an empty cell."""
+    if not _given(cell):
+        return None
+    value = number(cell)
+    if not (1 <= value <= 5 and (2 * value).is_integer()):
+        raise BadRow("bad_confidence", f"expected a confidence from 1 to 5 in half steps, found '{shown(cell)}'")
+    return value
+
+
+def day(cell: Any) -> str | None:
+    """The day of an ISO date, a date and time (taken to UTC where it has a zone), or seconds since 1970."""
+    if not _given(cell):
+        return None
+    try:
+        if isinstance(cell, datetime):
+            found = cell
+        elif math.isfinite(seconds := number(cell)):
+            found = datetime.fromtimestamp(seconds, UTC)
+        else:
+            found = datetime.fromisoformat(str(cell).strip())
+        return (found.astimezone(UTC) if found.tzinfo else found).date().isoformat()
+    except (ValueError, OverflowError, OSError):
+        raise BadRow("bad_date", f"expected a date such as 2025-08-31, found '{shown(cell)}'") from None
+
+
+def _name(cell: Any, word: str) -> str | None:
+    return identifier(cell, word) if _given(cell) else None
+
+
+def _seconds(cell: Any) -> float | None:
+    if not _given(cell):
+        return None
+    value = number(cell)
+    if not 0 <= value < math.inf:
+        raise BadRow("bad_duration", f"expected seconds from 0, found '{shown(cell)}'")
+    return value
+
+
+def _vocals(instrumental: Any, lyrics: str | None) -> str | None:
+    """What is said of the voice; lyrics mean a voice unless the row says otherwise."""
+    if not _given(instrumental):
+        return "vocal" if lyrics else None
+    if isinstance(instrumental, bool) or str(instrumental).strip().lower() in ("true", "false", "0", "1"):
+        return "instrumental" if str(instrumental).strip().lower() in ("true", "1") else "vocal"
+    raise BadRow("bad_flag", f"expected true or false for instrumental, found '{shown(instrumental)}'")
+
+
+def _split(cell: Any) -> str | None:
+    return split_name(cell) if _given(cell) and str(cell).strip().lower() not in SPLIT_WORDS else None
+
+
+def _given(cell: Any) -> bool:
+    return cell is not None and cell != [] and str(cell).strip() != ""

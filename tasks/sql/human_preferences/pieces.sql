@@ -1,0 +1,27 @@
+-- Grain: one row a comparison to be placed in a split, in a stable order.
+--
+-- `cell` is what the drawn splits are balanced over: modality, voice, and the band of the mean confidence.
+SELECT
+    comparison_id,
+    prompt_key,
+    list(DISTINCT concat(source, chr(31), prompt_id)) FILTER (prompt_id IS NOT NULL) AS prompt_ids,
+    list_distinct(list_concat(list(clip_a), list(clip_b), list(concat(source, '/', reference))
+        FILTER (reference IS NOT NULL))) AS clips,
+    list_distinct(list_concat(list(sha_a), list(sha_b), list(sha_reference))) AS sounds,
+    list(DISTINCT annotator) FILTER (annotator IS NOT NULL) AS annotators,
+    list(DISTINCT source) AS sources,
+    list(DISTINCT split) FILTER (split IS NOT NULL) AS native,
+    concat_ws(', ', first(modality ORDER BY row), coalesce(first(vocals ORDER BY row), 'unknown'),
+        first(band)) AS cell,
+    md5(concat($seed::BIGINT, ':', comparison_id)) AS draw
+FROM cast_votes
+JOIN (
+    SELECT
+        comparison_id,
+        CASE WHEN avg(confidence) < 3 THEN '<3' WHEN avg(confidence) > 3 THEN '>3' WHEN avg(confidence) = 3 THEN '3'
+            ELSE 'unknown' END AS band
+    FROM weighed
+    GROUP BY comparison_id
+) USING (comparison_id)
+GROUP BY comparison_id, prompt_key
+ORDER BY comparison_id

@@ -1,0 +1,13 @@
+-- Grain: one row a rated clip of the benchmark, of $task on $dimension.
+SELECT
+    sample_id AS id,
+    benchmark.split,
+    benchmark.score AS target,
+    benchmark.text,
+    clips.clip_sha256 AS audio,
+    benchmark.system,
+    ratings.prompt_id AS cluster
+FROM benchmark
+JOIN clips ON clips.clip_id = benchmark.clip_a
+JOIN ratings ON ratings.rating_id = sample_id
+WHERE benchmark.task = $task AND benchmark.dimension = $dimension

@@ -1,0 +1,22 @@
+-- Grain: one row a comparison and dimension with a preferred clip, or a rating; the published table `training`.
+SELECT
+    preference_id AS row_id,
+    preferences.split,
+    'pair' AS kind,
+    source,
+    dimension,
+    text,
+    lyrics,
+    reference_clip,
+    CASE preference WHEN 'a' THEN clip_a ELSE clip_b END AS clip,
+    CASE preference WHEN 'a' THEN clip_b ELSE clip_a END AS other_clip,
+    NULL::DOUBLE AS rating,
+    confidence
+FROM preferences
+JOIN comparisons USING (comparison_id)
+WHERE preference <> 'tie' AND preferences.split = $split
+UNION ALL
+SELECT rating_id, split, 'rating', source, dimension, text, NULL, NULL, clip_id, NULL, rating, NULL
+FROM ratings
+WHERE split = $split
+ORDER BY kind, row_id

@@ -1,0 +1,203 @@
+"""`human-preferences`: what a build is made from, and its votes and ratings as they were read. No Prefect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+
+from schemas.errors import InputError
+from schemas.human_preferences import CORPUS, RATED, HumanPreferences, Source
+from tasks.fingerprint import file_digests
+from tasks.forum.privacy import key_of, salt_digest, salt_of, scrub
+from tasks.importers import cmi_pref, label_studio, music_arena, rated_music
+from tasks.importers.lists import ListFile
+from tasks.importers.rated_music import MusicRating
+from tasks.importers.rows import Note, Reject
+from tasks.importers.table import kind_of, without_place
+from tasks.importers.votes import Vote, Voted, table_votes
+from tasks.media import audio_digest, media_index
+from tasks.plan import Plan, make_plan
+from tasks.progress import working
+from tasks.rejects import rejects_table
+from tasks.store.manifest import Step
+from tasks.store.parquet import write_rows
+from tasks.store.scan_rules import Scanner
+from tasks.store.staging import Stage
+from tasks.store.versions import Store
+
+_TEXT, _NUMBER = pa.string(), pa.float64()
+_NUMBERS = ("confidence_musicality", "confidence_alignment", "confidence_overall", "listened_a_s", "listened_b_s")
+VOTES_READ = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("source", _TEXT),
+        *((name, pa.int64() if name == "line" else _NUMBER if name in _NUMBERS else _TEXT) for name in Vote._fields),
+    ]
+)
+RATINGS_READ = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("source", _TEXT),
+        *(
+            (name, pa.int64() if name == "line" else _NUMBER if name in ("musicality", "alignment") else _TEXT)
+            for name in MusicRating._fields
+        ),
+    ]
+)
+LOCAL_BATTLES = (".json", ".json.gz")
+
+
+def plan_build(config: HumanPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a version would be made from; says whether there is anything to build."""
+    return make_plan(CORPUS, config, store, partial(digest_inputs, config, store), inputs=inputs)
+
+
+def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
+    """SHA-256 of every export, of the audio that they name if it is looked at, and what tells one salt from another."""
+    digests = {"salt": salt_digest(salt_of(config.salt, store.root))}
+    for source in config.sources:
+        digests |= file_digests((file.name, file.path) for file in input_files(config, source))
+        if config.audio != "none" and source.clips == "here":
+            with working(f"hash audio of {source.name}") as work:
+                digests[f"{source.name}/audio"] = audio_digest(
+                    named_audio(config, source), media_index(store), work.advance
+                )
+    return digests
+
+
+def input_files(config: HumanPreferences, source: Source) -> list[ListFile]:
+    """Every file that a source consists of; a folder stands for the `.json` files in it, by name.
+
+    Raises:
+        InputError: a folder holds none, or an ending is none that is read.
+    """
+    root = config.path(source.root)
+    found: list[ListFile] = []
+    for written in source.files:
+        path = root / written
+        if path.is_dir():
+            inside = sorted(one for one in path.iterdir() if one.name.lower().endswith(LOCAL_BATTLES))
+            if not inside:
+                raise InputError(f"{source.name}: expected .json files in {written}, found none")
+            found += [_list_file(source, str(PurePosixPath(written) / one.name), one) for one in inside]
+        else:
+            found.append(_list_file(source, written, path))
+    return rated_music.musiceval_files(source.name, root) if source.format == "musiceval" else found
+
+
+def _list_file(source: Source, written: str, path: Path) -> ListFile:
+    documents = source.format in ("label-studio", "music-arena-battles")
+    name = f"{source.name}/{without_place(written)}"
+    return ListFile(path, name, "", "json" if documents else kind_of(source.name, written))
+
+
+def read_source(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRating | Reject | Note]:
+    """What a source's files hold, in order."""
+    root = str(audio_folder(config, source))
+    files = input_files(config, source)
+    if source.format == "musiceval":
+        yield from rated_music.read_musiceval(files, root, source.scale)
+        return
+    for file in files:
+        if source.format == "pam":
+            yield from rated_music.read_pam(file, source.columns, root, source.scale)
+        else:
+            yield from _votes(source, file, root)
+
+
+def _votes(source: Source, file: ListFile, root: str) -> Voted:
+    match source.format:
+        case "cmi-pref":
+            return cmi_pref.read(file, root)
+        case "music-arena":
+            return music_arena.read(file, root)
+        case "music-arena-battles":
+            return music_arena.read_battles(file, root)
+        case "label-studio":
+            return label_studio.read(file, root)
+        case _:
+            return table_votes(file, source.columns, root)
+
+
+def audio_folder(config: HumanPreferences, source: Source) -> Path:
+    """Where a source's clips lie."""
+    return config.path(source.audio_root or source.root)
+
+
+def named_audio(config: HumanPreferences, source: Source) -> dict[str, Path]:
+    """Every clip that a source names."""
+    names: set[str] = set()
+    for row in read_source(config, source):
+        if isinstance(row, Vote):
+            names |= {name for name in (row.audio_a, row.audio_b, row.reference) if name}
+        elif isinstance(row, MusicRating):
+            names.add(row.file)
+    return {name: audio_folder(config, source) / name for name in sorted(names)}
+
+
+def import_sources(stage: Stage, config: HumanPreferences) -> None:
+    """Read all sources. Leaves `work/votes.parquet` and `work/ratings.parquet`, with people's ids hashed.
+
+    Raises:
+        InputError: a file or one of its columns is missing.
+    """
+    if stage.recorded("import-votes"):
+        return
+    salt, scanner = salt_of(config.salt, stage.store.root), Scanner()
+    held: dict[str, list[tuple[Any, ...]]] = {"votes": [], "ratings": []}
+    rejects: dict[str, list[tuple[str, Reject]]] = {"votes": [], "ratings": []}
+    notes: dict[str, list[str]] = {"votes": [], "ratings": []}
+    for source in config.sources:
+        kind = "ratings" if source.format in RATED else "votes"
+        before = len(held[kind])
+        with working(f"import {source.name}"):
+            for row in read_source(config, source):
+                if config.limit is not None and len(held[kind]) - before >= config.limit:
+                    break
+                if isinstance(row, Reject):
+                    rejects[kind].append((kind, row))
+                elif isinstance(row, Note):
+                    notes[kind].append(row.text)
+                else:
+                    row = row if isinstance(row, MusicRating) else _unnamed(row, source, salt, scanner)
+                    held[kind].append((len(held[kind]), source.name, *row))
+    for kind, schema in (("ratings", RATINGS_READ), ("votes", VOTES_READ)):
+        write_rows(stage.work / f"{kind}.parquet", schema, held[kind])
+        if kind == "ratings" and not (held[kind] or rejects[kind] or notes[kind]):
+            continue
+        stage.write_rejects(f"import-{kind}", rejects_table("import", rejects[kind]))
+        stage.record(
+            Step(
+                name=f"import-{kind}",
+                place=1,
+                unit="votes" if kind == "votes" else "rated clips",
+                stage="import",
+                entered=len(held[kind]) + len(rejects[kind]),
+                kept=len(held[kind]),
+                rejected=dict(Counter(reject.reason for _, reject in rejects[kind])),
+                notes=tuple(notes[kind]),
+            )
+        )
+
+
+def _unnamed(vote: Vote, source: Source, salt: str, scanner: Scanner) -> Vote:
+    """The vote without what names its author."""
+    who = vote.annotator
+    hashed = None if who is None else key_of(salt, "annotator", f"{source.name}\0{who}")
+    return vote._replace(
+        annotator=hashed,
+        feedback=None if vote.feedback is None else unsigned(vote.feedback, [who] if who else [], scanner),
+    )
+
+
+def unsigned(text: str, names: list[str], scanner: Scanner) -> str | None:
+    """Free text without names, links, addresses and numbers; None if nothing is left."""
+    clean = scrub(text, names)
+    for kind, value in list(scanner.findings(clean)):
+        clean = clean.replace(value, f"[{kind}]")
+    return clean or None
