@@ -77,8 +77,10 @@ def _rewrite(facts: Facts) -> dict[str, Any]:
             options.append({"comment": number, "text": text})
         elif comment["needed"]:
             return {"usable": False, "why": "the best answers say the same or nothing", "question": "", "options": []}
-    title = " ".join(_WORD.findall(str(facts["title"])))[:300]
-    question = f"What is the best answer about the score: {title}?"
+    title = " ".join(str(facts["title"]).split())[:300]
+    question = title if title.endswith("?") else f"What can be said of the score: {title.rstrip(' .!')}?"
+    if len(_WORD.findall(question)) < 3:
+        question = f"Of the score: {question}"
     return {
         "usable": True,
         "why": "",
@@ -91,7 +93,7 @@ def _statement(text: str, longest: int) -> str:
     """The first sentence with more than two words, without chatter before it, cut to a number of words."""
     sentences = [_CHATTER.sub("", sentence.strip()) for sentence in _SENTENCE.split(text)]
     chosen = next((sentence for sentence in sentences if len(_WORD.findall(sentence)) > 2), text)
-    said = " ".join(chosen.split()[: min(longest, 11)])[:160].rstrip(" ,;:.!?")
+    said = " ".join(chosen.split()[:longest])[:160].rstrip(" ,;:.!?")
     return f"{said[:1].upper()}{said[1:]}"
 
 
@@ -140,14 +142,15 @@ def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
     said = [word.casefold() for option in facts["options"] for word in _WORD.findall(str(option))]
     match facts.get("step"):
         case "score-question-taxonomy":
-            counts = [
-                2 * sum(asked.count(w) for w in words) + sum(said.count(w) for w in words) for *_, words in _TOPICS
-            ]
+            held = [*asked, *asked, *said]
+            counts = [sum(held.count(word) for word in words.split()) for *_, words in _TOPICS]
             category, subcategory, _ = _TOPICS[counts.index(max(counts))] if max(counts) else _TOPICS[6]
             return {"category": category, "subcategory": subcategory}
         case "score-question-difficulty":
-            hard, easy = sum(word in _HARD for word in asked + said), sum(word in _EASY for word in asked)
-            return {"difficulty": "hard" if hard > 1 else "easy" if easy and not hard and len(asked) < 16 else "medium"}
+            hard, easy = (sum(word in words for word in asked) for words in (_HARD, _EASY))
+            if hard or sum(word in _HARD for word in said) > 1:
+                return {"difficulty": "hard"}
+            return {"difficulty": "easy" if easy and len(asked) < 16 else "medium"}
     raise BadRequest(f"expected a step of labelling, found {facts.get('step')!r}")
 
 

@@ -7,8 +7,8 @@ from prefect.cache_policies import NO_CACHE
 
 from schemas.score_questions import ScoreQuestions
 from tasks.annotation.session import Session
-from tasks.forum import images
 from tasks.forum import threads as forum_threads
+from tasks.forum.images import read_images
 from tasks.progress import Work, working
 from tasks.questions import tables, threads, writing
 from tasks.store.manifest import Step
@@ -32,7 +32,7 @@ def read_comments(stage: Stage, config: ScoreQuestions) -> Step:
 @task(name="images", cache_policy=NO_CACHE)
 def find_scores(stage: Stage, config: ScoreQuestions) -> Step:
     """Get the threads' images, and keep the threads with a score among them."""
-    return images.read_images(stage, config)
+    return read_images(stage, config)
 
 
 @task(name="pool", cache_policy=NO_CACHE)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from schemas.score_questions import OPTIONS, QUESTIONS, REVIEWS, SOURCES, Judge, Labeller, ScoreQuestions, Writer
 from schemas.tables import REJECTS, SPLITS, UNSPLIT
 from tasks.asking import check_failed
+from tasks.importers.rows import Reject
 from tasks.importers.table import without_place
 from tasks.questions.checks import words_of
 from tasks.questions.lettering import LETTERS, deal, lettered
@@ -57,19 +58,8 @@ def write_questions(stage: Stage, config: ScoreQuestions) -> Step:
     stage.drop_empty_splits(REVIEWS)
     stage.write_rejects("review-files", rejects_table("review-files", [(REVIEWS.name, reject) for reject in refused]))
     place = last.place + 1
-    stage.record(
-        Step(
-            name="review-files",
-            place=place,
-            unit="reviews",
-            stage="review-files",
-            entered=len(verdicts) + len(refused),
-            kept=len(verdicts),
-            rejected=dict(sorted(Counter(reject.reason for reject in refused).items())),
-            table=REVIEWS.name,
-            notes=_told_of_reviews(verdicts, contents),
-        )
-    )
+    if files:
+        stage.record(_told_of_files(place, verdicts, refused, contents))
     rejects = [(name, "flagged", _why_flagged(said)) for name, said in sorted(flagged.items())]
     _write_rejects(stage, "review", rejects)
     return stage.record(
@@ -217,6 +207,22 @@ def _source(config: ScoreQuestions, row: Row) -> Row:
         "best_votes": max(comment["score"] for comment in row["best_comments"]),
         "source": config.source.name,
     }
+
+
+def _told_of_files(
+    place: int, verdicts: Sequence[Verdict], refused: Sequence[Reject], contents: Mapping[str, str]
+) -> Step:
+    return Step(
+        name="review-files",
+        place=place,
+        unit="reviews",
+        stage="review-files",
+        entered=len(verdicts) + len(refused),
+        kept=len(verdicts),
+        rejected=dict(sorted(Counter(reject.reason for reject in refused).items())),
+        table=REVIEWS.name,
+        notes=_told_of_reviews(verdicts, contents),
+    )
 
 
 def _told_of_reviews(verdicts: Sequence[Verdict], contents: Mapping[str, str]) -> tuple[str, ...]:
