@@ -15,12 +15,13 @@ from tasks.captions.steps import SHARDS_AT_ONCE, import_tracks, index_tracks, ju
 from tasks.captions.tracks import count_tracks, plan_build, shards_of
 from tasks.captions.writing import sections
 from tasks.progress import working
+from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
 
 @flow(
     name="captions",
-    flow_run_name="captions",
+    flow_run_name=run_name,
     task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
 )
 def build(
@@ -54,4 +55,6 @@ def build(
             with judges(stage.store, config) as readers, working("judge") as work:
                 judge.map(unmapped(stage), unmapped(config), unmapped(readers), shards, unmapped(work)).result()
         write_captions(stage, config)
-        return plan.commit(stage, sections=sections(stage)).name
+        said = sections(stage)
+        version = plan.commit(stage, sections=said)
+        return show(version, said)

@@ -9,12 +9,13 @@ from __future__ import annotations
 from prefect import flow
 
 from schemas.human_preferences import HumanPreferences
+from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 from tasks.votes.sources import plan_build
 from tasks.votes.steps import compare, derive, read_votes
 
 
-@flow(name="human-preferences", flow_run_name="human-preferences")
+@flow(name="human-preferences", flow_run_name=run_name)
 def build(
     config: HumanPreferences, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None
 ) -> str:
@@ -36,4 +37,5 @@ def build(
         read_votes(stage, config)
         compare(stage, config)
         derive(stage, config)
-        return plan.commit(stage).name
+        version = plan.commit(stage)
+        return show(version)

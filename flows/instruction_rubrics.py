@@ -15,13 +15,14 @@ from tasks.rubrics.hearing import Sessions, sessions_of
 from tasks.rubrics.records import count_records, shards_of
 from tasks.rubrics.report import card_sections
 from tasks.rubrics.sources import plan_build
+from tasks.showing import run_name, show
 from tasks.store.staging import Stage
 from tasks.store.versions import open_store
 
 
 @flow(
     name="instruction-rubrics",
-    flow_run_name="instruction-rubrics",
+    flow_run_name=run_name,
     task_runner=ThreadPoolTaskRunner(max_workers=steps.SHARDS_AT_ONCE),  # type: ignore[arg-type]
 )
 def build(
@@ -58,7 +59,9 @@ def build(
             steps.keep_labels(stage, config)
             _ask(stage, config, sessions, "translate")
         steps.write_samples(stage, config)
-        return plan.commit(stage, sections=card_sections(stage)).name
+        said = card_sections(stage)
+        version = plan.commit(stage, sections=said)
+        return show(version, said)
 
 
 def _ask(stage: Stage, config: InstructionRubrics, sessions: Sessions, name: str) -> None:

@@ -22,12 +22,13 @@ from tasks.instrumentals.steps import (
 )
 from tasks.instrumentals.tracks import sections
 from tasks.progress import working
+from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
 
 @flow(
     name="instrumentals",
-    flow_run_name="instrumentals",
+    flow_run_name=run_name,
     task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
 )
 def build(
@@ -58,4 +59,6 @@ def build(
                 unmapped(stage), unmapped(config), unmapped(separators), in_shards(stage), unmapped(work)
             ).result()
         write_tracks(stage, config)
-        return plan.commit(stage, sections=sections(stage, config)).name
+        said = sections(stage, config)
+        version = plan.commit(stage, sections=said)
+        return show(version, said)

@@ -6,6 +6,8 @@ and machines that share them, and no counter starts again with a process.
 
 from __future__ import annotations
 
+import argparse
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -60,6 +62,18 @@ def serve_metrics(store: str | None, host: str, port: int) -> Any:
     return server
 
 
+def main() -> None:
+    """`python -m flows.metrics`: the endpoint as a process of its own, for the store of `EARMARK_STORE`."""
+    options = argparse.ArgumentParser(description=main.__doc__)
+    options.add_argument("--host", default="127.0.0.1")
+    options.add_argument("--port", type=int, default=9464)
+    asked = options.parse_args()
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    serve_metrics(None, asked.host, asked.port)
+    signal.sigwait(ends)
+
+
 def _of_runs(store: Store) -> list[Metric]:
     runs = GaugeMetricFamily("earmark_runs", "Builds by their state.", labels=["corpus", "state"])
     for (corpus, state), count in sorted(
@@ -100,3 +114,7 @@ def _of_ledger(store: Store) -> list[Metric]:
             bounds = [*(f"{bound:g}" for bound in LATENCIES_S), "+Inf"]
             latency.add_metric([model], list(zip(bounds, map(float, counts), strict=True)), sum_s)
     return [requests, attempts, errors, rejects, tokens, cost, latency]
+
+
+if __name__ == "__main__":
+    main()

@@ -18,12 +18,13 @@ from tasks.mos.pairs import pair_clips
 from tasks.mos.ratings import STEPS_AT_ONCE, import_source, in_shards, index_clips, merge_votes, write_ratings
 from tasks.mos.sources import plan_build
 from tasks.progress import working
+from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
 
 @flow(
     name="mos-preferences",
-    flow_run_name="mos-preferences",
+    flow_run_name=run_name,
     task_runner=ThreadPoolTaskRunner(max_workers=STEPS_AT_ONCE),  # type: ignore[arg-type]
 )
 def build(
@@ -54,4 +55,6 @@ def build(
             with asking(stage.store, config.critiques) as session, working("critique", count_questions(stage)) as work:
                 critique.map(unmapped(stage), unmapped(config), unmapped(session), shards, unmapped(work)).result()
             write_critiques(stage, config)
-        return plan.commit(stage, sections=critique_sections(stage)).name
+        said = critique_sections(stage)
+        version = plan.commit(stage, sections=said)
+        return show(version, said)

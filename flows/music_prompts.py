@@ -25,6 +25,7 @@ from tasks.prompt_sets.steps import (
     verify_tags,
     write,
 )
+from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
 SHARDS_AT_ONCE = 4  # their requests share one pace
@@ -32,7 +33,7 @@ SHARDS_AT_ONCE = 4  # their requests share one pace
 
 @flow(
     name="music-prompts",
-    flow_run_name="music-prompts",
+    flow_run_name=run_name,
     task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
 )
 def build(
@@ -73,4 +74,6 @@ def build(
                     unmapped(work),
                 ).result()
         keep_prompts(stage, config)
-        return plan.commit(stage, sections=sections(stage)).name
+        said = sections(stage)
+        version = plan.commit(stage, sections=said)
+        return show(version, said)

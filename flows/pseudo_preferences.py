@@ -15,12 +15,13 @@ from tasks.judgments.labels import bias_section
 from tasks.judgments.pairs import plan_build
 from tasks.judgments.steps import count_rows, in_shards, judge, keep_consistent, plan_pairs, read_pool
 from tasks.progress import working
+from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
 
 @flow(
     name="pseudo-preferences",
-    flow_run_name="pseudo-preferences",
+    flow_run_name=run_name,
     task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
 )
 def build(
@@ -49,4 +50,6 @@ def build(
                 unmapped(stage), unmapped(config), unmapped(session), unmapped(questions), shards, unmapped(work)
             ).result()
         keep_consistent(stage, config)
-        return plan.commit(stage, sections={"How the judge leans": bias_section(stage)}).name
+        said = {"How the judge leans": bias_section(stage)}
+        version = plan.commit(stage, sections=said)
+        return show(version, said)

@@ -20,6 +20,7 @@ from flows.running import first_line, run_build
 from schemas.errors import EarmarkError
 from schemas.rebuild import Publication, Rebuild
 from tasks.rebuilding import Ending, Place, RebuildFailed, skip_reason
+from tasks.showing import run_name
 from tasks.store.runs import list_runs
 from tasks.store.versions import Store, open_store
 
@@ -28,7 +29,7 @@ CORPORA_AT_ONCE = 4
 
 @flow(
     name="rebuild",
-    flow_run_name="rebuild",
+    flow_run_name=run_name,
     task_runner=ThreadPoolTaskRunner(max_workers=CORPORA_AT_ONCE),  # type: ignore[arg-type]
 )
 def rebuild(config: Rebuild, store: str = "data/store") -> list[Ending]:

@@ -24,12 +24,13 @@ from tasks.questions.steps import (
     settle,
     write_questions,
 )
+from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
 
 @flow(
     name="score-questions",
-    flow_run_name="score-questions",
+    flow_run_name=run_name,
     task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
 )
 def build(
@@ -64,4 +65,5 @@ def build(
         with asking(stage.store, config.labeller) as labeller, working("label") as work:
             label.map(*held, unmapped(labeller), shards, unmapped(work)).result()
         write_questions(stage, config)
-        return plan.commit(stage).name
+        version = plan.commit(stage)
+        return show(version)

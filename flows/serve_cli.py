@@ -19,6 +19,9 @@ def serve(
         int, typer.Option("--metrics-port", min=0, max=65535, help="The port of /metrics for Prometheus; 0 for none.")
     ] = 9464,
     at_once: Annotated[int, typer.Option("--at-once", min=1, help="Runs at the same time.")] = 2,
+    deploy_only: Annotated[
+        bool, typer.Option("--deploy-only", help="Only make the server of PREFECT_API_URL know the deployments.")
+    ] = False,
     store: Annotated[
         str | None,
         typer.Option("--store", metavar="DIR", help="Whose runs and ledger the metrics tell of."),
@@ -42,4 +45,5 @@ def serve(
         at_once=at_once,
         metrics_port=metrics_port,
         store=store,
+        deploy_only=deploy_only,
     )

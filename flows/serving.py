@@ -79,12 +79,21 @@ class Processes:
             "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
             "DO_NOT_TRACK": "1",
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
+            "PREFECT_SERVER_DATABASE_TIMEOUT": "60",  # SQLite under several runs: wait for the lock, do not fail
         }
         return {**ours, **os.environ, "PREFECT_API_URL": self.api}
 
 
 def serve(
-    file: Path, automations: Path, *, host: str, port: int, at_once: int, metrics_port: int, store: str | None
+    file: Path,
+    automations: Path,
+    *,
+    host: str,
+    port: int,
+    at_once: int,
+    metrics_port: int,
+    store: str | None,
+    deploy_only: bool = False,
 ) -> None:
     """Serve until interrupted (Ctrl-C or SIGTERM).
 
@@ -96,6 +105,7 @@ def serve(
         at_once: how many runs the worker carries out at once.
         metrics_port: where Prometheus finds `/metrics`; 0 for nowhere.
         store: whose ledger and runs the metrics tell of.
+        deploy_only: only make a running server know pool, deployments and automations.
 
     Raises:
         EarmarkError: a part did not start, or ended by itself.
@@ -105,6 +115,8 @@ def serve(
     if not file.is_file():
         raise ConfigError(f"deployments: expected a YAML file, found nothing at {file}")
     known = os.environ.get("PREFECT_API_URL")
+    if deploy_only and not known:
+        raise ConfigError("--deploy-only needs a server; set PREFECT_API_URL, such as http://127.0.0.1:4200/api")
     processes = Processes(known or f"http://{host}:{port}/api")
     with _interruptible():
         try:
@@ -112,11 +124,9 @@ def serve(
                 _check_free(host, port)
                 processes.start("server", "server", "start", "--host", host, "--port", str(port))
             _say("waiting for Prefect's server")
-            processes.call("the server", "server", "status", "--wait", "--timeout", str(START_S))
-            processes.call("the work pool", "work-pool", "create", POOL, "--type", "process", "--overwrite")
-            _say(f"deploying {file}")
-            processes.call("deploying", "--no-prompt", "deploy", "--all", "--prefect-file", str(file.absolute()))
-            install(automations, processes.api)
+            deploy(processes, file, automations)
+            if deploy_only:
+                return
             processes.start("worker", "worker", "start", "--pool", POOL, "--limit", str(at_once))
             if metrics_port:
                 serve_metrics(store, host, metrics_port)
@@ -129,6 +139,19 @@ def serve(
             _say("ending; runs go on when it is started again")
         finally:
             processes.end()
+
+
+def deploy(processes: Processes, file: Path, automations: Path) -> None:
+    """Wait for the server, and make the work pool, the deployments and the automations known to it.
+
+    Raises:
+        EarmarkError: the server does not answer, or refused something.
+    """
+    processes.call("the server", "server", "status", "--wait", "--timeout", str(START_S))
+    processes.call("the work pool", "work-pool", "create", POOL, "--type", "process", "--overwrite")
+    _say(f"deploying {file}")
+    processes.call("deploying", "--no-prompt", "deploy", "--all", "--prefect-file", str(file.absolute()))
+    install(automations, processes.api)
 
 
 def install(file: Path, api: str) -> None:

@@ -205,6 +205,12 @@ def test_deployed_run_builds_what_the_command_builds(prefect: Prefect, tmp_path:
     assert [path.name for path in deployed.folder.parent.glob("v*")] == ["v1"]
     assert contents_of(deployed.folder) == contents_of(build_version(config, tmp_path / "direct").folder)
 
+    left = {held["key"] for held in prefect.ask("/artifacts/filter", {})}
+    assert left >= {f"mos-preferences-{what}" for what in ("rows", "funnel", "version")}
+    asset = {"resource": {"id": ["earmark://mos-preferences"]}}
+    made = waited("the asset's event", lambda: prefect.ask("/events/filter", {"filter": asset})["events"], 60)
+    assert {event["event"] for event in made} == {"prefect.asset.materialization.succeeded"}
+
     prefect.run(*start, seconds=300)
     assert [path.name for path in deployed.folder.parent.glob("v*")] == ["v1"]
     states = [run["state_type"] for run in prefect.ask("/flow_runs/filter", {}) if run["state_type"] != "SCHEDULED"]
