@@ -26,6 +26,8 @@ from schemas.forum import COMMENTS, IMAGES, THREADS
 from schemas.score_questions import CATEGORIES, ScoreQuestions
 from tasks import plan
 from tasks.asking import asking
+from tasks.forum.images import read_images
+from tasks.forum.threads import read_comments, read_submissions
 from tasks.questions import tables, threads, writing
 from tasks.questions.sources import plan_build
 from tasks.store.manifest import Step
@@ -110,6 +112,17 @@ def build_questions(config: ScoreQuestions, store: Path, rows: Sequence[Mapping[
     planned = plan_build(config, open_store(str(store)))
     with planned.stage() as stage:
         forum_of(stage, rows)
+        make_questions(stage, config)
+        return planned.commit(stage)
+
+
+def build_dump(config: ScoreQuestions, store: Path) -> Version:
+    """Build a version of a forum's dump by the same steps in the same order as the flow."""
+    planned = plan_build(config, open_store(str(store)))
+    with planned.stage() as stage:
+        read_submissions(stage, config)
+        read_comments(stage, config)
+        read_images(stage, config)
         make_questions(stage, config)
         return planned.commit(stage)
 
