@@ -277,7 +277,9 @@ def _turns(path: Path, body: str) -> Iterator[tuple[Role, Template]]:
         raise PromptError(f"{path}: expected the body to begin with '# system' or '# user'")
     for role, text in zip(pieces[1::2], pieces[2::2], strict=True):
         try:
-            yield next(known for known in ROLES if known == role), _environment().from_string(text)
+            template = _environment().from_string(text)
+            template.globals = dict(template.globals)  # a ChainMap, copied key by key, is a third of each rendering
+            yield next(known for known in ROLES if known == role), template
         except TemplateError as error:
             raise PromptError(f"{path}, # {role}: {error}") from None
 

@@ -43,21 +43,21 @@ def forecast(config: InstructionRubrics, store: Store) -> dict[str, Any]:
         stage = Stage(store, CORPUS.name, "dry-run", Path(folder))
         for part in ("work", "steps", "version"):
             (stage.folder / part).mkdir()
+        import_captions(stage, config)
+        index_clips(stage, config)
         plan_captions(stage, config)
         address = ledger_address(store) if has_ledger(store) else Path(folder) / "ledger.sqlite"
-        told = dict(_asks(stage, config, address))
+        told = dict(asks_of(stage, config, address))
     first, *rest = told
     return {**told[first], "stage": first, **{name: told[name] for name in rest}}
 
 
 def plan_captions(stage: Stage, config: InstructionRubrics) -> None:
-    """Read, measure and choose the captions, and plan their negatives as if all of them fit.
+    """Choose among the captions that were read and measured, and plan their negatives as if all of them fit.
 
     No similarity is measured: it would load the model, and what it keeps out is not asked about.
     """
     config = config.model_copy(update={"similarity": None})
-    import_captions(stage, config)
-    index_clips(stage, config)
     choose_captions(stage, config)
     plan_verify(stage, config)
     write_records(
@@ -89,7 +89,8 @@ def known_requests(stage: Stage, config: InstructionRubrics) -> Iterator[tuple[s
     yield "decompose", config.writer, requests, f"{len(true):,} captions, each taken apart once for all its clips"
 
 
-def _asks(stage: Stage, config: InstructionRubrics, address: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
+def asks_of(stage: Stage, config: InstructionRubrics, address: str | Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every ask by its name, with its requests, tokens and cost; `plan_captions` comes before."""
     for name, who, requests, about in known_requests(stage, config):
         yield name, _foretold(who, requests, about, address)
     jobs, changed = read_records(stage, "verify"), read_records(stage, "perturb")
