@@ -357,6 +357,22 @@ def show_reviews(facts: Mapping[str, Any], out: Path | None) -> None:
         _say(escape(f"written to {out}; name it in the config, [review] files = [...], and build again"))
 
 
+def show_withdrawal(facts: Mapping[str, Any]) -> None:
+    """Print which versions hold what is withdrawn, and which were made without it."""
+    grid = _grid("corpus", "version", "rows that leave")
+    for held in facts["holding"]:
+        rows = ", ".join(f"{table} {count:,}" for table, count in held["rows"].items())
+        grid.add_row(held["corpus"], held["version"], rows if held["newest"] else f"{rows} (an earlier version)")
+    console.print(grid)
+    if facts["dry_run"]:
+        _say("nothing was changed; each newest version would get a successor, and none of these could be published")
+        return
+    for made in facts["made"]:
+        _say(f"[bold]{made['corpus']} {made['version']}[/bold] holds nothing of it")
+    _say(f"recorded as act {facts['act']}; none of the versions above can be published")
+    _say("not touched: the versions above, the ledger, kept audio and your inputs; delete there what must go")
+
+
 def evaluation_facts(corpus: Corpus) -> list[dict[str, Any]]:
     """A corpus's evaluations as JSON."""
     return [

@@ -79,6 +79,8 @@ class Table:
         optional: whether a version without rows for it leaves it out; `datasets` loads no table that has none.
         exclusive: columns whose values may not occur in two splits.
         links: columns that name a row of another table: (column, table); that table's key has one column.
+        gathers: tables whose rows link to this one and are summed up in it: where one of them is withdrawn, the row
+            goes too, until a build makes it again from the others.
         source: the column that names a row's source, as `licences` in the config does. Rows whose source may not be
             redistributed are not published, nor are rows whose `links` lead to one; where only its audio and images
             may not, the columns that embed them are null in what is published.
@@ -96,6 +98,7 @@ class Table:
     optional: bool = False
     exclusive: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
+    gathers: tuple[str, ...] = ()
     source: str | None = None
     files: tuple[str, ...] = ()
     says: tuple[str, ...] = ()

@@ -21,6 +21,7 @@ from tasks.store.receipts import Receipt, save_receipt
 from tasks.store.scan import Finding, read_allowed, scan
 from tasks.store.scan_rules import Scanner, own_secrets
 from tasks.store.versions import Store, Version, verify
+from tasks.store.withdrawals import act_against
 
 MOST_SHOWN = 20
 
@@ -59,7 +60,16 @@ def check_fit(version: Version, allow_builtin: bool) -> None:
 
 @contextmanager
 def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Iterator[Bundle]:
-    """What may leave of a version, and a word on what may not."""
+    """What may leave of a version, and a word on what may not.
+
+    Raises:
+        StoreError: rows of the version were withdrawn.
+    """
+    if act := act_against(store.root, version.manifest.digest()):
+        raise StoreError(
+            f"{version.corpus} {version.name} holds what was withdrawn on {act.withdrawn:%Y-%m-%d} ({act.reason}); "
+            "publish a later version"
+        )
     with bundled(version, corpus.tables, store, audio=audio, say=say) as bundle:
         for what, counts in (("rows", bundle.held_rows), ("clips", bundle.held_audio)):
             if counts:

@@ -23,8 +23,10 @@ from tasks.store.figures import Page
 from tasks.store.files import link_over, sha256_file, sync, write_text
 from tasks.store.manifest import FileEntry, Manifest, Parent, Step, digest_of
 from tasks.store.report import render_report
+from tasks.store.sift import sifted
 from tasks.store.staging import Stage, sweep
 from tasks.store.versions import MANIFEST, Version
+from tasks.store.withdrawals import marks_for
 
 PAGES = ("README.md", "report.html", "croissant.json")
 """What a version says of itself for people and indexers; made from its tables and manifest."""
@@ -69,6 +71,8 @@ def commit(stage: Stage, made: Made) -> Version:
     """
     steps = stage.steps()
     _write_rejects_table(stage)
+    if marks := marks_for(stage.store.root, stage.corpus):
+        stage, steps = sifted(stage, made.corpus.tables, steps, marks)
     written = stage.tables()
     _check(stage, made.corpus.tables, written, steps)
     before = stage.store.latest(stage.corpus)

@@ -11,6 +11,7 @@ from pathlib import Path
 from schemas.errors import StoreError
 from tasks.store.files import sha256_file
 from tasks.store.manifest import Manifest, read_manifest
+from tasks.store.withdrawals import act_against
 
 MANIFEST = "manifest.json"
 DEFAULT_STORE = Path("data/store")
@@ -94,9 +95,12 @@ class Store:
         return f"v{max(taken, default=0) + 1}"
 
     def with_key(self, corpus: str, build_key: str) -> Version | None:
-        """The newest version that was built from the same inputs, config, prompts, schemas and code."""
-        found = [version for version in self.versions(corpus) if version.manifest.build_key == build_key]
-        return found[-1] if found else None
+        """The newest version that was built from the same inputs, config, prompts, schemas and code, and that holds
+        nothing that was withdrawn."""
+        for version in reversed(self.versions(corpus)):
+            if version.manifest.build_key == build_key and not act_against(self.root, version.manifest.digest()):
+                return version
+        return None
 
     def find(self, spec: str) -> Version:
         """The version that `CORPUS` (its newest) or `CORPUS@vN` names.

@@ -1,0 +1,113 @@
+"""What was withdrawn from a store: acts that name nothing, only digests, and that every later commit obeys.
+
+A record lies in `<store>/withdrawals/`. It holds SHA-256s of what was withdrawn, so that a build that meets it again in
+its inputs leaves it out, and the versions that still hold it, which are never published.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from datetime import datetime
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from schemas.errors import StoreError
+from tasks.store.files import write_text
+from tasks.store.manifest import Parent
+
+FOLDER = "withdrawals"
+Kind = Literal["annotator", "clip", "prompt"]
+
+
+class Mark(BaseModel):
+    """Something whose rows are withdrawn, by a digest.
+
+    Attributes:
+        kind: `annotator` or `clip`: in whatever column it stands; `prompt`: in columns of prompts' ids; `key`: in one
+            column, because rows of another corpus were made from a withdrawn row.
+        digest: SHA-256 of kind and value.
+        column: the column of a `key`.
+        corpus: the one corpus that it holds for; None for all.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["annotator", "clip", "prompt", "key"]
+    digest: str
+    column: str | None = None
+    corpus: str | None = None
+
+    @classmethod
+    def of(
+        cls, kind: Literal["annotator", "clip", "prompt", "key"], value: str, column: str | None = None,
+        corpus: str | None = None,
+    ) -> Mark:  # fmt: skip
+        """The mark of a value."""
+        return cls(kind=kind, digest=digest_of_value(kind, value), column=column, corpus=corpus)
+
+
+class Withdrawal(BaseModel):
+    """One act.
+
+    Attributes:
+        act: its name, from what was withdrawn; the same again is the same act.
+        kind: what was withdrawn.
+        reason: why, as it was said.
+        withdrawn: when.
+        marks: what is left out of every later version.
+        versions: the versions that hold it, by digest of their manifests; they are not published.
+        made: the versions without it that the act made.
+        rows: rows left out of those, by corpus and table.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    act: str
+    kind: Kind
+    reason: str
+    withdrawn: datetime
+    marks: tuple[Mark, ...]
+    versions: tuple[Parent, ...]
+    made: tuple[Parent, ...] = ()
+    rows: dict[str, dict[str, int]] = {}
+
+
+def digest_of_value(kind: str, value: str) -> str:
+    """SHA-256 by which a withdrawn value is known."""
+    return hashlib.sha256(f"{kind}:{value}".encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def withdrawals(root: Path) -> list[Withdrawal]:
+    """All acts of the store in that folder, oldest first.
+
+    Raises:
+        StoreError: a record cannot be read.
+    """
+    found = []
+    for path in sorted((root / FOLDER).glob("*.json")):
+        try:
+            found.append(Withdrawal.model_validate_json(path.read_bytes()))
+        except ValidationError as error:
+            raise StoreError(f"{path} is not a record of a withdrawal: {error.errors()[0]['msg']}") from None
+    return sorted(found, key=lambda act: (act.withdrawn, act.act))
+
+
+def save_withdrawal(root: Path, act: Withdrawal) -> Path:
+    """Keep an act; its path."""
+    path = root / FOLDER / f"{act.act}.json"
+    write_text(path, act.model_dump_json(indent=1) + "\n")
+    return path
+
+
+def marks_for(root: Path, corpus: str) -> tuple[Mark, ...]:
+    """What may not enter a version of a corpus."""
+    marks = (mark for act in withdrawals(root) for mark in act.marks)
+    return tuple(dict.fromkeys(mark for mark in marks if mark.corpus in (None, corpus)))
+
+
+def act_against(root: Path, manifest: str) -> Withdrawal | None:
+    """The act that withdrew rows of the version with that manifest's digest; None if none did."""
+    found = (act for act in withdrawals(root) if any(held.digest == manifest for held in act.versions))
+    return next(found, None)

@@ -1,0 +1,203 @@
+"""`earmark withdraw`: new versions without what was withdrawn, in every corpus that holds it or was made from it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+from schemas.corpus import Corpus
+from schemas.errors import StoreError
+from schemas.tables import REJECTS, UNSPLIT
+from tasks.progress import say, working
+from tasks.report import make_page
+from tasks.store.commit import PAGES, Made, commit
+from tasks.store.manifest import Parent
+from tasks.store.sift import Sifting, sift
+from tasks.store.staging import staging
+from tasks.store.versions import Store, Version
+from tasks.store.withdrawals import Kind, Mark, Withdrawal, digest_of_value, save_withdrawal, withdrawals
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A version that holds what is withdrawn.
+
+    Attributes:
+        version: the version.
+        rows: rows that leave, by table; rejects among them.
+        newest: whether it is its corpus's newest.
+    """
+
+    version: Version
+    rows: dict[str, int]
+    newest: bool
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a withdrawal finds.
+
+    Attributes:
+        kind: what is withdrawn.
+        act: the act's name.
+        holdings: every version that holds it or what was made from it; parents before children.
+        marks: what later versions may not hold.
+    """
+
+    kind: Kind
+    act: str
+    holdings: tuple[Holding, ...]
+    marks: tuple[Mark, ...]
+
+
+def search(store: Store, corpora: Mapping[str, Corpus], kind: Kind, value: str, only: str | None = None) -> Search:
+    """Look through every version of the store; nothing is changed.
+
+    Args:
+        store: the store.
+        corpora: every corpus, by name.
+        kind: what is withdrawn.
+        value: the annotator's id as the tables have it, the clip's SHA-256, or the prompt's id.
+        only: only this corpus, and those that were made from it.
+
+    Raises:
+        StoreError: no version holds it.
+    """
+    act = digest_of_value(f"{kind}@{only or ''}", value)[:12]
+    held = next((one for one in withdrawals(store.root) if one.act == act), None)
+    marks = list(held.marks) if held else [Mark.of(kind, value, corpus=only)]
+    holdings = []
+    names = _in_order(store)
+    children = _children(store, names)
+    with working("look for rows", sum(len(store.versions(name)) for name in names)) as work:
+        for name in names:
+            if name not in corpora:
+                raise StoreError(f"{store.root} holds versions of '{name}', which is not known here")
+            for version in store.versions(name):
+                found = _sift(version, corpora[name], [mark for mark in marks if mark.corpus in (None, name)])
+                work.advance()
+                if rows := found.counts:
+                    holdings.append(Holding(version, rows, version == store.versions(name)[-1]))
+                    marks += _derived(found, children[name])
+    if not holdings:
+        raise StoreError(f"no version in {store.root} names this {kind}; is it written as the tables have it?")
+    return Search(kind, act, tuple(holdings), tuple(dict.fromkeys(marks)))
+
+
+def withdraw(store: Store, corpora: Mapping[str, Corpus], found: Search, reason: str) -> Withdrawal:
+    """Record the act, and make a version without what it withdrew of every corpus whose newest version holds it.
+
+    The record comes first: from then on no build brings the rows back, and the versions that hold them are not
+    published. Stopped at any moment, the same command goes on.
+
+    Returns:
+        The act as it was recorded.
+    """
+    before = next((one for one in withdrawals(store.root) if one.act == found.act), None)
+    versions = {(p.corpus, p.version): p for p in (before.versions if before else ())}
+    versions |= {(h.version.corpus, h.version.name): _as_parent(h.version) for h in found.holdings}
+    act = Withdrawal(
+        act=found.act,
+        kind=found.kind,
+        reason=reason,
+        withdrawn=before.withdrawn if before else datetime.now(UTC),
+        marks=found.marks,
+        versions=tuple(versions.values()),
+        made=before.made if before else (),
+        rows=before.rows if before else {},
+    )
+    save_withdrawal(store.root, act)
+    for holding in found.holdings:
+        if holding.newest:
+            name = holding.version.corpus
+            made = _without(store, corpora[name], holding.version, act)
+            say(f"{name}: {made.name} is {holding.version.name} without what was withdrawn")
+            rows = {**act.rows, name: holding.rows}
+            act = act.model_copy(update={"made": (*act.made, _as_parent(made)), "rows": rows})
+            save_withdrawal(store.root, act)
+    return act
+
+
+def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) -> Version:
+    """Commit a version's own tables again; the commit leaves out what was withdrawn."""
+    manifest = version.manifest
+    with staging(store, corpus.name, f"{act.act}-withdrawal", say=say) as staged:
+        stage = replace(staged, build_key=manifest.build_key)
+        for entry in manifest.files:
+            if entry.path not in PAGES and entry.table != REJECTS.name:
+                _link(version.folder / entry.path, stage.version / entry.path)
+        for number, path in enumerate(version.files(REJECTS.name, UNSPLIT)):
+            _link(path, stage.work / "rejects" / f"{number:06d}.parquet")
+        for step in manifest.steps:
+            stage.record(step)
+        made = Made(
+            corpus=corpus,
+            config=manifest.config,
+            inputs=manifest.inputs,
+            code=manifest.code,
+            libraries=manifest.libraries,
+            parents=tuple(_heir(parent, store, act) for parent in manifest.parents if parent.corpus != corpus.name),
+            prompts=manifest.prompts,
+            models=manifest.models,
+            page=partial(make_page, corpus),
+        )
+        return commit(stage, made)
+
+
+def _link(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    os.link(source, target)
+
+
+def _heir(parent: Parent, store: Store, act: Withdrawal) -> Parent:
+    """The version that stands for a parent whose rows were withdrawn."""
+    if all(held.digest != parent.digest for held in act.versions):
+        return parent
+    made = [one for one in act.made if one.corpus == parent.corpus]
+    return made[-1] if made else parent
+
+
+def _sift(version: Version, corpus: Corpus, marks: list[Mark]) -> Sifting:
+    if not marks:
+        return Sifting()
+    files = {
+        table: {split: version.files(table, split) for split in splits}
+        for table, splits in version.manifest.rows.items()
+    }
+    return sift(corpus.tables, files, marks)
+
+
+def _derived(found: Sifting, children: set[str]) -> list[Mark]:
+    """What marks the rows that other corpora made from those that leave."""
+    if not children:
+        return []
+    marks = [Mark.of("clip", clip) for clip in sorted(found.clips)]
+    for corpus in sorted(children):
+        for column, values in sorted(found.keys.items()):
+            marks += [Mark.of("key", value, column, corpus) for value in sorted(values)]
+    return marks
+
+
+def _in_order(store: Store) -> list[str]:
+    """The corpora with versions, those that others read before these."""
+    graph = {name: _parents(store, name) for name in store.corpora()}
+    return [name for name in TopologicalSorter(graph).static_order() if name in graph]
+
+
+def _parents(store: Store, name: str) -> set[str]:
+    return {p.corpus for v in store.versions(name) for p in v.manifest.parents if p.corpus != name}
+
+
+def _children(store: Store, names: list[str]) -> dict[str, set[str]]:
+    """The corpora that read each corpus."""
+    return {name: {other for other in names if name in _parents(store, other)} for name in names}
+
+
+def _as_parent(version: Version) -> Parent:
+    return Parent(corpus=version.corpus, version=version.name, digest=version.manifest.digest())

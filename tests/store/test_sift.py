@@ -1,0 +1,308 @@
+"""What was withdrawn leaves the tables with all that follows from it, and nothing else does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from schemas.config import BuildConfig
+from schemas.corpus import Corpus, Story
+from schemas.errors import StoreError
+from schemas.tables import REJECTS, Table, audio_column, column
+from tasks import withdrawal
+from tasks.publishing import gathered
+from tasks.store.commit import Made, commit
+from tasks.store.manifest import Parent, Step
+from tasks.store.sift import sift
+from tasks.store.staging import staging
+from tasks.store.versions import Store, Version, verify
+from tasks.store.withdrawals import Mark, withdrawals
+from tests.builds import rows_of
+
+SHA = {name: name * 64 for name in "abcdef"}
+
+
+def table(name: str, key: tuple[str, ...], columns: Sequence[str], **more: Any) -> Table:
+    """A table of texts."""
+    fields = [column(c, pa.string(), "A text.", optional=c not in key) for c in columns]
+    fields += [audio_column("Audio.")] if more.pop("audio", False) else []
+    return Table(name=name, description=f"The {name}.", schema=pa.schema(fields), key=key, **more)
+
+
+SONGS = (
+    table("clips", ("clip_id",), ("clip_id", "split", "prompt_id", "clip_sha256", "file"), audio=True, files=("file",)),
+    table(
+        "pairs", ("pair_id",), ("pair_id", "split", "a", "b"),
+        links=(("a", "clips"), ("b", "clips")), gathers=("votes",),
+    ),
+    table("votes", ("vote_id",), ("vote_id", "split", "pair_id", "annotator"), links=(("pair_id", "pairs"),)),
+    table("agreement", ("scope", "value"), ("scope", "value", "rate"), splits=False),
+    REJECTS,
+)  # fmt: skip
+WORDS_OF = (
+    table("captions", ("caption_id",), ("caption_id", "split", "clip_id", "heard_sha256", "text")),
+    table("raw", ("caption_id", "stage"), ("caption_id", "split", "stage", "text")),
+    REJECTS,
+)
+
+
+def corpus(name: str, tables: tuple[Table, ...]) -> Corpus:
+    """A corpus of those tables."""
+    story = Story(name, "What it is.", ("It is made.",), tables[0].name, ("A paper.",), ("Limits.",))
+    return Corpus(name, "x", "x", "x", BuildConfig, tables, story, plan="x:y", flow="x:y")
+
+
+CORPORA = {"songs": corpus("songs", SONGS), "words": corpus("words", WORDS_OF)}
+
+
+def clip(number: str, prompt: str) -> dict[str, Any]:
+    """A clip of which the version holds the bytes, and a file."""
+    sha = SHA[number]
+    audio = {"bytes": f"sound of {number}".encode(), "path": f"{sha}.wav"}
+    return {"clip_id": f"clip-{number}", "split": "train", "prompt_id": prompt, "clip_sha256": sha,
+            "file": f"audio/{number}.wav", "audio": audio}  # fmt: skip
+
+
+ROWS: dict[str, dict[str, list[dict[str, Any]]]] = {
+    "songs": {
+        "clips": [clip("a", "p-one"), clip("b", "p-one"), clip("c", "p-two"), clip("d", "p-two"), clip("e", "p-two")],
+        "pairs": [
+            {"pair_id": "pair-ab", "split": "train", "a": "clip-a", "b": "clip-b"},
+            {"pair_id": "pair-cd", "split": "train", "a": "clip-c", "b": "clip-d"},
+            {"pair_id": "pair-de", "split": "train", "a": "clip-d", "b": "clip-e"},
+        ],
+        "votes": [
+            {"vote_id": "vote-1", "split": "train", "pair_id": "pair-ab", "annotator": "ann"},
+            {"vote_id": "vote-2", "split": "train", "pair_id": "pair-cd", "annotator": "ann"},
+            {"vote_id": "vote-3", "split": "train", "pair_id": "pair-cd", "annotator": "bob"},
+            {"vote_id": "vote-4", "split": "train", "pair_id": "pair-de", "annotator": "bob"},
+        ],
+        "agreement": [
+            {"scope": "annotator", "value": "ann", "rate": "1"},
+            {"scope": "all", "value": "all", "rate": "1"},
+        ],
+    },
+    "words": {
+        "captions": [
+            {"caption_id": f"cap-{n}", "split": "train", "clip_id": f"clip-{n}", "heard_sha256": SHA[h],
+             "text": f"Of {n}"}
+            for n, h in (("a", "a"), ("c", "c"), ("f", "d"))
+        ],
+        "raw": [{"caption_id": f"cap-{n}", "split": "train", "stage": "1", "text": f"Raw of {n}."} for n in "acf"],
+    },
+}  # fmt: skip
+REFUSED = {
+    "songs": [("clips", "clip-x of p-one", "too_short", "1 s"), ("clips", "clip-y", "too_short", f"like {SHA['c']}")],
+    "words": [("captions", "clip-a", "bad_answer", "empty")],
+}
+
+
+def build(store: Store, name: str, parents: tuple[Parent, ...] = (), key: str = "key") -> Version:
+    """Commit the rows as a build does."""
+    known = CORPORA[name]
+    with staging(store, name, f"{key:0<16}", say=print) as stage:
+        steps = []
+        for place, one in enumerate(known.tables[:-1], 1):
+            rows = ROWS[name][one.name]
+            stage.write(one, "train" if one.splits else "full", [pa.Table.from_pylist(rows, one.schema)])
+            steps.append(
+                Step(name=one.name, place=place, unit="rows", entered=len(rows), kept=len(rows), table=one.name)
+            )
+        for row in ROWS[name].get("clips", []):
+            path = stage.version / row["file"]
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(b"file " + row["audio"]["bytes"])
+        refused = REFUSED[name]
+        held = [
+            {"table": t, "item": item, "stage": "read", "reason": reason, "detail": detail, "file": None, "line": None}
+            for t, item, reason, detail in refused
+        ]
+        stage.write_rejects("read", pa.Table.from_pylist(held, REJECTS.schema))
+        count: dict[str, int] = {}
+        for _, _, reason, _ in refused:
+            count[reason] = count.get(reason, 0) + 1
+        steps.append(
+            Step(name="read", place=1, unit="lines", stage="read", entered=len(refused), kept=0, rejected=count)
+        )
+        for step in steps:
+            stage.record(step)
+        return commit(stage, Made(known, {}, {}, "code", {}, parents))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    """A store with songs, and words that were written about them."""
+    held = Store(tmp_path / "store")
+    held.root.mkdir()
+    songs = build(held, "songs")
+    build(held, "words", (Parent(corpus="songs", version="v1", digest=songs.manifest.digest()),))
+    return held
+
+
+def withdraw(store: Store, kind: Any, value: str) -> None:
+    """Withdraw it from everywhere."""
+    withdrawal.withdraw(store, CORPORA, withdrawal.search(store, CORPORA, kind, value), "asked for")
+
+
+def ids(version: Version, name: str) -> list[str]:
+    """The first key column of a table's rows."""
+    key = next(one.key[0] for one in CORPORA[version.corpus].tables if one.name == name)
+    return [row[key] for row in rows_of(version, name)]
+
+
+def traces(version: Version, words: Sequence[str]) -> list[tuple[str, str]]:
+    """Every place where one of the words stands: in cells, and in the bytes and names of all files."""
+    found = []
+    for path in sorted(version.folder.rglob("*")):
+        if path.is_file():
+            text = path.name + path.read_bytes().decode("utf-8", "replace")
+            if path.suffix == ".parquet":
+                text += str(pq.ParquetFile(path).read().to_pylist())
+            found += [(path.relative_to(version.folder).as_posix(), word) for word in words if word in text]
+    return found
+
+
+def test_a_clip_leaves_with_all_that_was_made_from_it(store: Store) -> None:
+    old = store.find("songs")
+    withdraw(store, "clip", SHA["c"])
+    songs, words = store.find("songs"), store.find("words")
+    assert (songs.name, words.name) == ("v2", "v2")
+    assert ids(songs, "clips") == ["clip-a", "clip-b", "clip-d", "clip-e"]
+    assert ids(songs, "pairs") == ["pair-ab", "pair-de"]
+    assert ids(songs, "votes") == ["vote-1", "vote-4"]
+    assert ids(words, "captions") == ["cap-a", "cap-f"]
+    assert ids(words, "raw") == ["cap-a", "cap-f"]
+    assert traces(songs, [SHA["c"], "clip-c", "sound of c", "pair-cd", "clip-y"]) == []
+    assert traces(words, [SHA["c"], "clip-c", "cap-c", "Of c", "Raw of c."]) == []
+    assert traces(old, [SHA["c"], "sound of c"]) != []
+    assert not (songs.folder / "audio/c.wav").exists()
+    assert verify(songs) == verify(words) == []
+    assert songs.manifest.rejects == {"too_short": 1}
+    accounts = {step.name: step for step in songs.manifest.steps}
+    assert accounts["withdrawn-clips"].dropped == {"withdrawn": 1}
+    assert accounts["read"].dropped == {"withdrawn": 1}
+    heir = next(parent for parent in words.manifest.parents if parent.corpus == "songs")
+    assert heir.digest == songs.manifest.digest()
+
+
+def test_what_other_corpora_made_of_a_clip_s_row_leaves_too(store: Store) -> None:
+    withdraw(store, "clip", SHA["d"])  # one caption heard the file under another clip's name
+    assert ids(store.find("words"), "captions") == ["cap-a", "cap-c"]
+
+
+def test_a_prompt_leaves_with_its_clips(store: Store) -> None:
+    withdraw(store, "prompt", "p-one")
+    songs = store.find("songs")
+    assert ids(songs, "clips") == ["clip-c", "clip-d", "clip-e"]
+    assert ids(songs, "pairs") == ["pair-cd", "pair-de"]
+    assert traces(songs, ["p-one", "clip-a", "clip-b", SHA["a"]]) == []
+    assert ids(store.find("words"), "captions") == ["cap-c", "cap-f"]
+    assert rows_of(store.find("words"), "rejects") == []
+
+
+def test_an_annotator_leaves_with_what_sums_up_their_votes(store: Store) -> None:
+    withdraw(store, "annotator", "ann")
+    songs = store.find("songs")
+    assert ids(songs, "votes") == ["vote-4"]
+    assert ids(songs, "pairs") == ["pair-de"]  # pair-cd was summed up from two votes
+    assert [row["value"] for row in rows_of(songs, "agreement")] == ["all"]
+    assert traces(songs, ['"ann"', "'ann'", "vote-2"]) == []
+    assert store.find("words").name == "v1"
+
+
+def test_it_stays_out_and_is_not_published(store: Store) -> None:
+    withdraw(store, "clip", SHA["a"])
+    (act,) = withdrawals(store.root)
+    assert SHA["a"] not in act.model_dump_json()
+    assert "clip-a" not in act.model_dump_json()
+    again = build(store, "songs", key="other")  # from the same inputs
+    assert ids(again, "clips") == ["clip-b", "clip-c", "clip-d", "clip-e"]
+    assert traces(again, [SHA["a"], "clip-a", "pair-ab"]) == []
+    late = build(store, "words", key="other")  # which names no parent
+    assert ids(late, "captions") == ["cap-c", "cap-f"]
+    with (
+        pytest.raises(StoreError, match=r"songs v1 holds what was withdrawn on .* \(asked for\)"),
+        gathered(store.find("songs@v1"), CORPORA["songs"], store, True),
+    ):
+        pass
+    assert store.with_key("songs", f"{'key':0<16}") == store.find("songs@v2")  # up to date, and never v1
+
+
+def test_killed_between_record_and_versions_it_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = withdrawal.search(store, CORPORA, "clip", SHA["a"])
+    commits = []
+
+    def stopped(*args: Any) -> Version:
+        if commits:
+            raise KeyboardInterrupt
+        commits.append(args)
+        return commit(*args)
+
+    monkeypatch.setattr(withdrawal, "commit", stopped)
+    with pytest.raises(KeyboardInterrupt):
+        withdrawal.withdraw(store, CORPORA, found, "asked for")
+    assert [store.find(name).name for name in ("songs", "words")] == ["v2", "v1"]
+    assert len(withdrawals(store.root)[0].versions) == 2
+    monkeypatch.undo()
+    withdraw(store, "clip", SHA["a"])
+    assert [store.find(name).name for name in ("songs", "words")] == ["v2", "v2"]
+    (act,) = withdrawals(store.root)
+    assert {(one.corpus, one.version) for one in act.made} == {("songs", "v2"), ("words", "v2")}
+
+
+def test_two_withdrawals_follow_each_other(store: Store) -> None:
+    withdraw(store, "clip", SHA["a"])
+    withdraw(store, "annotator", "bob")
+    songs = store.find("songs")
+    assert songs.name == "v3"
+    assert ids(songs, "clips") == ["clip-b", "clip-c", "clip-d", "clip-e"]
+    assert ids(songs, "votes") == []
+    assert verify(songs) == []
+
+
+def test_what_nobody_holds_is_one_line(store: Store) -> None:
+    with pytest.raises(StoreError, match=r"no version in .* names this prompt"):
+        withdrawal.search(store, CORPORA, "prompt", "p-three")
+    assert store.find("songs").name == "v1"
+    assert not (store.root / "withdrawals").exists()
+
+
+LETTERS = st.sampled_from("abcdefgh")
+
+
+@given(
+    clips=st.dictionaries(LETTERS, st.sampled_from(["p1", "p2"]), min_size=1),
+    pairs=st.lists(st.tuples(LETTERS, LETTERS), max_size=12),
+    data=st.data(),
+)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
+def test_rows_leave_exactly_if_they_lead_to_what_is_withdrawn(
+    tmp_path_factory: pytest.TempPathFactory, clips: Mapping[str, str], pairs: list[tuple[str, str]], data: Any
+) -> None:
+    folder = tmp_path_factory.mktemp("sift")
+    target = data.draw(st.sampled_from(sorted(clips)))
+    names = ("clip_id", "split", "prompt_id", "clip_sha256", "file")
+    tables = (table("clips", ("clip_id",), names), SONGS[1], SONGS[2])
+    kept = [pair for pair in pairs if set(pair) <= clips.keys()]
+    rows = {
+        "clips": [{"clip_id": c, "split": "train", "prompt_id": p, "clip_sha256": c * 64} for c, p in clips.items()],
+        "pairs": [{"pair_id": f"{i}", "split": "train", "a": a, "b": b} for i, (a, b) in enumerate(kept)],
+        "votes": [{"vote_id": f"v{i}", "split": "train", "pair_id": f"{i}"} for i in range(len(kept))],
+    }  # fmt: skip
+    files = {}
+    for one in tables:
+        path = folder / f"{one.name}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows[one.name], one.schema), path)
+        files[one.name] = {"train": [path]}
+    found = sift(tables, files, [Mark.of("clip", target * 64)])
+    expected = [target in pair for pair in kept]
+    assert found.gone["clips"].tolist() == [c == target for c in clips]
+    assert found.gone["pairs"].tolist() == expected
+    assert found.gone["votes"].tolist() == expected
