@@ -359,7 +359,7 @@ def show_reviews(facts: Mapping[str, Any], out: Path | None) -> None:
 
 def show_withdrawal(facts: Mapping[str, Any]) -> None:
     """Print which versions hold what is withdrawn, and which were made without it."""
-    grid = _grid("corpus", "version", "rows that leave")
+    grid = grid_of("corpus", "version", "rows that leave")
     for held in facts["holding"]:
         rows = ", ".join(f"{table} {count:,}" for table, count in held["rows"].items())
         grid.add_row(held["corpus"], held["version"], rows if held["newest"] else f"{rows} (an earlier version)")

@@ -64,6 +64,7 @@ COMPARISONS = Table(
     ),
     key=("comparison_id",),
     exclusive=("prompt_id",),
+    gathers=("votes",),
     links=(("clip_a", "clips"), ("clip_b", "clips"), ("reference_clip", "clips")),
     source="source",
     says=("{votes} votes on {clip_a} against {clip_b}, prompt {prompt_id} ({modality})",),
