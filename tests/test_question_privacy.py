@@ -91,7 +91,8 @@ def test_images_have_no_metadata_and_no_name(version: Version) -> None:
             }
 
 
-def test_the_same_salt_gives_the_same_ids_and_another_gives_others(
+@pytest.mark.slow
+def test_another_salt_gives_other_ids_and_another_build_key(
     version: Version, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("EARMARK_SALT", "another salt of enough characters")
