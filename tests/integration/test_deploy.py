@@ -151,7 +151,7 @@ def prefect(tmp_path: Path) -> Iterator[Prefect]:
 
 def without_description(schema: dict[str, Any]) -> list[str]:
     """Fields of a parameter form that tell nobody what they are for."""
-    models = {"parameters": schema, **schema["definitions"]}
+    models = {"parameters": schema, **schema.get("definitions", {})}
     return [
         f"{model}.{name}"
         for model, part in models.items()

@@ -1,0 +1,191 @@
+"""What each corpus takes at the size of its paper and at a hundred times that, as the tables of deploy/SCALE.md.
+
+    python deploy/scale.py            # prints them
+    python deploy/scale.py --write    # puts them into deploy/SCALE.md
+
+Counts follow from the papers' sizes; what a model or a disk does in a second is assumed, and stands in `ASSUMED`.
+"""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+from pathlib import Path
+
+from simulation import Setting, simulate
+
+ASSUMED = {
+    "tokens of a second of audio": 25.0,
+    "seconds that a judge takes for a request": 4.0,
+    "requests that one GPU's server works on at once": 32.0,
+    "requests that a worker keeps in flight": 64.0,
+    "times real time that one GPU separates": 60.0,
+    "US dollars for a million tokens in": 0.4,
+    "US dollars for a million tokens out": 1.6,
+    "bytes of a second of audio (FLAC, 16 kHz, mono)": 17_000.0,
+    "bytes of an answer in the ledger": 3_000.0,
+}
+FILE = Path(__file__).with_name("SCALE.md")
+BEGIN, END = "<!-- deploy/scale.py begins -->", "<!-- deploy/scale.py ends -->"
+GPUS = 8
+BUSY = {
+    "slots": "the model's GPUs",
+    "places": "requests in flight",
+    "workers": "workers' processors",
+    "server": "the model's server",
+    "cap": "the quota",
+}
+SIMULATED = 20_000  # beyond so many requests time grows in proportion
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a corpus is made from.
+
+    Attributes:
+        corpus: its name.
+        size: the paper's, in words.
+        items: how many of them.
+        requests: that a model gets for an item, without retries.
+        heard_s: seconds of audio in a request.
+        text_in: tokens of text in a request.
+        text_out: tokens of an answer.
+        audio_s: seconds of audio of an item that the store measures or keeps.
+        separated: whether the voice is taken out of it.
+    """
+
+    corpus: str
+    size: str
+    items: int
+    requests: float
+    heard_s: float = 0.0
+    text_in: int = 0
+    text_out: int = 0
+    audio_s: float = 0.0
+    separated: bool = False
+
+
+WORKLOADS = (
+    Workload("mos-preferences", "74,478 pairs, no questions", 74_478, 0, audio_s=4),
+    Workload("mos-preferences, critiques", "74,478 pairs compared, 1.5 tries", 74_478, 1.5, 8, 400, 400),
+    Workload("pseudo-preferences", "129,545 pairs in both orders", 129_545, 2, 60, 500, 150, audio_s=60),
+    Workload("human-preferences", "4,027 votes, no questions", 4_027, 0, audio_s=120),
+    Workload("instrumentals", "55,701 tracks of 30 s", 55_701, 0, audio_s=30, separated=True),
+    Workload("captions", "55,701 tracks, three stages", 55_701, 3, 20, 300, 120, audio_s=30),
+    Workload("instruction-rubrics", "105,000 samples, four stages", 105_000, 4, 10, 700, 250, audio_s=10),
+    Workload("score-questions", "4,000 images, five stages", 4_000, 5, 0, 1_500, 200),
+    Workload("music-prompts", "100 prompts, three draws", 100, 3, 0, 900, 80),
+)
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a workload takes, at a multiple of its size."""
+
+    requests: float
+    tokens_in: float
+    tokens_out: float
+    gpu_h: float
+    stored_bytes: float
+    cost_usd: float
+    wall_h: float
+    first: str
+
+
+def needs(work: Workload, times: int) -> Needs:
+    """What it takes; the time is that of four workers and `GPUS` GPUs behind one address."""
+    items, requests = work.items * times, work.items * times * work.requests
+    tokens_in = requests * (work.heard_s * ASSUMED["tokens of a second of audio"] + work.text_in)
+    tokens_out = requests * work.text_out
+    asked_h, first = _asking(requests)
+    separated_h = 0.0
+    if work.separated:
+        separated_h = items * work.audio_s / ASSUMED["times real time that one GPU separates"] / 3600
+    slots = ASSUMED["requests that one GPU's server works on at once"]
+    gpu_h = requests * ASSUMED["seconds that a judge takes for a request"] / slots / 3600 + separated_h
+    audio = items * work.audio_s * ASSUMED["bytes of a second of audio (FLAC, 16 kHz, mono)"]
+    cost_usd = tokens_in / 1e6 * ASSUMED["US dollars for a million tokens in"]
+    cost_usd += tokens_out / 1e6 * ASSUMED["US dollars for a million tokens out"]
+    return Needs(
+        requests,
+        tokens_in,
+        tokens_out,
+        gpu_h,
+        audio + requests * ASSUMED["bytes of an answer in the ledger"],
+        cost_usd,
+        asked_h + separated_h / GPUS,
+        "GPUs that separate" if work.separated else first,
+    )
+
+
+def _asking(requests: float) -> tuple[float, str]:
+    """Hours that the simulation gives, and what is busiest; long runs grow in proportion."""
+    if not requests:
+        return 0.0, "the disk"
+    played = min(int(requests), SIMULATED)
+    outlook = simulate(
+        Setting(
+            requests=played,
+            latency_s=ASSUMED["seconds that a judge takes for a request"],
+            spread=0.3,
+            workers=4,
+            concurrency=int(ASSUMED["requests that a worker keeps in flight"]),
+            worker_s=0.00035,
+            slots=GPUS * int(ASSUMED["requests that one GPU's server works on at once"]),
+        )
+    )
+    return outlook.wall_s / 3600 * requests / played, BUSY[outlook.first]
+
+
+def tables() -> str:
+    """Both tables and the assumptions, in Markdown."""
+    parts = []
+    for times, title in ((1, "At the papers' size"), (100, "At a hundred times that")):
+        rows = [_row(work, needs(work, times)) for work in WORKLOADS]
+        parts.append(
+            f"### {title}\n\n"
+            "| corpus | of | requests | tokens in | out | GPU hours | stored | US dollars | hours | busiest |\n"
+            "|---|---|--:|--:|--:|--:|--:|--:|--:|---|\n" + "\n".join(rows)
+        )
+    assumed = "\n".join(f"- {name}: {value:,g}" for name, value in ASSUMED.items())
+    return "\n\n".join([*parts, f"### Assumed\n\n{assumed}"])
+
+
+def _row(work: Workload, need: Needs) -> str:
+    cells = (
+        work.corpus,
+        work.size,
+        f"{need.requests:,.0f}",
+        _short(need.tokens_in),
+        _short(need.tokens_out),
+        f"{need.gpu_h:,.1f}",
+        _short(need.stored_bytes) + "B",
+        f"{need.cost_usd:,.0f}",
+        f"{need.wall_h:,.1f}",
+        need.first,
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _short(number: float) -> str:
+    for unit in ("", "k", "M", "G"):
+        if number < 1000:
+            return f"{number:.3g} {unit}".strip() if unit else f"{number:.0f}"
+        number /= 1000
+    return f"{number:.3g} T"
+
+
+def main() -> None:
+    """Print the tables, or put them where the plan has them."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--write", action="store_true", help="put them into deploy/SCALE.md")
+    if not parser.parse_args().write:
+        print(tables())
+        return
+    before, _, rest = FILE.read_text("utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    FILE.write_text(f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
