@@ -35,6 +35,20 @@ _MENTION = re.compile(r"(?<![\w/])/?(?:u|user)/[\w-]{1,64}|(?<![\w/])/?r/u_[\w-]
 _HANDLE = re.compile(r"(?<![\w@])@[A-Za-z0-9_][\w.-]{1,63}|\b\w{2,32}#\d{4}\b")
 _FULL_NAME = re.compile(r"\bt[1-6]_[a-z0-9]{3,12}\b", re.IGNORECASE)
 
+# What is looked for, in this order: marks of which a text must have one, the pattern, what is left in its place.
+_STEPS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
+    (("\\",), _ESCAPE, r"\1"),
+    (("![",), _IMAGE_LINK, LINK),
+    (("](",), _MARKDOWN_LINK, r"\1"),
+    (("]:",), _REFERENCE, LINK),
+    (("@", "[at]", "(at)", "[AT]", "(AT)", "[At]", "(At)"), _EMAIL, EMAIL),
+    (("://", "www.", "WWW.", "Www.", "mailto:", "MAILTO:", "Mailto:"), _URL, LINK),
+    ((".",), _HOST, LINK),
+    (("/",), _MENTION, USER),
+    (("@", "#"), _HANDLE, USER),
+    (("_",), _FULL_NAME, ID),
+)
+
 
 def salt_of(variable: str, store: Path, environment: Mapping[str, str] = os.environ) -> str:
     """The salt of ids: the environment's, else one that the store has kept since it first needed one.
@@ -89,24 +103,23 @@ def scrub(text: str, names: Iterable[str] = ()) -> str:
         text: as the dump has it.
         names: names of the people in the thread, and ids of its parts.
     """
-    text = _CONTROL.sub(" ", _HIDDEN.sub("", html.unescape(html.unescape(text))).replace("\r\n", "\n"))
-    text = _ESCAPE.sub(r"\1", text)
-    text = _IMAGE_LINK.sub(LINK, text)
-    text = _MARKDOWN_LINK.sub(r"\1", text)
-    text = _REFERENCE.sub(LINK, text)
-    text = _EMAIL.sub(EMAIL, text)
-    text = _URL.sub(LINK, text)
-    text = _HOST.sub(LINK, text)
-    text = _MENTION.sub(USER, text)
-    text = _HANDLE.sub(USER, text)
-    text = _FULL_NAME.sub(ID, text)
-    if pattern := _names(names):
-        text = pattern.sub(USER, text)
+    if "&" in text:
+        text = html.unescape(html.unescape(text))
+    if not text.isascii():
+        text = _HIDDEN.sub("", text)
+    text = _CONTROL.sub(" ", text.replace("\r\n", "\n"))
+    for marks, pattern, left in _STEPS:  # most texts have few of the marks, and a look for one costs little
+        if any(mark in text for mark in marks):
+            text = pattern.sub(left, text)
+    if known := _names(text, names):
+        text = known.sub(USER, text)
     return re.sub(r"[ \t]+\n", "\n", text).strip()
 
 
-def _names(names: Iterable[str]) -> re.Pattern[str] | None:
-    known = sorted({name for name in names if name.lower() not in NOBODY}, key=lambda name: (-len(name), name))
+def _names(text: str, names: Iterable[str]) -> re.Pattern[str] | None:
+    """What finds those names that may stand in a text."""
+    lower = text.lower()
+    known = sorted({name for name in names if name.lower() in lower}, key=lambda name: (-len(name), name))
     if not known:
         return None
     return re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, known))})(?![^\W_])", re.IGNORECASE)

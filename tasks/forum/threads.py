@@ -231,7 +231,8 @@ def scrub_thread(salt: str, thread: dict[str, Any]) -> tuple[dict[str, Any], lis
         A row of `schemas.forum.THREADS` and rows of `schemas.forum.COMMENTS`.
     """
     ids = [thread["id"], *(comment["id"] for comment in thread["comments"])]
-    names = {*thread["names"], *filter(None, [thread["author"]]), *(name for name in ids if _is_telling(name))}
+    people = {*thread["names"], *filter(None, [thread["author"]])}
+    names = {name for name in people if name.lower() not in NOBODY} | {name for name in ids if _is_telling(name)}
     thread_key = key_of(salt, "thread", thread["id"])
     kept = {
         "thread_key": thread_key,
