@@ -129,10 +129,15 @@ def show_demo(built: Sequence[Built]) -> None:
 
 def show_versions(corpus: str, versions: Sequence[Version], published: Sequence[Receipt] = ()) -> None:
     """Print a corpus's versions and where they were published."""
+    from tasks.store.withdrawals import act_against
+
     if not versions:
         _say(f"{corpus}: no versions yet; build one with: earmark build {corpus} --config FILE")
         return
     _show_rows(versions)
+    for version in versions:
+        if act := act_against(version.folder.parent.parent, version.manifest.digest()):
+            _say(f"{version.name} holds what was withdrawn on {act.withdrawn:%Y-%m-%d}; it cannot be published")
     for receipt in published:
         held = sum(receipt.held_rows.values())
         part = f", {held:,} rows held back" if held else ""

@@ -80,7 +80,7 @@ class Table:
         exclusive: columns whose values may not occur in two splits.
         links: columns that name a row of another table: (column, table); that table's key has one column.
         gathers: tables whose rows link to this one and are summed up in it: where one of them is withdrawn, the row
-            goes too, until a build makes it again from the others.
+            goes too, with all that links to it.
         source: the column that names a row's source, as `licences` in the config does. Rows whose source may not be
             redistributed are not published, nor are rows whose `links` lead to one; where only its audio and images
             may not, the columns that embed them are null in what is published.
