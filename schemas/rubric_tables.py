@@ -111,6 +111,7 @@ LABELS = Table(
             column("item", pa.int64(), "Number of the item of its instruction, from 1."),
             _LANGUAGE,
             _SPLIT,
+            column("clip_sha256", pa.string(), "The sample's clip."),
             column("answer", pa.bool_(), "Whether the clip does what the item asks."),
             column("rationale", pa.string(), "Why."),
             column("labelled_by", pa.string(), "The annotator that answered or gave the rationale."),
@@ -121,6 +122,7 @@ LABELS = Table(
     ),
     key=("sample_id", "item", "language"),
     exclusive=("sample_id",),
+    links=(("clip_sha256", "clips"),),
     source="source",
 )
 

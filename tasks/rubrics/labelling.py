@@ -32,13 +32,13 @@ def plan_labels(stage: Stage) -> Step:
     true = {row["instruction_id"] for row in read_records(stage, "verified") if row["positive"]}
     jobs += [{**row, "ask": "rationales"} for row in instructions.values() if row["instruction_id"] in true]
     write_records(stage, "label", jobs)
-    stage.write_rejects("itemless", rejects_table("itemless", [(LABELS.name, reject) for reject in lost]))
+    stage.write_rejects("ready", rejects_table("ready", [(LABELS.name, reject) for reject in lost]))
     return stage.record(
         Step(
-            name="itemless",
+            name="ready",
             place=9,
             unit="negatives",
-            stage="itemless",
+            stage="ready",
             entered=len(negatives),
             kept=len(negatives) - len(lost),
             rejected=counted(lost),
@@ -99,7 +99,7 @@ def settle_labels(stage: Stage, config: InstructionRubrics) -> None:
         kept.append({**job, "answers": answers, "by": row["by"], "prompt": row["prompt"], "key": row["request_key"]})
     write_records(stage, "labelled", kept)
     for name, unit, place, follows in (
-        ("labels", "negatives", 10, ("itemless",)),
+        ("labels", "negatives", 10, ("ready",)),
         ("rationales", "true instructions", 11, ()),
     ):
         rejects = lost[name]

@@ -102,7 +102,7 @@ def _label_rows(samples: Iterable[Record], parts: Parts, config: InstructionRubr
             other = None if own else parts.answer_texts[labelled["at"], language]
             for number, answer in enumerate(labelled["answers"], 1):
                 yield {
-                    **{name: sample[name] for name in ("sample_id", "split", "source")},
+                    **{name: sample[name] for name in ("sample_id", "split", "clip_sha256", "source")},
                     "item": number,
                     "language": language,
                     "answer": answer["answer"],
