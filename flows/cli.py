@@ -257,8 +257,9 @@ def verify(corpus: SpecArgument, store: StoreOption = None, as_json: JsonOption 
     """
     from tasks.store.versions import verify as find_faults
 
-    version = _store(store).find(corpus)
-    faults = find_faults(version)
+    place = _store(store)
+    version = place.find(corpus)
+    faults = place.remote.faults(version.manifest) if place.remote else find_faults(version)
     count = len(version.manifest.files)
     if as_json:
         _print_json({"corpus": version.corpus, "version": version.name, "files": count, "faults": faults})

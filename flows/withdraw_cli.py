@@ -42,7 +42,7 @@ def withdraw(
     """
     from flows import console
     from flows.registry import CORPORA, find_corpus
-    from schemas.errors import ConfigError
+    from schemas.errors import ConfigError, StoreError
     from tasks import withdrawal
     from tasks.progress import shown
     from tasks.store.versions import open_store
@@ -52,6 +52,8 @@ def withdraw(
         raise ConfigError("expected one of --annotator, --clip and --prompt")
     kind, value = named[0]
     place = open_store(store)
+    if place.remote:  # its record would stay here, and other machines would know nothing of it
+        raise StoreError(f"withdraw: expected a store in a folder, found {place.remote.url}; not built yet")
     if corpus is not None:
         place.find(corpus)
     corpora = {name: find_corpus(name) for name in CORPORA}

@@ -144,7 +144,7 @@ def test_store_that_is_no_folder(tmp_path: Path) -> None:
         with pytest.raises(EarmarkError, match=r"^store: [^\n]*$"):
             build_version(config_of(tmp_path, table()), tmp_path / where)
     with pytest.raises(EarmarkError, match=r"^store: expected a folder[^\n]*$"):
-        open_store("s3://bucket/store")
+        open_store("gs://bucket/store")
 
 
 def sound(path: Path, *, rate: int = 16_000, channels: int = 1, seed: int = 0, samples: int = REAL_SIZE) -> None:

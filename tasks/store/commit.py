@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -75,7 +76,10 @@ def commit(stage: Stage, made: Made) -> Version:
         stage, steps = sifted(stage, made.corpus.tables, steps, marks)
     written = stage.tables()
     _check(stage, made.corpus.tables, written, steps)
+    stage.store.refresh(stage.corpus)
     before = stage.store.latest(stage.corpus)
+    if before is not None:
+        stage.store.fetch(before)
     entries = _link_unchanged(stage, _list_files(stage, made.corpus.tables), before)
     if before is not None and before.manifest.build_key == stage.build_key and entries == _data_files(before.manifest):
         sweep(stage.store, stage.corpus, keep=None)
@@ -100,7 +104,11 @@ def commit(stage: Stage, made: Made) -> Version:
     for folder in [path for path in stage.version.rglob("*") if path.is_dir()]:
         sync(folder)  # the names of files are as durable as their bytes before the manifest speaks of them
     write_text(stage.version / MANIFEST, manifest.to_json())
+    if stage.store.remote is not None:
+        stage.store.remote.commit(stage.version, manifest, before.manifest if before else None)
     final = stage.store.folder(stage.corpus) / manifest.version
+    if stage.store.remote is not None and final.is_dir():
+        shutil.rmtree(final)  # a reader has just brought the manifest here
     stage.version.rename(final)
     sync(final.parent)
     sweep(stage.store, stage.corpus, keep=None)
@@ -216,7 +224,7 @@ def _manifest(
     lineage = (Parent(corpus=stage.corpus, version=before.name, digest=before.manifest.digest()),) if before else ()
     return Manifest(
         corpus=stage.corpus,
-        version=stage.store.next_name(stage.corpus),
+        version=stage.store.next_name(stage.corpus, stage.build_key),
         build_key=stage.build_key,
         parents=(*lineage, *made.parents),
         inputs=made.inputs,

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from schemas.errors import StoreError
 
 FORMAT = 1
+MANIFEST = "manifest.json"
 
 
 class Record(BaseModel):

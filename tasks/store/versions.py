@@ -9,11 +9,12 @@ from functools import cached_property
 from pathlib import Path
 
 from schemas.errors import StoreError
-from tasks.store.files import sha256_file
+from tasks.store.files import sha256_file, write_text
+from tasks.store.manifest import MANIFEST as MANIFEST
 from tasks.store.manifest import Manifest, read_manifest
+from tasks.store.remote import Remote, open_remote, remote_of
 from tasks.store.withdrawals import act_against
 
-MANIFEST = "manifest.json"
 DEFAULT_STORE = Path("data/store")
 _VERSION = re.compile(r"^v([1-9][0-9]*)$")
 _SPEC = re.compile(r"^(?P<corpus>[a-z0-9][a-z0-9-]*)(@(?P<version>v[1-9][0-9]*))?$")
@@ -61,9 +62,31 @@ class Version:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder that holds corpora, the annotation ledger, the media index and the run records."""
+    """A folder that holds corpora, the annotation ledger, the media index and the run records.
+
+    Attributes:
+        root: the folder.
+        remote: the object store whose copy it is; None for a store of its own.
+    """
 
     root: Path
+    remote: Remote | None = None
+
+    def refresh(self, corpus: str | None = None) -> None:
+        """Bring the manifests of an object store's versions here, of one corpus or all; their files come later."""
+        if self.remote is None:
+            return
+        for name in [corpus] if corpus else self.remote.corpora():
+            for version in self.remote.names(name):
+                path = self.folder(name) / version / MANIFEST
+                if not path.is_file():
+                    write_text(path, self.remote.read_manifest(name, version).to_json())
+
+    def fetch(self, version: Version) -> Version:
+        """Bring a version's files here, if the store is an object store's copy; returns the version."""
+        if self.remote is not None:
+            self.remote.fetch(version.manifest, version.folder)
+        return version
 
     def corpora(self) -> list[str]:
         """Names of the corpora that have at least one version."""
@@ -88,8 +111,10 @@ class Store:
         versions = self.versions(corpus)
         return versions[-1] if versions else None
 
-    def next_name(self, corpus: str) -> str:
+    def next_name(self, corpus: str, build_key: str) -> str:
         """The name of the next version: past every `vN` folder, even one that lost its manifest to a broken copy."""
+        if self.remote is not None:
+            return self.remote.claim(corpus, build_key)
         folder = self.folder(corpus)
         taken = [int(match[1]) for entry in folder.iterdir() if (match := _VERSION.match(entry.name))]
         return f"v{max(taken, default=0) + 1}"
@@ -116,36 +141,39 @@ class Store:
             known = ", ".join(self.corpora()) or "none; build one first"
             raise StoreError(f"no version of '{match['corpus']}' in {self.root}; corpora there: {known}")
         if match["version"] is None:
-            return versions[-1]
+            return self.fetch(versions[-1])
         named = {version.name: version for version in versions}
         if match["version"] not in named:
             raise StoreError(f"{match['corpus']} has no {match['version']} in {self.root}; found: {', '.join(named)}")
-        return named[match["version"]]
+        return self.fetch(named[match["version"]])
 
 
 def open_store(where: str | None) -> Store:
     """The store that `--store`, else `EARMARK_STORE`, else `data/store` names.
 
     Raises:
-        StoreError: the name is a URL of an unsupported kind, or an existing file.
+        StoreError: the name is a URL of an unsupported kind or cannot be reached, or an existing file.
+        MissingExtraError: an object store without the extra `scale`.
     """
     written = where or os.environ.get("EARMARK_STORE") or str(DEFAULT_STORE)
     written = written.removeprefix("file://")
     if "://" in written:
-        kind = written.split("://", 1)[0]
-        raise StoreError(
-            f"store: expected a folder or file:// URL, found a {kind}:// URL; object stores are not built yet"
-        )
+        remote = open_remote(written)
+        store = Store(remote.copy, remote)
+        store.refresh()
+        return store
     root = Path(written).expanduser()
     if odd := sorted(set(str(root)) & set("*?[]{}\n")):
         raise StoreError(f"store: expected a path without wildcard characters, found {odd[0]!r} in {str(root)!r}")
     if root.exists() and not root.is_dir():
         raise StoreError(f"store: expected a folder, found a file: {root}")
-    return Store(root)
+    store = Store(root, remote_of(root))
+    store.refresh()
+    return store
 
 
 def verify(version: Version) -> list[str]:
-    """Compare every file of a version with its manifest.
+    """Compare every file of a version with its manifest; of an object store, those of the copy.
 
     Returns:
         One line for each file that is missing, changed, or not named in the manifest; empty if all is well.

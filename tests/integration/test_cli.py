@@ -192,7 +192,7 @@ def test_doctor(store: Path) -> None:
         (("explain", f"{CORPUS}@v9", "nothing"), "has no v9"),
         (("verify", f"{CORPUS}@v9"), "has no v9"),
         (("verify", f"{CORPUS}@9"), "expected CORPUS or CORPUS@vN"),
-        (("verify", CORPUS, "--store", "s3://bucket"), "s3:// URL"),
+        (("verify", CORPUS, "--store", "gs://bucket"), "gs:// URL"),
         (("resume",), "nothing to resume"),
         (("resume", "20260102-030405-ab12"), "no run '20260102-030405-ab12'"),
     ],

@@ -1,0 +1,234 @@
+"""A store in an object store (`s3://bucket/prefix`): versions lie there, and this machine keeps a copy to work in.
+
+A build works in the copy's staging folder as in any store. Its commit claims the next name by an object that can be
+made only once (S3's conditional put), uploads the files, and puts the manifest last, again only if there is none: what
+has no manifest is no version, and two committers never write below one name. A build that is killed midway finds its
+claim again and sends what is missing. Readers get the manifests at once and a version's files when they ask for it.
+
+The address of a copy stands in its file `.remote`, so a path to the copy names the remote store too. Ledger, media
+index and run records stay on this machine; `EARMARK_LEDGER` names a ledger that machines share.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from schemas.errors import MissingExtraError, StoreError
+from tasks.store.files import replacing, write_text
+from tasks.store.manifest import MANIFEST, FileEntry, Manifest
+
+KINDS = ("s3",)
+ADDRESS = ".remote"
+CLAIMS = ".claims"
+BLOCK_BYTES = 8 << 20
+
+
+@dataclass(frozen=True)
+class Remote:
+    """The versions of a store behind a URL.
+
+    Attributes:
+        url: such as `s3://bucket/prefix`; without user, password, query or closing slash.
+    """
+
+    url: str
+
+    @property
+    def copy(self) -> Path:
+        """This machine's copy: below `EARMARK_CACHE`, else below `~/.cache/earmark`."""
+        folder = Path(os.environ.get("EARMARK_CACHE") or "~/.cache/earmark").expanduser()
+        return folder / "stores" / hashlib.sha256(self.url.encode()).hexdigest()[:16]
+
+    @cached_property
+    def files(self) -> Any:
+        """The file system; its keys and endpoint come from the environment (`AWS_…`), as for every client of S3.
+
+        Raises:
+            MissingExtraError: the extra `scale` is not installed.
+        """
+        try:
+            import s3fs
+        except ImportError:
+            raise MissingExtraError(f"a store at {self.url}", "scale") from None
+        return s3fs.S3FileSystem(use_listings_cache=False)
+
+    def names(self, corpus: str) -> list[str]:
+        """The committed versions of a corpus: those that have a manifest."""
+        with self._told():
+            found = self.files.glob(f"{self.url}/{corpus}/v*/{MANIFEST}")
+        return [path.split("/")[-2] for path in found]
+
+    def corpora(self) -> list[str]:
+        """The corpora that have a version."""
+        with self._told():
+            return sorted({path.split("/")[-3] for path in self.files.glob(f"{self.url}/*/v*/{MANIFEST}")})
+
+    def read_manifest(self, corpus: str, name: str) -> Manifest:
+        """A version's manifest."""
+        with self._told():
+            return Manifest.model_validate_json(self.files.cat_file(f"{self.url}/{corpus}/{name}/{MANIFEST}"))
+
+    # -- commit -----------------------------------------------------------------------------------------------
+
+    def claim(self, corpus: str, build_key: str) -> str:
+        """Claim the name of the next version; an interrupted build with the same key gets the one that it had."""
+        committed = set(self.names(corpus))
+        number = max((int(name[1:]) for name in committed), default=0) + 1
+        while not self._create(f"{corpus}/{CLAIMS}/v{number}.json", json.dumps({"build_key": build_key}).encode()):
+            with self._told():
+                held = json.loads(self.files.cat_file(f"{self.url}/{corpus}/{CLAIMS}/v{number}.json"))
+            if held["build_key"] == build_key and f"v{number}" not in set(self.names(corpus)):
+                break
+            number += 1
+        return f"v{number}"
+
+    def commit(self, folder: Path, manifest: Manifest, before: Manifest | None) -> None:
+        """Upload what a version's folder holds; the manifest is put last, and only if there is none.
+
+        Args:
+            folder: the staged version.
+            manifest: its manifest, whose text stands in the folder.
+            before: the version before, whose equal files are copied where they lie.
+
+        Raises:
+            StoreError: the object store cannot be written, or another build has committed other content.
+        """
+        place = f"{self.url}/{manifest.corpus}/{manifest.version}"
+        lying = {entry.sha256: entry.path for entry in before.files} if before else {}
+        for entry in manifest.files:
+            target = f"{place}/{entry.path}"
+            if self._holds(target, entry):
+                continue
+            with self._told():
+                if before and entry.sha256 in lying:
+                    source = f"{self.url}/{before.corpus}/{before.version}/{lying[entry.sha256]}"
+                    self.files.cp_file(source, target)
+                else:
+                    self.files.put_file(str(folder / entry.path), target, Metadata={"sha256": entry.sha256})
+        text = (folder / MANIFEST).read_bytes()
+        if not self._create(f"{manifest.corpus}/{manifest.version}/{MANIFEST}", text):
+            with self._told():
+                found = self.files.cat_file(f"{place}/{MANIFEST}")
+            if found != text:
+                raise StoreError(f"{place}: another build has committed this version with other content; build again")
+
+    def _holds(self, target: str, entry: FileEntry) -> bool:
+        """Whether an earlier try has sent a file whole: its hash was stored with it."""
+        try:
+            with self._told():
+                return bool(
+                    self.files.info(target)["size"] == entry.bytes
+                    and self.files.metadata(target).get("sha256") == entry.sha256
+                )
+        except FileNotFoundError:
+            return False
+
+    def _create(self, path: str, content: bytes) -> bool:
+        """Make an object that is not there; whether it was so."""
+        with self._told():
+            try:
+                self.files.pipe_file(f"{self.url}/{path}", content, mode="create")
+            except FileExistsError:
+                return False
+        return True
+
+    # -- reading ----------------------------------------------------------------------------------------------
+
+    def fetch(self, manifest: Manifest, folder: Path) -> None:
+        """Bring a version's files into a folder, those that are not there yet.
+
+        Raises:
+            StoreError: a file is missing or is not what the manifest says.
+        """
+        place = f"{self.url}/{manifest.corpus}/{manifest.version}"
+        for entry in manifest.files:
+            path = folder / entry.path
+            if path.is_file() and path.stat().st_size == entry.bytes:
+                continue
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                digest = hashlib.sha256()
+                for block in self._blocks(f"{place}/{entry.path}"):
+                    digest.update(block)
+                    file.write(block)
+                if digest.hexdigest() != entry.sha256:
+                    raise StoreError(f"{place}/{entry.path}: not what was committed; see earmark verify")
+
+    def faults(self, manifest: Manifest) -> list[str]:
+        """Compare every object of a version with its manifest; as `versions.verify`, at the remote end."""
+        place = f"{self.url}/{manifest.corpus}/{manifest.version}"
+        found = []
+        for entry in manifest.files:
+            digest = hashlib.sha256()
+            try:
+                for block in self._blocks(f"{place}/{entry.path}"):
+                    digest.update(block)
+            except StoreError:
+                found.append(f"{entry.path}: missing in {place}")
+                continue
+            if digest.hexdigest() != entry.sha256:
+                given = f"expected SHA-256 {entry.sha256[:16]}…, found {digest.hexdigest()[:16]}…"
+                found.append(f"{entry.path}: {given} in {place}")
+        named = {entry.path for entry in manifest.files} | {MANIFEST}
+        root = place.partition("://")[2] + "/"
+        with self._told():
+            there = [path.removeprefix(root) for path in self.files.find(place)]
+        return found + [f"{path}: not named in the manifest in {place}" for path in there if path not in named]
+
+    def _blocks(self, target: str) -> Iterator[bytes]:
+        try:
+            with self._told(), self.files.open(target, "rb", block_size=BLOCK_BYTES, cache_type="readahead") as file:
+                while block := file.read(BLOCK_BYTES):
+                    yield block
+        except FileNotFoundError:
+            raise StoreError(f"{target}: missing") from None
+
+    @contextmanager
+    def _told(self) -> Iterator[None]:
+        """Faults of the object store become one line; that something is or is not there passes."""
+        from botocore.exceptions import BotoCoreError
+
+        try:
+            yield
+        except (FileNotFoundError, FileExistsError):
+            raise
+        except (OSError, BotoCoreError) as error:
+            raise StoreError(f"{self.url}: cannot be reached: {' '.join(str(error).split())}") from None
+
+
+def open_remote(url: str) -> Remote:
+    """The store at a URL, with a copy on this machine that knows its address.
+
+    Raises:
+        StoreError: the URL is of an unsupported kind, or holds a secret.
+        MissingExtraError: the extra `scale` is not installed.
+    """
+    parts = urlsplit(url)
+    if parts.scheme not in KINDS:
+        kinds = " or ".join(f"{kind}://" for kind in KINDS)
+        raise StoreError(f"store: expected a folder, file:// or {kinds} URL, found a {parts.scheme}:// URL")
+    if "@" in parts.netloc or parts.query or parts.fragment or not parts.netloc:
+        raise StoreError(
+            "store: expected s3://bucket/prefix without user, password or query; keys are in AWS_… variables"
+        )
+    remote = Remote(url.rstrip("/"))
+    _ = remote.files
+    if not (remote.copy / ADDRESS).is_file():
+        write_text(remote.copy / ADDRESS, remote.url + "\n")
+    return remote
+
+
+def remote_of(copy: Path) -> Remote | None:
+    """The store whose copy a folder is, if it is one."""
+    try:
+        return open_remote((copy / ADDRESS).read_text("utf-8").strip())
+    except (FileNotFoundError, NotADirectoryError):
+        return None

@@ -1,0 +1,191 @@
+"""A store in an object store: a real client against a local S3 server, killed, raced and damaged."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import duckdb
+import pytest
+
+pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale' or 'dev')")
+pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
+
+from schemas.errors import StoreError
+from schemas.mos_preferences import TABLES
+from tasks.store.diff import diff_table
+from tasks.store.remote import ADDRESS, Remote
+from tasks.store.versions import Store, open_store, verify
+from tests.builds import Builds, build_version, contents_of, read_config
+from tests.conftest import ROOT
+from tests.servers.s3_server import S3Server
+from tests.store.test_kill import CORPUS, configs, unharmed
+
+__all__ = ["configs", "unharmed"]  # fixtures
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[S3Server]:
+    """An S3 server."""
+    with S3Server() as started:
+        yield started
+
+
+@pytest.fixture
+def url(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """An empty store's URL; this machine's copies are below the test's folder."""
+    for name, value in {
+        "AWS_ENDPOINT_URL": server.url,
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_DEFAULT_REGION": "us-east-1",
+        "EARMARK_CACHE": str(tmp_path / "cache"),
+    }.items():
+        monkeypatch.setenv(name, value)
+    import s3fs
+
+    s3fs.S3FileSystem.clear_instance_cache()
+    bucket = f"b-{abs(hash(str(tmp_path)))}"
+    s3fs.S3FileSystem().mkdir(bucket)
+    return f"s3://{bucket}/lab/store"
+
+
+def another_machine(url: str, folder: Path) -> Path:
+    """The copy of a machine that has seen nothing yet."""
+    folder.mkdir(parents=True)
+    (folder / ADDRESS).write_text(url + "\n")
+    return folder
+
+
+def assert_whole(url: str, unharmed: Store, folder: Path) -> Store:
+    """Another machine finds the same versions as in a store on disk, byte for byte, and nothing else."""
+    store = open_store(str(another_machine(url, folder)))
+    assert store.remote
+    for version in store.versions(CORPUS):
+        assert store.remote.faults(version.manifest) == []
+        found = store.find(f"{CORPUS}@{version.name}")
+        assert verify(found) == []
+        assert contents_of(found.folder) == contents_of(unharmed.find(f"{CORPUS}@{version.name}").folder)
+    return store
+
+
+def test_builds_are_found_by_another_machine_and_read_where_they_lie(
+    url: str, configs: list[Path], unharmed: Store, tmp_path: Path
+) -> None:
+    here = open_store(url)
+    assert here.versions(CORPUS) == []
+    for config in configs:
+        build_version(read_config(config), here.root)
+    assert [version.name for version in open_store(url).versions(CORPUS)] == ["v1", "v2"]
+    assert build_version(read_config(configs[1]), open_store(url).root).name == "v2"  # up to date
+
+    there = assert_whole(url, unharmed, tmp_path / "there")
+    assert build_version(read_config(configs[0]), there.root).name == "v1"
+    old, new = there.find(f"{CORPUS}@v1"), there.find(f"{CORPUS}@v2")
+    (pairs,) = [table for table in TABLES if table.name == "pairs"]
+    assert any(change.added for change in diff_table(duckdb.connect(), pairs, old, new))
+
+    import pyarrow.dataset as ds
+
+    files = Remote(url).files
+    for split, rows in there.versions(CORPUS)[0].manifest.rows["pairs"].items():
+        paths = files.glob(f"{url}/{CORPUS}/v1/pairs/{split}-*.parquet")
+        assert ds.dataset(paths, filesystem=files, format="parquet").count_rows() == rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("at", [2, "manifest"])
+def test_a_build_that_is_killed_while_it_uploads_goes_on(
+    at: int | str, url: str, server: S3Server, configs: list[Path], unharmed: Store, tmp_path: Path
+) -> None:
+    store = open_store(url)
+    child = 0
+    sent: list[str] = []
+
+    def kill(path: str) -> None:
+        if "/v1/" not in path:
+            return
+        sent.append(path)
+        if path.endswith("manifest.json") if at == "manifest" else len(sent) == int(at) + 1:
+            server.on_put = lambda path: None
+            with suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
+            raise ConnectionAbortedError("the client was killed")
+
+    with Builds() as builds:
+        child = builds.start(configs[0], store.root)
+        server.on_put = kill
+        assert builds.said() == -signal.SIGKILL
+        assert open_store(url).versions(CORPUS) == []  # what has no manifest is no version
+        before = len(server.put)
+        builds.start(configs[0], store.root)
+        assert builds.said() == 0
+    again = [path for path in server.put[before:] if "/v1/" in path]
+    assert not set(again) & set(sent[:-1])  # what had arrived whole is not sent again
+    assert [version.name for version in assert_whole(url, unharmed, tmp_path / "there").versions(CORPUS)] == ["v1"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("same", [True, False])
+def test_two_committers_do_not_clobber(
+    same: bool, url: str, configs: list[Path], unharmed: Store, tmp_path: Path
+) -> None:
+    chosen = [configs[0], configs[0] if same else configs[1]]
+    copies = [another_machine(url, tmp_path / name) for name in "ab"]
+    command = [sys.executable, "-m", "tests.builds"]
+    running = [
+        subprocess.Popen([*command, str(config), str(copy)], cwd=ROOT)
+        for config, copy in zip(chosen, copies, strict=True)
+    ]
+    assert [process.wait(timeout=200) for process in running] == [0, 0]
+    store = open_store(str(another_machine(url, tmp_path / "there")))
+    assert store.remote
+    versions = store.versions(CORPUS)
+    assert [version.name for version in versions] == (["v1"] if same else ["v1", "v2"])
+    assert len({version.manifest.build_key for version in versions}) == len(versions)
+    for version in versions:
+        assert store.remote.faults(version.manifest) == []
+
+
+def test_damage_is_told(url: str, configs: list[Path], tmp_path: Path) -> None:
+    version = build_version(read_config(configs[0]), open_store(url).root)
+    remote = Remote(url)
+    one, two = [entry.path for entry in version.manifest.files][:2]
+    remote.files.pipe_file(f"{url}/{CORPUS}/v1/{one}", b"x" * 10)
+    remote.files.rm_file(f"{url}/{CORPUS}/v1/{two}")
+    remote.files.pipe_file(f"{url}/{CORPUS}/v1/stray", b"x")
+    faults = remote.faults(version.manifest)
+    assert [fault.split(":")[0] for fault in faults] == [one, two, "stray"]
+    with pytest.raises(StoreError, match="not what was committed"):
+        open_store(str(another_machine(url, tmp_path / "there"))).find(CORPUS)
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        ("gs://bucket/store", "expected a folder, file:// or s3:// URL"),
+        ("s3://key:secret@bucket/store", "without user, password"),
+        ("s3://", "s3://bucket/prefix"),
+    ],
+)
+def test_addresses_that_cannot_be(written: str, said: str) -> None:
+    with pytest.raises(StoreError, match=said) as told:
+        open_store(written)
+    assert "secret" not in str(told.value)
+
+
+def test_a_store_that_cannot_be_reached_is_told_in_a_line(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import s3fs
+
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")
+    s3fs.S3FileSystem.clear_instance_cache()
+    with pytest.raises(StoreError, match="cannot be reached") as told:
+        open_store(url)
+    assert "\n" not in str(told.value)
+    s3fs.S3FileSystem.clear_instance_cache()
