@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from schemas.errors import EarmarkError
+from schemas.score_questions import CORPUS
+from tasks.evaluation import judging
+from tasks.store.versions import Store
 from tests.annotation.conftest import LocalServer
 from tests.questions import BODIES, asked_by, build_questions, config_of, exam_answer, rows_of, thread, words_in
 from tests.servers.faults import ANSWERS, Faults
@@ -59,6 +62,27 @@ def test_whole_chain(tmp_path: Path, server: OpenAIServer) -> None:
     again = build_questions(config, tmp_path / "store", rows)
     assert again == version
     assert sum(server.faults.asked.values()) == before
+
+
+def right_answer(body: Mapping[str, Any], content: str) -> str:
+    """An examinee who knows: the letter before the best comment's words."""
+    found = re.search(rf"^([A-D])\.\n<option-\w+>\n{BODIES[0][:20]}", words_in(body), re.MULTILINE)
+    return found[1] if found else "E"
+
+
+@pytest.mark.parametrize("mode", ["image", "text"])
+def test_examinees_see_the_score_or_the_words_alone(tmp_path: Path, server: OpenAIServer, mode: str) -> None:
+    version = build_questions(config_of(tmp_path), tmp_path / "store", [thread(number) for number in range(6)])
+    server.answer = right_answer
+    store = Store(tmp_path / "store")
+    asked = judging.examinee("openai:tiny", server.base_url, None)
+    facts, _ = judging.judge(version, CORPUS, store, asked, judging.Wish(mode=mode), tmp_path / "out")
+    assert len(server.bodies) == 6
+    for body in server.bodies:
+        assert ("image_url" in json.dumps(body)) == (mode == "image")
+    assert facts["answered"] == 6
+    assert facts["rows"][0]["metrics"]["accuracy"]["value"] == 1.0
+    assert {row["group"] for row in facts["rows"]} >= {None, "category", "subcategory"}
 
 
 def test_answers_that_are_wrong_end_as_rejects(tmp_path: Path) -> None:
