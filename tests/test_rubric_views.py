@@ -11,7 +11,7 @@ import duckdb
 import jsonschema
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.rubric_rewards import rubric_reward
@@ -64,6 +64,7 @@ def seen(name: str, tables: dict[str, pa.Table], params: Any) -> list[dict[str, 
         return sorted(found, key=lambda row: row["id"])
 
 
+@settings(max_examples=20)  # each opens two databases
 @given(RUBRICS)
 def test_every_sample_is_a_question_whose_answer_earns_the_whole_reward(
     rubrics: list[list[tuple[str, bool, str]]],

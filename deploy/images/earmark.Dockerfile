@@ -4,9 +4,9 @@
 #     docker build -f deploy/images/earmark.Dockerfile -t earmark:audio --build-arg EXTRAS=audio,scale .
 FROM python:3.11-slim-bookworm
 
-# What decodes M4A, and a process that collects ended children.
+# What decodes M4A, what hears that two clips are one recording, and a process that collects ended children.
 RUN apt-get update \
- && apt-get install -y --no-install-recommends ffmpeg tini \
+ && apt-get install -y --no-install-recommends ffmpeg libchromaprint1 tini \
  && rm -rf /var/lib/apt/lists/*
 
 WORKDIR /earmark

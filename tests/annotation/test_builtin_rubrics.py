@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,16 @@ captions = st.one_of(
 )
 
 
+@cache
+def schema_of(name: str) -> Any:
+    """The answer schema of a prompt."""
+    return load_prompt(PROMPTS, f"rubric-{name}").schema
+
+
 def ask(name: str, **facts: Any) -> dict[str, Any]:
     answer = rubric_writer({"ask": name, **facts}, [])
     file = {"perturb": f"perturb-{facts.get('domain')}", "translate": f"translate-{facts.get('into')}"}.get(name, name)
-    jsonschema.validate(answer, load_prompt(PROMPTS, f"rubric-{file}").schema)
+    jsonschema.validate(answer, schema_of(file))
     return answer
 
 
