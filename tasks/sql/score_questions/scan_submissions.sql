@@ -22,14 +22,15 @@ judged AS (
                 OR starts_with(trim(heading), '[deleted') OR starts_with(trim(heading), '[removed') THEN 'removed'
             WHEN lower(over_18) IN ('true', '1') AND NOT getvariable('adult') THEN 'adult'
             WHEN trim(heading) = '' THEN 'missing_title'
-            WHEN length(heading) + length(body) > 100 * getvariable('longest_words') THEN 'too_many_words'
-            WHEN len(regexp_extract_all(heading || ' ' || body, '\S+')) > getvariable('longest_words')
-                THEN 'too_many_words'
             WHEN NOT (
                 regexp_matches(coalesce(url, ''), '(?i)^https?://[^?#]+\.(png|jpe?g|gif|webp|bmp|tiff?)([?#].*)?$')
                 OR contains(coalesce(media_metadata, ''), '"Image"')
                 OR contains(coalesce(preview, ''), '"url"')
             ) THEN 'no_image'
+            -- last, since counting words costs most
+            WHEN length(heading) + length(body) > 100 * getvariable('longest_words') THEN 'too_many_words'
+            WHEN len(regexp_extract_all(heading || ' ' || body, '\S+')) > getvariable('longest_words')
+                THEN 'too_many_words'
             ELSE 'kept'
         END AS fate
     FROM lines
