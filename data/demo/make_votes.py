@@ -42,8 +42,9 @@ class Pair:
 
 
 def pairs() -> list[Pair]:
-    """Every two models' generations of every prompt."""
-    return [Pair(n, a, b) for n in range(1, len(PROMPTS) + 1) for a, b in itertools.combinations(MODELS, 2)]
+    """Every two models' generations of every prompt; which is a changes from pair to pair."""
+    held = itertools.product(range(1, len(PROMPTS) + 1), itertools.combinations(MODELS, 2))
+    return [Pair(n, *(two if (n + place) % 2 else two[::-1])) for place, (n, two) in enumerate(held)]
 
 
 def chosen(pair: Pair, dimension: str, care: float, random: np.random.RandomState) -> tuple[str, float]:
