@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 from schemas.corpus import Corpus
 from schemas.errors import StoreError
@@ -16,6 +14,7 @@ from schemas.tables import REJECTS, UNSPLIT
 from tasks.progress import say, working
 from tasks.report import make_page
 from tasks.store.commit import PAGES, Made, commit
+from tasks.store.files import place
 from tasks.store.manifest import Parent
 from tasks.store.sift import Sifting, sift
 from tasks.store.staging import staging
@@ -130,9 +129,9 @@ def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) ->
         stage = replace(staged, build_key=manifest.build_key)
         for entry in manifest.files:
             if entry.path not in PAGES and entry.table != REJECTS.name:
-                _link(version.folder / entry.path, stage.version / entry.path)
+                place(version.folder / entry.path, stage.version / entry.path)
         for number, path in enumerate(version.files(REJECTS.name, UNSPLIT)):
-            _link(path, stage.work / "rejects" / f"{number:06d}.parquet")
+            place(path, stage.work / "rejects" / f"{number:06d}.parquet")
         for step in manifest.steps:
             stage.record(step)
         made = Made(
@@ -147,12 +146,6 @@ def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) ->
             page=partial(make_page, corpus),
         )
         return commit(stage, made)
-
-
-def _link(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.unlink(missing_ok=True)
-    os.link(source, target)
 
 
 def _heir(parent: Parent, store: Store, act: Withdrawal) -> Parent:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 from collections import Counter
@@ -18,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.tables import REJECTS, Table
+from tasks.store.files import place
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 from tasks.store.withdrawals import Mark, digest_of_value
@@ -110,9 +110,7 @@ def sifted(
     for path in sorted(stage.version.rglob("*")):
         relative = path.relative_to(stage.version).as_posix()
         if path.is_file() and relative not in found.files:
-            target = other.version / relative
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, target)
+            place(path, other.version / relative)
     for table in tables:
         mask = found.gone.get(table.name)
         if mask is None or not mask.any():
@@ -313,9 +311,9 @@ def _accounts(tables: Sequence[Table], steps: Sequence[Step], found: Sifting) ->
     last = max(step.place for step in steps)
     summed = [t.name for t in tables if t.key and not t.links and not t.splits and not found.counts.get(t.name)]
     for name, count in found.counts.items():
-        for place, step in enumerate(told):
+        for at, step in enumerate(told):
             if step.table == name:
-                told[place] = step.model_copy(update={"table": None})
+                told[at] = step.model_copy(update={"table": None})
                 notes = [f"{count:,} rows of {name} were withdrawn"]
                 if summed:
                     notes.append(f"{', '.join(summed)}: counted with the rows that were withdrawn")
