@@ -22,7 +22,7 @@ _IMPORT = re.compile(
 )
 _QUERY = re.compile(r'"([a-z_]+/[a-z0-9_]+)"')
 # Their releases may write the same rows as other bytes.
-LIBRARIES = ("duckdb", "numpy", "pyarrow", "soundfile", "soxr")
+LIBRARIES = ("duckdb", "numpy", "pillow", "pyarrow", "scipy", "soundfile", "soxr")
 
 
 def build_key(

@@ -16,12 +16,12 @@ from schemas.errors import InputError
 from schemas.forum import IMAGES
 from schemas.score_questions import ScoreQuestions
 from schemas.tables import REJECTS
+from tasks.anonymity import salt_of
 from tasks.forum.detection import Sight, open_detector
 from tasks.forum.download import Cache, Gate, download
 from tasks.forum.dump import set_variables
 from tasks.forum.links import image_links, images_in
 from tasks.forum.pictures import Picture, near_duplicates, read_picture
-from tasks.forum.privacy import salt_of
 from tasks.forum.threads import RAW, THREADS_ENTER
 from tasks.importers.cells import BadRow
 from tasks.progress import working

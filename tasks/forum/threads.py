@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 from schemas.forum import COMMENTS, THREADS
 from schemas.score_questions import ScoreQuestions
 from schemas.tables import REJECTS
+from tasks.anonymity import NOBODY, key_of, salt_of, scrub
 from tasks.forum.dump import COMMENT_COLUMNS, MALFORMED, SUBMISSION_COLUMNS, Scanned, scan, set_variables
-from tasks.forum.privacy import NOBODY, key_of, salt_of, scrub
 from tasks.importers.table import without_place
 from tasks.progress import working
 from tasks.sql import connect, literal, query, view_parquet

@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from schemas.score_questions import CORPUS, ScoreQuestions
+from tasks.anonymity import salt_digest, salt_of
 from tasks.fingerprint import file_digests
-from tasks.forum.privacy import salt_digest, salt_of
 from tasks.importers.table import without_place
 from tasks.plan import Plan, make_plan
 from tasks.progress import working

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from schemas.errors import InputError
 from schemas.human_preferences import CORPUS, RATED, HumanPreferences, Source
+from tasks.anonymity import key_of, salt_digest, salt_of, scrub
 from tasks.fingerprint import file_digests
-from tasks.forum.privacy import key_of, salt_digest, salt_of, scrub
 from tasks.importers import cmi_pref, label_studio, music_arena, rated_music
 from tasks.importers.lists import ListFile
 from tasks.importers.rated_music import MusicRating

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import InputError
 from schemas.forum import COMMENTS, THREADS
-from tasks.forum.privacy import key_of
+from tasks.anonymity import key_of
 from tasks.forum.threads import RAW, read_comments, read_submissions
 from tasks.store.manifest import Step
 from tests.forum.threads_of import SALT, comment, forum_config, forum_stage, submission, write_dump

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import ConfigError
-from tasks.forum.privacy import SALT_FILE, key_of, salt_of, scrub
+from tasks.anonymity import SALT_FILE, key_of, salt_of, scrub
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from pathlib import Path
 from schemas.errors import ConfigError
 from tasks.store.files import write_text
 
-SALT_FILE = "forum-salt"  # in the store's own folder, never in a version
+SALT_FILE = "salt"  # in the store's own folder, never in a version
 SHORTEST_SALT = 16  # characters; ids are short, so that a guessable salt would give them away
 USER, LINK, EMAIL, ID = "[user]", "[link]", "[email]", "[id]"
 NOBODY = frozenset({"", "[deleted]", "[removed]", "automoderator"})
