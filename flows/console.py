@@ -118,7 +118,9 @@ def show_demo(built: Sequence[Built]) -> None:
     """Print all that the demo built, and how to load it."""
     _show_rows([one.version for one in built])
     for one in built:
-        _show_notes(one.version)
+        if one.version.manifest.notes():
+            _say(f"\n{one.version.corpus}")
+            _show_notes(one.version)
     _say("\nLoad one, for example:")
     for one in built:
         _say("  " + _load_line(one.version))
