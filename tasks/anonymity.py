@@ -7,7 +7,7 @@ import html
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from schemas.errors import ConfigError
@@ -103,6 +103,18 @@ def scrub(text: str, names: Iterable[str] = ()) -> str:
         text: as the dump has it.
         names: names of the people in the thread, and ids of its parts.
     """
+    return scrub_all([text], names)[0]
+
+
+def scrub_all(texts: Sequence[str], names: Iterable[str] = ()) -> list[str]:
+    """Several texts as by `scrub`; names are looked for in all of them together first, since most stand in none."""
+    bare = [_without_marks(text) for text in texts]
+    if known := _names("\n".join(bare), names):
+        bare = [known.sub(USER, text) for text in bare]
+    return [re.sub(r"[ \t]+\n", "\n", text).strip() for text in bare]
+
+
+def _without_marks(text: str) -> str:
     if "&" in text:
         text = html.unescape(html.unescape(text))
     if not text.isascii():
@@ -111,9 +123,7 @@ def scrub(text: str, names: Iterable[str] = ()) -> str:
     for marks, pattern, left in _STEPS:  # most texts have few of the marks, and a look for one costs little
         if any(mark in text for mark in marks):
             text = pattern.sub(left, text)
-    if known := _names(text, names):
-        text = known.sub(USER, text)
-    return re.sub(r"[ \t]+\n", "\n", text).strip()
+    return text
 
 
 def _names(text: str, names: Iterable[str]) -> re.Pattern[str] | None:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from schemas.forum import COMMENTS, THREADS
 from schemas.score_questions import ScoreQuestions
 from schemas.tables import REJECTS
-from tasks.anonymity import NOBODY, key_of, salt_of, scrub
+from tasks.anonymity import NOBODY, key_of, salt_of, scrub_all
 from tasks.forum.dump import COMMENT_COLUMNS, MALFORMED, SUBMISSION_COLUMNS, Scanned, scan, set_variables
 from tasks.importers.table import without_place
 from tasks.progress import working
@@ -234,12 +234,15 @@ def scrub_thread(salt: str, thread: dict[str, Any]) -> tuple[dict[str, Any], lis
     people = {*thread["names"], *filter(None, [thread["author"]])}
     names = {name for name in people if name.lower() not in NOBODY} | {name for name in ids if _is_telling(name)}
     thread_key = key_of(salt, "thread", thread["id"])
+    title, text, *said = scrub_all(
+        [thread["title"], thread["text"], *(comment["text"] for comment in thread["comments"])], names
+    )
     kept = {
         "thread_key": thread_key,
         "author_key": _author_key(salt, thread["author"]),
         **{name: thread[name] for name in ("subreddit", "year", "words", "image_from")},
-        "title": scrub(thread["title"], names),
-        "text": scrub(thread["text"], names),
+        "title": title,
+        "text": text,
         "comments": len(thread["comments"]),
     }
     answers = [
@@ -247,11 +250,11 @@ def scrub_thread(salt: str, thread: dict[str, Any]) -> tuple[dict[str, Any], lis
             "thread_key": thread_key,
             "comment_key": key_of(salt, "comment", comment["id"]),
             "author_key": _author_key(salt, comment["author"]),
-            "text": (text := scrub(comment["text"], names)),
-            "words": len(text.split()),
+            "text": words,
+            "words": len(words.split()),
             "score": comment["score"],
         }
-        for comment in thread["comments"]
+        for comment, words in zip(thread["comments"], said, strict=True)
     ]
     answers.sort(key=lambda answer: (-answer["score"], answer["comment_key"]))
     return kept, [{**answer, "place": place} for place, answer in enumerate(answers, 1)]
