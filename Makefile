@@ -50,6 +50,7 @@ bench: $(VENV)/.dev $(MODELS)/.made ## Run the benchmarks; tests/benchmarks/RESU
 	$(BIN)/python -m tests.benchmarks.bench_captions
 	$(BIN)/python -m tests.benchmarks.bench_rubrics
 	$(BIN)/python -m tests.benchmarks.bench_forum
+	$(BIN)/python -m tests.benchmarks.bench_detector
 	$(BIN)/python -m tests.benchmarks.bench_workers
 	$(MODELS)/bin/python -m tests.benchmarks.bench_separation
 

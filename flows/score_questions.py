@@ -11,6 +11,7 @@ from prefect.task_runners import ThreadPoolTaskRunner
 from schemas.score_questions import ScoreQuestions
 from tasks.asking import asking
 from tasks.progress import working
+from tasks.questions.detector_report import card_sections
 from tasks.questions.sources import plan_build
 from tasks.questions.steps import (
     SHARDS_AT_ONCE,
@@ -18,6 +19,7 @@ from tasks.questions.steps import (
     find_scores,
     gather_threads,
     label,
+    measure_detector,
     read_comments,
     read_submissions,
     rewrite,
@@ -54,6 +56,7 @@ def build(
         read_submissions(stage, config)
         read_comments(stage, config)
         find_scores(stage, config)
+        measure_detector(stage, config)
         shards = gather_threads(stage, config)
         held = unmapped(stage), unmapped(config)
         with asking(stage.store, config.writer) as writer, working("rewrite") as work:
@@ -65,5 +68,6 @@ def build(
         with asking(stage.store, config.labeller) as labeller, working("label") as work:
             label.map(*held, unmapped(labeller), shards, unmapped(work)).result()
         write_questions(stage, config)
-        version = plan.commit(stage)
-        return show(version)
+        said = card_sections(stage)
+        version = plan.commit(stage, sections=said)
+        return show(version, said)

@@ -84,6 +84,9 @@ class Detector(Model):
 
     model: str = Field(default="staff-lines", description="`staff-lines`, or a detection model: a path or Hub name.")
     least: float = Field(default=0.5, ge=0, le=1, description="Score from which an image counts as a score.")
+    drawings: int = Field(
+        default=100, ge=0, le=10_000, description="Drawings of each kind that it is measured on for the report, or 0."
+    )
 
 
 class Questions(Model):

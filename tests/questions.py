@@ -27,8 +27,10 @@ from schemas.score_questions import CATEGORIES, ScoreQuestions
 from tasks import plan
 from tasks.asking import asking
 from tasks.forum.images import read_images
+from tasks.forum.measuring import keep_measure
 from tasks.forum.threads import read_comments, read_submissions
 from tasks.questions import tables, threads, writing
+from tasks.questions.detector_report import card_sections
 from tasks.questions.sources import plan_build
 from tasks.store.manifest import Step
 from tasks.store.parquet import write_rows
@@ -123,8 +125,9 @@ def build_dump(config: ScoreQuestions, store: Path) -> Version:
         read_submissions(stage, config)
         read_comments(stage, config)
         read_images(stage, config)
+        keep_measure(stage, config)
         make_questions(stage, config)
-        return planned.commit(stage)
+        return planned.commit(stage, card_sections(stage))
 
 
 def make_questions(stage: Stage, config: ScoreQuestions) -> None:

@@ -21,9 +21,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import drawing
 import zstandard
 from PIL import Image
+
+from tasks.forum import drawings
 
 THREADS = 36  # that pass every filter, half of them in each year
 FORUM = "musictheory"
@@ -130,8 +131,8 @@ class Forum:
 
     def show(self, thread: str, seed: int) -> None:
         """Give a thread a score for an image, sometimes as people photograph it."""
-        page = drawing.score(seed, staves=1 + seed % 2, space=8 + seed % 3, width=420)
-        change = (None, drawing.skewed, None, drawing.photographed)[seed % 4]
+        page = drawings.score(seed, staves=1 + seed % 2, space=8 + seed % 3, width=420)
+        change = (None, drawings.skewed, None, drawings.photographed)[seed % 4]
         self.images[thread] = change(page, seed) if change else page
 
 
@@ -150,9 +151,9 @@ def fill(forum: Forum, start: int, count: int) -> None:
             preview = {"images": [{"source": {"url": f"https://external-preview.redd.it/{thread}.png"}}]}
             forum.submissions[-1] |= {"url": f"https://example.org/{thread}", "preview": preview}
     odd = start + 100
-    for offset, kind in enumerate(drawing.NON_SCORES):
+    for offset, kind in enumerate(drawings.NON_SCORES):
         thread = forum.thread(odd + offset)
-        forum.images[thread] = drawing.NON_SCORES[kind](start + offset)
+        forum.images[thread] = drawings.NON_SCORES[kind](start + offset)
     forum.thread(odd + 10)  # its image is missing
     copy = forum.thread(odd + 11)
     forum.images[copy] = forum.images[forum.submissions[0]["id"]]

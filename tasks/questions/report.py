@@ -6,6 +6,7 @@ import io
 
 from PIL import Image
 
+from tasks.questions.detector_report import detector_section
 from tasks.questions.reviews import ASKED, Verdict, agreements
 from tasks.report import Material, count, histogram, sample, shares
 from tasks.store.figures import Browser, Grid, Picture, Row, Section
@@ -19,6 +20,8 @@ def sections(material: Material) -> list[Section]:
     """The report's own sections."""
     db = material.db
     found = [_about(material), _form(material), _scores(material)]
+    if told := detector_section(material.stage):
+        found.append(told)
     if count(db, "reviews"):
         found.append(_reviews(material))
     return [*found, Section("Questions", (_browser(material),))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 
 from schemas.score_questions import CORPUS, ScoreQuestions
 from tasks.anonymity import salt_digest, salt_of
@@ -30,7 +31,7 @@ def plan_build(config: ScoreQuestions, store: Store, inputs: dict[str, str] | No
 
 
 def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
-    """SHA-256 of the dump's files, of the review files, and of the folder of images if there is one; the salt's trace.
+    """SHA-256 of the dump's and review files, of the folders of images and detector if there are; the salt's trace.
 
     Raises:
         InputError: a file is missing or cannot be read.
@@ -40,7 +41,12 @@ def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
     with working("hash inputs", len(written)):
         digests = file_digests((without_place(name), config.path(name)) for name in written)
         if config.images.folder is not None:
-            folder = config.path(config.images.folder)
-            files = sorted(path for path in folder.rglob("*") if path.is_file())
-            digests["images"] = digest_of([[str(path.relative_to(folder)), sha256_file(path)] for path in files])
+            digests["images"] = _folder_digest(config.path(config.images.folder))
+        if (model := config.path(config.detector.model)).is_dir():
+            digests["detector"] = _folder_digest(model)
     return {**digests, "salt": salt_digest(salt_of(source.salt_env, store.root))}
+
+
+def _folder_digest(folder: Path) -> str:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return digest_of([[str(path.relative_to(folder)), sha256_file(path)] for path in files])

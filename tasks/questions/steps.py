@@ -9,6 +9,7 @@ from schemas.score_questions import ScoreQuestions
 from tasks.annotation.session import Session
 from tasks.forum import threads as forum_threads
 from tasks.forum.images import read_images
+from tasks.forum.measuring import keep_measure
 from tasks.progress import Work, working
 from tasks.questions import tables, threads, writing
 from tasks.store.manifest import Step
@@ -33,6 +34,12 @@ def read_comments(stage: Stage, config: ScoreQuestions) -> Step:
 def find_scores(stage: Stage, config: ScoreQuestions) -> Step:
     """Get the threads' images, and keep the threads with a score among them."""
     return read_images(stage, config)
+
+
+@task(name="detector", cache_policy=NO_CACHE)
+def measure_detector(stage: Stage, config: ScoreQuestions) -> None:
+    """Measure on drawings how well the detector tells scores; report and card say so."""
+    keep_measure(stage, config)
 
 
 @task(name="pool", cache_policy=NO_CACHE)

@@ -1,11 +1,10 @@
-"""A forum's dump: our ingest and filter beside DuckDB's reader and a plain json loop; and the staff-line detector.
+"""A forum's dump: our ingest and filter beside DuckDB's reader and a plain json loop.
 
-    .venv/bin/python -m tests.benchmarks.bench_forum [--megabytes 2000] [--pages 200]
+    .venv/bin/python -m tests.benchmarks.bench_forum [--megabytes 2000]
 
-Prints megabytes of NDJSON a second, peak memory of the process that did the work, and ratios; then how many generated
-scores and non-scores the detector tells. Every case of the dump runs in a process of its own; the best of the rounds
-counts. Nine tenths of the dump are comments, half of them first-level; an eighth of the submissions have an image,
-which is more than the forum of the paper has.
+Prints megabytes of NDJSON a second, peak memory of the process that did the work, and ratios. Every case runs in a
+process of its own; the best of the rounds counts. Nine tenths of the dump are comments, half of them
+first-level; an eighth of the submissions have an image, which is more than the forum of the paper has.
 """
 
 from __future__ import annotations
@@ -176,42 +175,10 @@ def bench_dump(megabytes: int, rounds: int) -> None:
             )
 
 
-def bench_detector(pages: int) -> None:
-    """Precision and recall of the staff-line detector on generated pages that it was not tuned on."""
-    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "data/demo"))
-    import drawing
-
-    from tasks.forum.staves import confidence, find_staves
-
-    seeds = range(10_000, 10_000 + pages)
-    start, looked = time.perf_counter(), 0
-    wrong = {}
-    for name, draw in drawing.NON_SCORES.items():
-        wrong[name] = sum(confidence(find_staves(draw(seed))) >= 0.5 for seed in seeds)
-        looked += pages
-    false = sum(wrong.values()) / len(wrong)  # per as many non-scores as there are scores in a set
-    print("\n| generated scores | recall | precision |\n|---|---:|---:|")
-    changes = {"clean": None, "skewed": drawing.skewed, "noisy": drawing.noisy, "photographed": drawing.photographed}
-    for name, change in changes.items():
-        drawn = (drawing.score(seed) for seed in seeds)
-        seen = [
-            confidence(find_staves(change(page, seed) if change else page)) >= 0.5
-            for page, seed in zip(drawn, seeds, strict=True)
-        ]
-        looked += pages
-        print(f"| {name} | {sum(seen) / pages:.3f} | {sum(seen) / max(1e-9, sum(seen) + false):.3f} |", flush=True)
-    told = ", ".join(f"{name} {count / pages:.3f}" for name, count in wrong.items())
-    print(
-        f"\nNon-scores taken for scores: {told}. "
-        f"{1000 * (time.perf_counter() - start) / looked:.0f} ms an image, with drawing it."
-    )
-
-
 def main() -> None:
     """Read the command line and run."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--megabytes", type=int, default=2000)
-    parser.add_argument("--pages", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--case", choices=CASES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
@@ -220,7 +187,6 @@ def main() -> None:
         run_case(given.case, given.folder)
         return
     bench_dump(given.megabytes, given.rounds)
-    bench_detector(given.pages)
 
 
 if __name__ == "__main__":

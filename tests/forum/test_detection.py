@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 from schemas.errors import ConfigError, MissingExtraError
 from schemas.score_questions import Detector
+from tasks.forum import drawings
 from tasks.forum.detection import StaffLines, open_detector
-from tests.conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "data/demo"))
-import drawing
 
 
 def test_the_embedded_detector_gives_confidence_and_boxes() -> None:
-    sight = open_detector(Detector(), Path()).look(drawing.score(1, staves=2))
+    sight = open_detector(Detector(), Path()).look(drawings.score(1, staves=2))
     assert sight.confidence >= 0.5
     assert len(sight.boxes) == 2
 
@@ -53,7 +49,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_model_gives_boxes_within_the_image(tiny: Path) -> None:
     detector = open_detector(Detector(model=tiny.name), tiny.parent)
     assert not isinstance(detector, StaffLines)
-    page = drawing.score(1)
+    page = drawings.score(1)
     sight = detector.look(page)
     assert 0 <= sight.confidence <= 1
     assert sight == detector.look(page)

@@ -6,7 +6,6 @@ import io
 import json
 import re
 import struct
-import sys
 import zlib
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +22,7 @@ from PIL import Image, PngImagePlugin
 from schemas.errors import InputError
 from schemas.forum import IMAGES
 from schemas.score_questions import Images, ScoreQuestions
+from tasks.forum import drawings
 from tasks.forum.images import read_images
 from tasks.forum.links import image_links, images_in
 from tasks.forum.pictures import difference_hash, near_duplicates, read_picture
@@ -31,9 +31,6 @@ from tasks.importers.cells import BadRow
 from tasks.store.manifest import Step
 from tests.conftest import ROOT
 from tests.forum.threads_of import SALT, comment, forum_config, forum_stage, submission, write_dump
-
-sys.path.insert(0, str(ROOT / "data/demo"))
-import drawing
 
 DEMO = ROOT / "data/demo/forum"
 LIMITS = Images()
@@ -164,7 +161,7 @@ def test_links_of_anything_are_texts(kind: str, media: Any, order: Any, preview:
 
 
 def test_what_is_kept_of_an_image_is_its_pixels() -> None:
-    page = drawing.score(1).convert("RGB")
+    page = drawings.score(1).convert("RGB")
     exif = Image.Exif()
     exif[0x010E], exif[0x8825] = "taken at home", {1: "N"}
     notes = PngImagePlugin.PngInfo()
@@ -214,7 +211,7 @@ def bomb(width: int, height: int) -> bytes:
         ("bad_image", b""),
         ("bad_image", b"<svg xmlns='http://www.w3.org/2000/svg'/>"),
         ("bad_image", b"%!PS-Adobe-3.0 EPSF-3.0\n"),
-        ("bad_image", packed(drawing.score(1))[:900]),
+        ("bad_image", packed(drawings.score(1))[:900]),
     ],
     ids=["huge bomb", "bomb", "thin", "empty", "svg", "postscript", "cut"],
 )
@@ -226,10 +223,10 @@ def test_what_is_no_fit_image_is_a_reject(reason: str, content: bytes) -> None:
 
 def test_too_many_bytes_are_refused() -> None:
     with pytest.raises(BadRow, match="at most 100 bytes"):
-        read_picture(packed(drawing.score(1)), Images(largest_bytes=100))
+        read_picture(packed(drawings.score(1)), Images(largest_bytes=100))
 
 
-WHOLE = {form: packed(drawing.score(2).convert("RGB"), form) for form in ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")}
+WHOLE = {form: packed(drawings.score(2).convert("RGB"), form) for form in ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")}
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # odd metadata
@@ -242,7 +239,7 @@ def test_no_spoilt_image_stops_a_build(form: str, at: int, noise: bytes) -> None
 
 
 def test_copies_are_near_and_others_are_not() -> None:
-    pages = [drawing.score(seed) for seed in range(40)]
+    pages = [drawings.score(seed) for seed in range(40)]
     hashes = [difference_hash(page) for page in pages]
     copies = [
         Image.open(io.BytesIO(packed(page.resize((page.width // 2, page.height // 2)), "JPEG"))) for page in pages

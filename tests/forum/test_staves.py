@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 from PIL import Image
 
+from tasks.forum import drawings
 from tasks.forum.staves import confidence, find_staves
-from tests.conftest import ROOT
 
-sys.path.insert(0, str(ROOT / "data/demo"))
-import drawing
-
-Change = Callable[[Image.Image, int], Image.Image]
-CHANGES: dict[str, Change] = {
-    "clean": lambda page, seed: page,
-    "skewed": drawing.skewed,
-    "noisy": drawing.noisy,
-    "photographed": drawing.photographed,
-}
 SEEDS = range(1000, 1012)  # none of which the method was tuned on
 
 
-@pytest.mark.parametrize("change", CHANGES.values(), ids=list(CHANGES))
-def test_finds_scores(change: Change) -> None:
-    found = [confidence(find_staves(change(drawing.score(seed), seed))) >= 0.5 for seed in SEEDS]
+@pytest.mark.parametrize("change", drawings.SCORES.values(), ids=list(drawings.SCORES))
+def test_finds_scores(change: Callable[[Image.Image, int], Image.Image]) -> None:
+    found = [confidence(find_staves(change(drawings.score(seed), seed))) >= 0.5 for seed in SEEDS]
     assert sum(found) >= 0.95 * len(SEEDS)
 
 
-@pytest.mark.parametrize("draw", drawing.NON_SCORES.values(), ids=list(drawing.NON_SCORES))
+@pytest.mark.parametrize("draw", drawings.NON_SCORES.values(), ids=list(drawings.NON_SCORES))
 def test_finds_none_elsewhere(draw: Callable[[int], Image.Image]) -> None:
     found = [confidence(find_staves(draw(seed))) >= 0.5 for seed in SEEDS]
     assert sum(found) <= 0.05 * len(SEEDS)
@@ -40,7 +29,7 @@ def test_finds_none_elsewhere(draw: Callable[[int], Image.Image]) -> None:
 @pytest.mark.parametrize("staves", [1, 2, 3, 4])
 def test_boxes_lie_on_the_staves(staves: int) -> None:
     space = 10
-    found = find_staves(drawing.score(7, staves=staves, space=space))
+    found = find_staves(drawings.score(7, staves=staves, space=space))
     assert len(found) == staves
     for number, staff in enumerate(found):
         assert abs(staff.top - (5 + 11 * number) * space) <= space
@@ -49,14 +38,14 @@ def test_boxes_lie_on_the_staves(staves: int) -> None:
 
 
 def test_boxes_are_in_pixels_of_the_image_as_it_is() -> None:
-    page = drawing.score(3, staves=1, space=10)
+    page = drawings.score(3, staves=1, space=10)
     (small,), (large,) = find_staves(page), find_staves(page.resize((page.width * 4, page.height * 4)))
     for name in ("left", "top", "width", "height"):
         assert abs(4 * getattr(small, name) - getattr(large, name)) <= 60
 
 
 def test_light_on_dark_is_a_score_too() -> None:
-    page = Image.fromarray(255 - np.asarray(drawing.score(5)))
+    page = Image.fromarray(255 - np.asarray(drawings.score(5)))
     assert confidence(find_staves(page)) >= 0.5
 
 
@@ -74,5 +63,5 @@ def test_empty_staves_are_no_score() -> None:
 
 
 def test_the_same_image_gives_the_same_answer() -> None:
-    page = drawing.photographed(drawing.score(11), 11)
+    page = drawings.photographed(drawings.score(11), 11)
     assert find_staves(page) == find_staves(page.copy())

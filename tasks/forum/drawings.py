@@ -1,6 +1,6 @@
-"""Pictures for demo inputs and tests: engraved scores, and what could be taken for one but is none.
+"""Drawings that a detector is measured on, and the demo's pictures: engraved scores, and what could be taken for one.
 
-Everything is drawn from a seed with Pillow alone; no font, photo or score comes from anywhere else.
+Everything is drawn from a seed with Pillow and numpy alone; no photo or score comes from anywhere else.
 """
 
 from __future__ import annotations
@@ -199,6 +199,7 @@ NON_SCORES: dict[str, Callable[[int], Image.Image]] = {
     "plots": plot,
     "ruled pages": ruled_page,
 }
+"""What is no score, by kind."""
 
 
 def skewed(page: Image.Image, seed: int) -> Image.Image:
@@ -239,6 +240,15 @@ def photographed(page: Image.Image, seed: int) -> Image.Image:
         0, 4, (height, width)
     )
     return Image.fromarray(np.clip(pixels, 0, 255).astype(np.uint8))
+
+
+SCORES: dict[str, Callable[[Image.Image, int], Image.Image]] = {
+    "clean": lambda page, seed: page,
+    "skewed": skewed,
+    "noisy": noisy,
+    "photographed": photographed,
+}
+"""What can have happened to a page of music."""
 
 
 def _font(size: int) -> ImageFont.ImageFont | ImageFont.FreeTypeFont:

@@ -1,0 +1,73 @@
+"""What report and card say of the detector: how well it tells scores, measured by the build itself."""
+
+from __future__ import annotations
+
+import shlex
+
+from schemas.score_questions import Detector
+from tasks.forum.measuring import FIRST_SEED, GOAL, Measure, kept_measure
+from tasks.store.card import markdown_cell
+from tasks.store.figures import Grid, Section
+from tasks.store.staging import Stage
+
+HEADING = "How well scores are told"
+UNLIKE = (
+    "Drawings are tamer than what people scan and photograph: expect less on those, and look at the questions below."
+)
+
+
+def card_sections(stage: Stage) -> dict[str, str]:
+    """The card's own section: a sentence with the detector's figures, or that there are none."""
+    measure = kept_measure(stage)
+    if measure is None:
+        return {HEADING: "The detector was not measured by this build (`detector.drawings` is 0)."}
+    kinds = "; ".join(
+        f"{kind} {measure.recall(kind):.3f} and {_figure(measure.precision(kind))}" for kind in measure.told
+    )
+    goal = f"{'meets' if measure.meets_goal else 'MISSES'} the goal of {GOAL} for both on clean ones"
+    told = (
+        f"Recall and precision of `{markdown_cell(measure.model)}` on {measure.drawings:,} drawn scores a kind, beside "
+        f"as many drawings that are none: {kinds}. That {goal}. {_how(measure)} {UNLIKE.partition(',')[0]}."
+    )
+    return {HEADING: told}
+
+
+def detector_section(stage: Stage) -> Section | None:
+    """The report's section; None where nothing was measured."""
+    measure = kept_measure(stage)
+    if measure is None:
+        return None
+    scores = Grid(
+        "Drawn scores",
+        ("kind", "drawn", "told", "recall", "recall, at least", "precision"),
+        tuple(
+            (kind, measure.drawings, told, measure.recall(kind), measure.recall_low(kind), measure.precision(kind))
+            for kind, told in measure.told.items()
+        ),
+        ("recall", "recall, at least", "precision"),
+        f"Goal: recall and precision of {GOAL} on clean ones. At least: the lower end of a 95 % interval (Clopper and "
+        "Pearson). Precision is that of as many scores as other drawings, the kinds of these in equal parts.",
+    )
+    others = Grid(
+        "Drawn, and no score",
+        ("kind", "drawn", "taken for scores", "share"),
+        tuple((kind, measure.drawings, taken, taken / measure.drawings) for kind, taken in measure.taken.items()),
+        ("share",),
+    )
+    says = f"The detector {measure.model}: an image is a score from confidence {measure.least:g} on. {_how(measure)}"
+    return Section(HEADING, (scores, others), f"{says} {UNLIKE}")
+
+
+def _how(measure: Measure) -> str:
+    last = FIRST_SEED + measure.drawings - 1
+    given = Detector()
+    model = "" if measure.model == given.model else f" --model {shlex.quote(measure.model)}"
+    least = "" if measure.least == given.least else f" --least {measure.least:g}"
+    return (
+        f"Measured by this build on drawings of the repository's own (seeds {FIRST_SEED} to {last}); so does "
+        f"`python -m tests.benchmarks.bench_detector --drawings {measure.drawings}{model}{least}`."
+    )
+
+
+def _figure(share: float | None) -> str:
+    return "none" if share is None else f"{share:.3f}"

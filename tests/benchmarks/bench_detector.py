@@ -1,0 +1,40 @@
+"""The detector of scores: precision and recall on drawings that it was not tuned on, as a build's report has them.
+
+.venv/bin/python -m tests.benchmarks.bench_detector [--drawings 100] [--model staff-lines] [--least 0.5]
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from schemas.score_questions import Detector
+from tasks.forum.measuring import measure_detector
+
+
+def main() -> None:
+    """Read the command line, measure, print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--drawings", type=int, default=100)
+    parser.add_argument("--model", default="staff-lines")
+    parser.add_argument("--least", type=float, default=0.5)
+    given = parser.parse_args()
+    start = time.perf_counter()
+    measure = measure_detector(Detector.model_validate(vars(given)), Path.cwd())
+    took_s = time.perf_counter() - start
+    print(f"{measure.model} from {measure.least:g} on, {measure.drawings:,} drawings of each kind\n")
+    print("| drawn scores | told | recall | at least | precision |\n|---|---:|---:|---:|---:|")
+    for kind, told in measure.told.items():
+        precision = measure.precision(kind)
+        shares = f"{measure.recall(kind):.3f} | {measure.recall_low(kind):.3f}"
+        print(f"| {kind} | {told:,} | {shares} | {'–' if precision is None else f'{precision:.3f}'} |")
+    print("\n| drawn, and no score | taken for scores |\n|---|---:|")
+    for kind, taken in measure.taken.items():
+        print(f"| {kind} | {taken:,} |")
+    count = measure.drawings * (len(measure.told) + len(measure.taken))
+    print(f"\n{1000 * took_s / count:.0f} ms an image, with drawing it")
+
+
+if __name__ == "__main__":
+    main()
