@@ -50,6 +50,8 @@ class Corpus:
         forecast: `module:function` that says what a build would ask of models; None where it asks nothing.
         report: `module:function` that gives the report's own sections; `tasks/report.py` tells how to write one.
         views: what `earmark export` gives to trainers; `schemas/views.py` tells how to declare one.
+        hides_places: whether the file and line of a reject lead to a person: versions then name its source alone, and
+            the store keeps the rest for `earmark explain`.
         evaluations: what `earmark judge` measures models with; `schemas/evaluations.py` tells how to declare one.
     """
 
@@ -64,5 +66,6 @@ class Corpus:
     flow: str
     forecast: str | None = None
     report: str | None = None
+    hides_places: bool = False
     views: tuple[View, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()

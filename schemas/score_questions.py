@@ -325,6 +325,7 @@ _STORY = Story(
         "What most people voted for is taken as right; it may not be.",
         "A thread's author keeps their rights in its text and image; the forum's terms hold.",
         "Texts are scrubbed by rules; a name without a sign before it may stay.",
+        "Ids cannot be looked up; who holds the dump can still find a thread by its image, or by counts and words.",
         "A model named `builtin:` fills in forms and sees no score: for trying the pipeline.",
     ),
     tags=("music", "sheet-music", "multiple-choice", "visual-question-answering"),
@@ -369,6 +370,7 @@ CORPUS = Corpus(
     flow="flows.score_questions:build",
     forecast="tasks.questions.forecast:forecast",
     report="tasks.questions.report:sections",
+    hides_places=True,
     views=VIEWS,
     evaluations=EVALUATIONS,
 )

@@ -14,6 +14,8 @@ import zstandard
 
 from schemas.config import parse_config, read_toml
 from schemas.score_questions import TABLES, ScoreQuestions
+from tasks.anonymity import key_of
+from tasks.store.explain import explain
 from tasks.store.versions import Version
 from tests.conftest import ROOT
 from tests.questions import build_dump, rows_of
@@ -102,3 +104,33 @@ def test_another_salt_gives_other_ids_and_another_build_key(
     assert len(ids[0]) == len(ids[1])
     assert not ids[0] & ids[1]
     assert version.manifest.build_key != other.manifest.build_key
+
+
+def test_a_reject_names_no_line(version: Version) -> None:
+    rejects = rows_of(version, "rejects")
+    assert {(row["file"], row["line"]) for row in rejects} == {("demo-forum", None), (None, None)}
+    names = ("table", "item", "stage", "reason", "detail")
+    assert rejects == sorted(rejects, key=lambda row: [row[name] for name in names])  # which is not the dump's order
+
+
+def test_the_owner_finds_the_very_line(version: Version) -> None:
+    """The salted id of what stands on the line that is told is the reject's own."""
+    checked = 0
+    for row in rows_of(version, "rejects"):
+        if row["stage"] not in ("submissions", "threads", "scores") or not row["item"]:
+            continue
+        (told,) = (a.row for a in explain(version, TABLES, row["item"]) if a.row["stage"] == row["stage"])
+        path = ROOT / "data/demo/forum" / told["file"].rpartition("/")[2]
+        content = path.read_bytes()
+        lines = (zstandard.decompress(content) if path.suffix == ".zst" else content).split(b"\n")
+        assert key_of(SALT, "thread", json.loads(lines[told["line"] - 1])["id"]) == row["item"]
+        checked += 1
+    assert checked >= 20
+
+
+def test_the_card_says_where_lines_are(version: Version) -> None:
+    card = (version.folder / "README.md").read_text("utf-8")
+    assert "kept outside the dataset" in card
+    assert "with its file and line" not in card
+    (places,) = (version.folder.parent / "places").iterdir()
+    assert places.stat().st_mode & 0o077 == 0

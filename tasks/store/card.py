@@ -28,6 +28,7 @@ def render_card(
     before: Manifest | None,
     sections: Mapping[str, str],
     changes: Sequence[Change] = (),
+    hides_places: bool = False,
 ) -> str:
     """The card's text.
 
@@ -38,6 +39,7 @@ def render_card(
         before: the manifest of the version before, if there is one.
         sections: further sections, Markdown by heading.
         changes: what differs from the version before, by table and split.
+        hides_places: whether rejects name their source alone.
     """
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined,
@@ -61,6 +63,7 @@ def render_card(
         personal=PERSONAL,
         all_splits=split_order(list({split for splits in manifest.rows.values() for split in splits})),
         fields=_fields,
+        hides_places=hides_places,
     )
 
 

@@ -23,6 +23,7 @@ from tasks.store.diff import Change, diff_table
 from tasks.store.figures import Page
 from tasks.store.files import link_over, sha256_file, sync, write_text
 from tasks.store.manifest import FileEntry, Manifest, Parent, Step, digest_of
+from tasks.store.places import hide_places
 from tasks.store.report import render_report
 from tasks.store.sift import sifted
 from tasks.store.staging import Stage, sweep
@@ -71,7 +72,7 @@ def commit(stage: Stage, made: Made) -> Version:
         StoreError: a check failed; the store is unchanged and the staged steps are kept.
     """
     steps = stage.steps()
-    _write_rejects_table(stage)
+    _write_rejects_table(stage, made.corpus)
     if marks := marks_for(stage.store.root, stage.corpus):
         stage, steps = sifted(stage, made.corpus.tables, steps, marks)
     written = stage.tables()
@@ -93,6 +94,7 @@ def commit(stage: Stage, made: Made) -> Version:
             before.manifest if before else None,
             made.sections,
             _changes(stage, made.corpus.tables, manifest, before) if before else (),
+            hides_places=made.corpus.hides_places,
         ),
         "report.html": render_report(manifest, made.corpus.story, made.page(stage)),
         "croissant.json": render_croissant(manifest, made.corpus),
@@ -144,9 +146,10 @@ def _duckdb(stage: Stage) -> duckdb.DuckDBPyConnection:
     return duckdb.connect(config={"temp_directory": str(stage.work / "duckdb"), "memory_limit": "2GB"})
 
 
-def _write_rejects_table(stage: Stage) -> None:
+def _write_rejects_table(stage: Stage, corpus: Corpus) -> None:
     parts = [pq.ParquetFile(path).read() for path in sorted((stage.work / "rejects").glob("*.parquet"))]
-    stage.write(REJECTS, UNSPLIT, [pa.concat_tables(parts)] if parts else [])
+    rejects = pa.concat_tables(parts) if parts else REJECTS.schema.empty_table()
+    stage.write(REJECTS, UNSPLIT, [hide_places(stage, rejects) if corpus.hides_places else rejects])
 
 
 def _check(

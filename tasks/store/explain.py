@@ -11,6 +11,7 @@ import duckdb
 from schemas.errors import StoreError
 from schemas.tables import REJECTS, Table
 from tasks.store.manifest import Step
+from tasks.store.places import with_places
 from tasks.store.versions import Version
 
 
@@ -61,9 +62,9 @@ def _find(
     connection: duckdb.DuckDBPyConnection, version: Version, table: Table, wanted: str
 ) -> list[tuple[Table, dict[str, Any]]]:
     if table.name == REJECTS.name:
-        names = ["item"]
-    else:
-        names = [*table.key, *(["file"] if "file" in table.schema.names else [])]
+        rejects = _rows(connection, version, table, '"item" = $wanted', wanted)
+        return [(table, row) for row in with_places(version, rejects)]
+    names = [*table.key, *(["file"] if "file" in table.schema.names else [])]
     where = " OR ".join(f'CAST("{name}" AS VARCHAR) = $wanted' for name in names)
     return [(table, row) for row in _rows(connection, version, table, where, wanted)]
 
