@@ -9,6 +9,7 @@ from typing import Any
 from yarl import URL
 
 from tasks.annotation.backend import BatchState
+from tasks.annotation.bodies import json_bytes
 from tasks.annotation.errors import MalformedResponse
 from tasks.annotation.http import Http
 from tasks.annotation.request import Request
@@ -25,7 +26,7 @@ class GeminiBatches:
         http: an open pool of connections.
         base_url: the server, up to and with `/v1beta`.
         model: the model's name.
-        body: a request's body with media inline.
+        body: a request's body with media inline, as `Base64`.
         upload: uploads bytes of a media type; returns the file's record.
     """
 
@@ -45,7 +46,7 @@ class GeminiBatches:
 
     def line(self, request: Request) -> bytes:
         """The request as a line of an input file."""
-        return json.dumps({"key": request.key, "request": self._body(request)}).encode()
+        return json_bytes({"key": request.key, "request": self._body(request)})
 
     async def submit(self, intent: str, lines: Sequence[bytes]) -> str:
         """Upload the lines and start a batch that is named by the intent."""

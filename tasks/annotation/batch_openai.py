@@ -10,6 +10,7 @@ import aiohttp
 from yarl import URL
 
 from tasks.annotation.backend import BatchState
+from tasks.annotation.bodies import json_bytes
 from tasks.annotation.errors import MalformedResponse
 from tasks.annotation.http import Http
 from tasks.annotation.request import Request
@@ -26,7 +27,7 @@ class OpenAIBatches:
     Args:
         http: an open pool of connections.
         base_url: the server, up to and with `/v1`.
-        body: a request's body.
+        body: a request's body, media in it as `Base64`.
     """
 
     def __init__(self, http: Http, base_url: str, body: Callable[[Request], dict[str, Any]]) -> None:
@@ -37,7 +38,7 @@ class OpenAIBatches:
     def line(self, request: Request) -> bytes:
         """The request as a line of an input file."""
         held = {"custom_id": request.key, "method": "POST", "url": "/v1/chat/completions", "body": self._body(request)}
-        return json.dumps(held).encode()
+        return json_bytes(held)
 
     async def submit(self, intent: str, lines: Sequence[bytes]) -> str:
         """Upload the lines and start a batch whose metadata carries the intent."""

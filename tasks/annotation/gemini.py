@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import hashlib
 import json
 import os
@@ -18,6 +17,7 @@ from schemas.annotation import AnnotatorConfig
 from tasks.annotation.answers import Reply
 from tasks.annotation.backend import Media
 from tasks.annotation.batch_gemini import GeminiBatches
+from tasks.annotation.bodies import Base64, json_bytes
 from tasks.annotation.errors import AuthFailed, BadMedia, BadRequest, MalformedResponse, ModelMissing
 from tasks.annotation.http import Http
 from tasks.annotation.request import Audio, Image, Json, Message, Part, Request, Text, YesNo
@@ -80,7 +80,7 @@ class Gemini:
         return GeminiBatches(self.http, self.base_url, self._model, self.body, self.upload)
 
     def body(self, request: Request) -> dict[str, Any]:
-        """The request's body with all media inline."""
+        """The request's body with all media inline, as `Base64`."""
         media = self._load(request)
         return self._body(request, lambda part: _inline_part(media[part], _media_type(part)))
 
@@ -105,7 +105,7 @@ class Gemini:
         return _file(text, inside="file")
 
     def _inline(self, request: Request, media: dict[Part, bytes]) -> bytes:
-        return json.dumps(self._body(request, lambda part: _inline_part(media[part], _media_type(part)))).encode()
+        return json_bytes(self._body(request, lambda part: _inline_part(media[part], _media_type(part))))
 
     def _load(self, request: Request) -> dict[Part, bytes]:
         media: dict[Part, bytes] = {}
@@ -235,7 +235,7 @@ def _part(part: Part, media_part: Callable[[Part], dict[str, Any]]) -> dict[str,
 
 
 def _inline_part(content: bytes, media_type: str) -> dict[str, Any]:
-    return {"inlineData": {"mimeType": media_type, "data": base64.b64encode(content).decode()}}
+    return {"inlineData": {"mimeType": media_type, "data": Base64(content)}}
 
 
 def _file_part(uri: str, media_type: str) -> dict[str, Any]:

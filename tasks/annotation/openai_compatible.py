@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 from typing import Any
@@ -14,6 +13,7 @@ from schemas.annotation import AnnotatorConfig
 from tasks.annotation.answers import Reply
 from tasks.annotation.backend import Media
 from tasks.annotation.batch_openai import OpenAIBatches
+from tasks.annotation.bodies import Base64, json_bytes
 from tasks.annotation.errors import AuthFailed, MalformedResponse
 from tasks.annotation.http import Http
 from tasks.annotation.request import Ask, Audio, Choice, Image, Json, Message, Part, Request, Sampling, Text, YesNo
@@ -72,10 +72,10 @@ class OpenAICompatible:
         Raises:
             BadMedia: a clip or image cannot be read.
         """
-        return json.dumps(self.body(request)).encode()
+        return json_bytes(self.body(request))
 
     def body(self, request: Request) -> dict[str, Any]:
-        """The request's body before it is encoded."""
+        """The request's body before it is encoded; media stand in it as `Base64`."""
         sampling = request.sampling
         body: dict[str, Any] = {
             "model": request.model.partition(":")[2],
@@ -102,11 +102,11 @@ class OpenAICompatible:
             case Text(text):
                 return {"type": "text", "text": text}
             case Audio():
-                data = base64.b64encode(self._media.audio(part)).decode()
+                data = Base64(self._media.audio(part))
                 return {"type": "input_audio", "input_audio": {"data": data, "format": part.form.codec}}
             case Image():
-                data = base64.b64encode(self._media.image(part)).decode()
-                return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{data}"}}
+                url = Base64(self._media.image(part), f"data:{part.media_type};base64,")
+                return {"type": "image_url", "image_url": {"url": url}}
 
 
 def read_chat_completion(raw: str) -> Reply:
