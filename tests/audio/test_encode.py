@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 
 from schemas.errors import InputError
 from tasks.annotation.request import Audio, AudioForm
-from tasks.audio.encode import Encoder, SharedEncoder, encode_parts
+from tasks.audio.encode import Encoder, SharedEncoder, encode, encode_parts
 
 RATE_HZ, SECONDS = 11_025, 20.0  # several blocks of the decoder
 FORMS = (AudioForm(), AudioForm(8_000, None, "flac"), AudioForm(None, 1, "wav", 1.5))
@@ -57,6 +58,20 @@ def test_parts_of_one_reading_are_those_of_many(
             with pytest.raises(InputError, match="expected sound from"):
                 alone(part)
     assert len(found) <= len(set(parts))
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    frames=st.lists(st.floats(-2, 2, width=32), min_size=1, max_size=40),
+    channels=st.integers(1, 3),
+    rate=st.sampled_from([8_000, 16_000, 44_100]),
+)
+def test_wav_is_what_soundfile_writes(frames: list[float], channels: int, rate: int) -> None:
+    samples = np.array([[frame / (1 + at) for at in range(channels)] for frame in frames], np.float32)
+    samples = np.vstack([samples, samples * np.float32(1e-9)])
+    written = io.BytesIO()
+    soundfile.write(written, np.clip(samples, -1.0, 1.0), rate, format="WAV", subtype="PCM_16")
+    assert encode(samples, rate, AudioForm(None, None)) == written.getvalue()
 
 
 def test_many_threads_get_what_they_asked_for_whatever_is_kept(tmp_path: Path) -> None:
