@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,9 @@ BUSY_S = 60.0
 """How long to wait for another process's commit."""
 AT_ONCE = 2_000
 """Values in one IN list."""
+_TURNS: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
+"""Ledgers of this process that are the same file take turns: waiting for a lock ends when it is free, while SQLite
+looks again after ever longer sleeps."""
 
 
 class SqliteDriver:
@@ -25,6 +30,7 @@ class SqliteDriver:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._turn, self._has_turn = _TURNS[path.resolve()], False
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = _connect(path)
@@ -36,17 +42,30 @@ class SqliteDriver:
             raise LedgerError(f"ledger {path}: cannot be opened: {error}") from None
 
     def begin(self) -> None:
-        """Start a transaction that may write, and take the lock at once."""
-        self._connection.execute("BEGIN IMMEDIATE")
+        """Start a transaction that may write, and take the lock at once.
+
+        Raises:
+            LedgerError: another ledger of this process holds the file for too long.
+        """
+        if not self._turn.acquire(timeout=BUSY_S):
+            raise LedgerError(f"ledger {self._path}: expected its turn within {BUSY_S:g} s, found another at work")
+        self._has_turn = True
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+        except BaseException:
+            self._end_turn()
+            raise
 
     def commit(self) -> None:
         """End it; returns when the log is on disk."""
-        self._connection.execute("COMMIT")
+        self._connection.execute("COMMIT")  # if that fails, `rollback` ends the turn
+        self._end_turn()
 
     def rollback(self) -> None:
         """Undo it."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
+        self._end_turn()
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> None:
         """A statement whose result is not wanted."""
@@ -86,6 +105,12 @@ class SqliteDriver:
         """Close the connections."""
         self._reader.close()
         self._connection.close()
+        self._end_turn()
+
+    def _end_turn(self) -> None:
+        if self._has_turn:
+            self._has_turn = False
+            self._turn.release()
 
     def _migrate(self) -> None:
         (applied,) = self._connection.execute("PRAGMA user_version").fetchone()
@@ -97,13 +122,17 @@ class SqliteDriver:
         if applied == newest:
             return
         self.begin()  # two processes may start at once: the second finds the work done
-        (applied,) = self._connection.execute("PRAGMA user_version").fetchone()
-        for number, sql in migrations("sqlite"):
-            if number > applied:
-                for statement in _statements(sql):
-                    self._connection.execute(statement)
-                self._connection.execute(f"PRAGMA user_version={number}")
-        self.commit()
+        try:
+            (applied,) = self._connection.execute("PRAGMA user_version").fetchone()
+            for number, sql in migrations("sqlite"):
+                if number > applied:
+                    for statement in _statements(sql):
+                        self._connection.execute(statement)
+                    self._connection.execute(f"PRAGMA user_version={number}")
+            self.commit()
+        except BaseException:
+            self.rollback()
+            raise
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -187,7 +188,25 @@ def test_a_ledger_that_cannot_be_written_ends_the_run(tmp_path: Path, run: Any) 
             ledger.driver.run("DROP TABLE attempts")
             with pytest.raises(LedgerError, match="cannot write"):
                 await annotator.ask(requests_for(config, 50))
+            async with open_ledger(tmp_path / "l.sqlite") as other:  # whose turn it is now
+                await other.beat()
         assert server.faults.numbers()["asked"] <= config.max_concurrency
         await server.stop()
 
     run(story)
+
+
+def test_ledgers_of_one_file_take_turns_and_a_closed_one_leaves_its_own(tmp_path: Path) -> None:
+    first, second = connect(tmp_path / "l.sqlite"), connect(tmp_path / "l.sqlite")
+    first.begin()
+    with ThreadPoolExecutor(1) as pool:
+        begun = pool.submit(second.begin)
+        with pytest.raises(TimeoutError):
+            begun.result(timeout=0.2)
+        first.commit()
+        begun.result(timeout=60)
+        second.run("DELETE FROM runs")
+        second.close()  # in the middle of its transaction
+        pool.submit(first.begin).result(timeout=60)
+    first.commit()
+    first.close()
