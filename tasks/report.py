@@ -23,7 +23,9 @@ from __future__ import annotations
 import hashlib
 import io
 import math
+import os
 from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -192,11 +194,12 @@ def read_sounds(stage: Stage, clips: Iterable[Clip]) -> dict[str, bytes]:
     places = media_index(stage.store).places(set(wanted))
     sounds: dict[str, bytes] = {}
     size = 0
-    for sha256, clip in wanted.items():
-        sound = _sound(clip, sha256, places)
-        if sound is not None and size + len(sound) <= MOST_SOUND_BYTES:
-            sounds[sha256] = sound
-            size += len(sound)
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = pool.map(lambda sha256: _sound(wanted[sha256], sha256, places), wanted)
+        for sha256, sound in zip(wanted, made, strict=True):
+            if sound is not None and size + len(sound) <= MOST_SOUND_BYTES:
+                sounds[sha256] = sound
+                size += len(sound)
     return sounds
 
 
