@@ -47,8 +47,16 @@ SMALL_HEARING = {"sample_rate_hz": 8000}
 plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
 
 
-def build_captions(config: Captions, store_root: Path, *, force: bool = False, at_once: int = 1) -> Version:
-    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
+def build_captions(
+    config: Captions,
+    store_root: Path,
+    *,
+    force: bool = False,
+    at_once: int = 1,
+    tell: Callable[[str], None] = lambda mark: None,
+) -> Version:
+    """Build a version, or find it up to date, by the same steps in the same order as the flow; `tell` hears when the
+    audio is indexed and when everything is asked."""
     planned = plan_build(config, open_store(str(store_root)))
     if (done := planned.up_to_date()) and not force:
         return done
@@ -57,6 +65,7 @@ def build_captions(config: Captions, store_root: Path, *, force: bool = False, a
     with planned.stage() as stage, ThreadPoolExecutor(at_once) as pool:
         import_tracks.fn(stage, config)
         index_tracks.fn(stage, config)
+        tell("indexed")
         shards, encoder = shards_of(stage), SharedEncoder()
         with listeners(stage.store, config, encoder) as sessions:
             list(pool.map(lambda shard: listen.fn(stage, config, sessions, encoder, shard), shards))
@@ -65,6 +74,7 @@ def build_captions(config: Captions, store_root: Path, *, force: bool = False, a
         if config.judged:
             with judges(stage.store, config) as sessions:
                 list(pool.map(lambda shard: judge.fn(stage, config, sessions, shard), shards))
+        tell("asked")
         write_captions.fn(stage, config)
         return planned.commit(stage, sections=sections(stage))
 

@@ -1,11 +1,17 @@
-"""How fast both pipelines caption clips, beside clients that only send what was prepared, against one local server.
+"""How fast both pipelines caption clips, beside the server's own speed and other clients, all against one local server.
 
     python -m tests.benchmarks.bench_captions [--clips 1000]
 
-`bare` (an aiohttp loop) and `openai` (the openai client as it comes) send two requests with audio and one without for
-each clip, all prepared beforehand: no file is read. `plain` is `openai` reading and encoding the audio of each request.
-None of them checks or keeps anything. `ours` is a whole build of `captions` from the clips to a committed version,
-without Prefect's engine; `again` is the same build once more, with every answer in the ledger: all that is not asking.
+Each clip makes three requests: two with its audio, and one that refines, after all of those. Two tables: a server that
+answers any number of requests after 20 ms, so that what limits is the client; and one as a model's is, which works on
+64 requests at once and takes a second for each, so that nothing can be faster than 64 requests a second.
+
+- `server`: ready bodies, sent by a bare aiohttp loop that does nothing else: what the server itself can do.
+- `openai`: the openai client as it comes, with audio ready; `own audio`: the same, reading and encoding it.
+- `engine`: our engine with its durable ledger, with audio ready: no clip is read, no text checked, no table written.
+- `build`: a whole build of `captions` from the clips to a committed version, without Prefect's engine; `asking`: the
+  part of it from the first request to the last answer; `again`: the same build with every answer in the ledger.
+
 The server is one process of its own, each client another one, which is timed after a short warm-up.
 """
 
@@ -14,6 +20,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import base64
+import hashlib
 import json
 import resource
 import shutil
@@ -21,6 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +36,7 @@ import numpy as np
 import soundfile
 
 RATE_HZ, SECONDS = 22_050, 4.0  # of a clip of the demo
-CLIENTS = ("bare", "openai", "plain", "ours")
+CLIENTS = ("server", "openai", "own audio", "engine", "build")
 
 
 def make_clips(folder: Path, count: int) -> None:
@@ -72,29 +80,34 @@ def filled(body: dict[str, Any]) -> dict[str, Any]:
     from tasks.annotation.request import AudioForm
     from tasks.audio.encode import encode
 
-    content = body["messages"][0]["content"]
-    if isinstance(content, str) or not content[0]["input_audio"]["data"].endswith(".flac"):
+    if body["model"] == "reads" or not _sound(body)["data"].endswith(".flac"):
         return body
-    samples, rate = soundfile.read(content[0]["input_audio"]["data"], dtype="float32", always_2d=True)
+    samples, rate = soundfile.read(_sound(body)["data"], dtype="float32", always_2d=True)
     sound = base64.b64encode(encode(samples, rate, AudioForm())).decode()
+    content = body["messages"][0]["content"]
     return _body("hears", [{"type": "input_audio", "input_audio": {"data": sound, "format": "wav"}}, content[1]])
+
+
+def _sound(body: dict[str, Any]) -> dict[str, str]:
+    found: dict[str, str] = body["messages"][0]["content"][0]["input_audio"]
+    return found
 
 
 def _body(model: str, content: Any) -> dict[str, Any]:
     return {"model": model, "messages": [{"role": "user", "content": content}], "temperature": 0.0, "max_tokens": 300}
 
 
-async def by_bare(base_url: str, prepared: list[dict[str, Any]], concurrency: int) -> None:
+async def by_hand(base_url: str, ready: list[bytes], concurrency: int) -> None:
     """The least that a client can do."""
     import aiohttp
 
-    waiting = iter(prepared)
+    waiting, headers = iter(ready), {"Content-Type": "application/json"}
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
 
         async def work() -> None:
             for body in waiting:
-                async with session.post(f"{base_url}/chat/completions", json=body) as response:
-                    assert (await response.json())["choices"][0]["message"]["content"]
+                async with session.post(f"{base_url}/chat/completions", data=body, headers=headers) as response:
+                    assert json.loads(await response.read())["choices"][0]["message"]["content"]
 
         await asyncio.gather(*[work() for _ in range(concurrency)])
 
@@ -114,7 +127,42 @@ async def by_openai(base_url: str, prepared: list[dict[str, Any]], concurrency: 
         await asyncio.gather(*[one(body) for body in prepared])
 
 
-def ours(folder: Path, base_url: str, concurrency: int, limit: int | None = None) -> dict[str, float]:
+async def by_engine(base_url: str, requests: list[Any], concurrency: int, sounds: dict[str, bytes]) -> None:
+    """Our engine with its durable ledger; audio is ready."""
+    from schemas.annotation import AnnotatorConfig
+    from tasks.annotation.backend import Media
+    from tasks.annotation.engine import Annotator
+    from tasks.annotation.ledger import open_ledger
+
+    config = AnnotatorConfig(annotator=requests[0].model, base_url=base_url, max_concurrency=concurrency)
+    media = Media(load_audio=lambda part: sounds[part.sha256])
+    folder = Path(tempfile.mkdtemp(prefix="bench-ledger-"))
+    try:
+        async with open_ledger(folder / "ledger.sqlite") as ledger, Annotator(config, ledger, media=media) as annotator:
+            assert (await annotator.ask(requests)).answered == len(requests)
+    finally:
+        shutil.rmtree(folder)
+
+
+def as_requests(prepared: list[dict[str, Any]], sounds: dict[str, bytes]) -> list[Any]:
+    """The same requests as the engine's; the bytes of their audio are added to `sounds`."""
+    from tasks.annotation.request import Audio, Message, Request, Sampling
+
+    found = []
+    for body in prepared:
+        parts = [body["messages"][0]["content"]]
+        if body["model"] == "hears":
+            sound = base64.b64decode(_sound(body)["data"])
+            clip = hashlib.sha256(sound).hexdigest()
+            sounds[clip] = sound
+            parts = [Audio(clip, ""), parts[0][1]["text"]]
+        found.append(
+            Request(f"openai:{body['model']}", (Message.of("user", *parts),), sampling=Sampling(max_tokens=300))
+        )
+    return found
+
+
+def build(folder: Path, base_url: str, concurrency: int, limit: int | None = None) -> dict[str, float]:
     """A whole build without Prefect's engine; how often each clip was decoded is counted on the way."""
     from tasks.captions.steps import SHARDS_AT_ONCE
     from tests.captions import build_captions, counting_readings
@@ -122,29 +170,43 @@ def ours(folder: Path, base_url: str, concurrency: int, limit: int | None = None
     store = Path(tempfile.mkdtemp(prefix="bench-store-"))
     try:
         config, spent = config_for(folder, base_url, concurrency, limit), []
+        marks: dict[str, float] = {}
         with counting_readings() as decoded:
             for force in (False, True):
                 started, used = time.perf_counter(), _cpu_s()
-                version = build_captions(config, store, force=force, at_once=SHARDS_AT_ONCE)
+                version = build_captions(
+                    config,
+                    store,
+                    force=force,
+                    at_once=SHARDS_AT_ONCE,
+                    tell=lambda mark: marks.setdefault(mark, time.perf_counter()) and None,
+                )
                 spent += [time.perf_counter() - started, _cpu_s() - used]
         rows = sum(version.manifest.rows["captions"].values())
     finally:
         shutil.rmtree(store)
     found = {"captions": rows, "decoded": max(decoded.values()), "peak_mb": _peak_mb()}
+    found["asking_s"] = marks["asked"] - marks["indexed"]
     return found | dict(zip(("seconds", "cpu_s", "again_s", "again_cpu_s"), spent, strict=True))
 
 
 def client(name: str, folder: Path, base_url: str, concurrency: int) -> dict[str, float]:
     """Time one client in this process."""
-    if name == "ours":
-        ours(folder, base_url, concurrency, limit=4)
-        return ours(folder, base_url, concurrency)
-    ask, prepared = by_bare if name == "bare" else by_openai, bodies(folder)
-    if name != "plain":
-        prepared = [filled(body) for body in prepared[0]], prepared[1]
-    asyncio.run(ask(base_url, prepared[0][:8], concurrency))
+    if name == "build":
+        build(folder, base_url, concurrency, limit=4)
+        return build(folder, base_url, concurrency)
+    stages: list[Any] = list(bodies(folder))  # the second reads what the first one wrote: it cannot start before
+    ask: Any = by_openai
+    if name != "own audio":
+        stages = [[filled(body) for body in stage] for stage in stages]
+    if name == "server":
+        ask, stages = by_hand, [[json.dumps(body).encode() for body in stage] for stage in stages]
+    if name == "engine":
+        sounds: dict[str, bytes] = {}
+        ask, stages = partial(by_engine, sounds=sounds), [as_requests(stage, sounds) for stage in stages]
+    asyncio.run(ask(base_url, stages[0][:8], concurrency))
     started, used = time.perf_counter(), _cpu_s()
-    for stage in prepared:  # the second stage reads what the first one wrote: it cannot start before
+    for stage in stages:
         asyncio.run(ask(base_url, stage, concurrency))
     return {"seconds": time.perf_counter() - started, "cpu_s": _cpu_s() - used, "peak_mb": _peak_mb()}
 
@@ -158,28 +220,26 @@ def _peak_mb() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
-def table(folder: Path, clips: int, latency_ms: float, concurrencies: list[int]) -> None:
-    """Run all clients at all concurrencies and print what they did."""
-    served = [sys.executable, "-m", "tests.servers.openai_server", "--captions", "--latency-ms", str(latency_ms)]
-    server = subprocess.Popen(served, stdout=subprocess.PIPE, text=True)
+def table(folder: Path, clips: int, served: list[str], concurrency: int) -> None:
+    """Run all clients against a server and print what they did."""
+    command = [sys.executable, "-m", "tests.servers.openai_server", "--captions", *served]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout is not None
         base_url = f"http://127.0.0.1:{server.stdout.readline().strip().removeprefix('port=')}/v1"
-        print(f"{clips:,} clips of {SECONDS:g} s, {3 * clips:,} requests, answered after {latency_ms:g} ms\n")
-        print("| concurrency | client | seconds | requests/s | CPU ms per request | × openai | × bare | peak MB |")
+        print(f"{clips:,} clips of {SECONDS:g} s, {3 * clips:,} requests; server with {' '.join(served)}\n")
+        print("| in flight | client | seconds | requests/s | CPU ms a request | × server | × openai | peak MB |")
         print("|---:|---|---:|---:|---:|---:|---:|---:|")
-        for concurrency in concurrencies:
-            held = {name: _child(name, folder, base_url, concurrency) for name in CLIENTS}
-            made = held["ours"]
-            held["again"] = {**made, "seconds": made["again_s"], "cpu_s": made["again_cpu_s"]}
-            for name, one in held.items():
-                rate, cpu = 3 * clips / one["seconds"], one["cpu_s"] / (3 * clips) * 1000
-                ratios = [held[rival]["seconds"] / one["seconds"] for rival in ("openai", "bare")]
-                said = f"{one['seconds']:.1f} | {rate:.0f} | {cpu:.2f} | {ratios[0]:.2f} | {ratios[1]:.2f}"
-                print(f"| {concurrency} | {name} | {said} | {one['peak_mb']:.0f} |", flush=True)
-            print(
-                f"\n{held['ours']['captions']:,.0f} captions, each clip decoded {held['ours']['decoded']:.0f} times\n"
-            )
+        held = {name: _child(name, folder, base_url, concurrency) for name in CLIENTS}
+        made = held["build"]
+        held["asking"] = {**made, "seconds": made["asking_s"], "cpu_s": float("nan")}
+        held["again"] = {**made, "seconds": made["again_s"], "cpu_s": made["again_cpu_s"]}
+        for name, one in held.items():
+            rate, cpu = 3 * clips / one["seconds"], one["cpu_s"] / (3 * clips) * 1000
+            server_x, openai_x = (held[rival]["seconds"] / one["seconds"] for rival in ("server", "openai"))
+            said = f"{one['seconds']:.1f} | {rate:.0f} | {cpu:.2f} | {server_x:.2f} | {openai_x:.2f}"
+            print(f"| {concurrency} | {name} | {said} | {one['peak_mb']:.0f} |")
+        print(f"\n{made['captions']:,.0f} captions, each clip decoded {made['decoded']:.0f} times\n", flush=True)
     finally:
         server.kill()
         server.wait()
@@ -194,11 +254,12 @@ def _child(name: str, folder: Path, base_url: str, concurrency: int) -> dict[str
 
 
 def main() -> None:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """Print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--clips", type=int, default=1000)
-    parser.add_argument("--latency-ms", type=float, default=20.0)
-    parser.add_argument("--concurrency", type=int, nargs="*", default=[8, 64])
+    parser.add_argument("--concurrency", type=int, nargs="*", default=[8, 64], help="with the quick server")
+    parser.add_argument("--slots", type=int, nargs="*", default=[64], help="of the server that works as a model's does")
+    parser.add_argument("--answer-s", type=float, default=1.0, help="how long that one takes for an answer")
     parser.add_argument("--client", choices=CLIENTS)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--url")
@@ -209,7 +270,11 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(prefix="bench-clips-") as folder:
         make_clips(Path(folder), given.clips)
-        table(Path(folder), given.clips, given.latency_ms, given.concurrency)
+        for concurrency in given.concurrency:
+            table(Path(folder), given.clips, ["--latency-ms", "20"], concurrency)
+        for slots in given.slots:
+            as_model = ["--latency-ms", str(1000 * given.answer_s), "--slots", str(slots)]
+            table(Path(folder), given.clips, as_model, slots)
 
 
 if __name__ == "__main__":

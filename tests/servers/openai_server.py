@@ -15,6 +15,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 from aiohttp import web
@@ -101,12 +102,20 @@ class OpenAIServer:
         faults: what goes wrong.
         answer: text of an answer from body and content hash.
         batch_s: how long a batch takes.
+        slots: how many requests are worked on at once, as a model's server has it; others wait in line.
     """
 
-    def __init__(self, faults: Faults | None = None, answer: AnswerText = default_answer, batch_s: float = 0.2) -> None:
+    def __init__(
+        self,
+        faults: Faults | None = None,
+        answer: AnswerText = default_answer,
+        batch_s: float = 0.2,
+        slots: int | None = None,
+    ) -> None:
         self.faults = faults or Faults()
         self.answer = answer
         self.batch_s = batch_s
+        self._slot = asyncio.Semaphore(slots) if slots else nullcontext()
         self.files: dict[str, bytes] = {}
         self.batches: dict[str, dict[str, Any]] = {}
         self.expected_key: str | None = None
@@ -164,7 +173,8 @@ class OpenAIServer:
         faults.most_open = max(faults.most_open, faults.open_now)
         try:
             if faults.latency_s:
-                await asyncio.sleep(faults.latency_s)
+                async with self._slot:
+                    await asyncio.sleep(faults.latency_s)
             body = json.loads(raw)
             if self.keep_bodies:
                 self.bodies.append(body)
@@ -318,6 +328,7 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=0.0)
     parser.add_argument("--fault-rate", type=float, default=0.0)
     parser.add_argument("--faults", default=",".join(ALL))
+    parser.add_argument("--slots", type=int, help="requests worked on at once; all of them without it")
     parser.add_argument("--batch-s", type=float, default=0.2)
     parser.add_argument("--listen", action="store_true", help="answer by the clips, as a judge of pairs")
     parser.add_argument("--critic", action="store_true", help="answer by the clips, as a critic of voices")
@@ -334,7 +345,7 @@ def main() -> None:
             (options.captions, caption_answer),
         )
         answer = next((answer for wanted, answer in asked if wanted), default_answer)
-        server = await OpenAIServer(faults, answer, options.batch_s).start(options.port)
+        server = await OpenAIServer(faults, answer, options.batch_s, options.slots).start(options.port)
         print(f"port={server.port}", flush=True)
         await asyncio.Event().wait()
 
