@@ -48,6 +48,8 @@ class Corpus:
         plan: `module:function` that plans a build; imports no Prefect, so that "up to date" is said at once.
         flow: `module:flow` that builds it.
         forecast: `module:function` that says what a build would ask of models; None where it asks nothing.
+        recount: `module:function` that writes the counted tables anew where rows were withdrawn; `tasks/recounting.py`
+            tells how to write one. None where no table is counted from others.
         report: `module:function` that gives the report's own sections; `tasks/report.py` tells how to write one.
         views: what `earmark export` gives to trainers; `schemas/views.py` tells how to declare one.
         hides_places: whether the file and line of a reject lead to a person: versions then name its source alone, and
@@ -65,6 +67,7 @@ class Corpus:
     plan: str
     flow: str
     forecast: str | None = None
+    recount: str | None = None
     report: str | None = None
     hides_places: bool = False
     views: tuple[View, ...] = ()

@@ -214,6 +214,7 @@ CORPUS = Corpus(
     story=_STORY,
     plan="tasks.votes.sources:plan_build",
     flow="flows.human_preferences:build",
+    recount="tasks.votes.derived:recount",
     report="tasks.votes.report:sections",
     views=VIEWS,
     evaluations=EVALUATIONS,

@@ -79,8 +79,10 @@ class Table:
         optional: whether a version without rows for it leaves it out; `datasets` loads no table that has none.
         exclusive: columns whose values may not occur in two splits.
         links: columns that name a row of another table: (column, table); that table's key has one column.
-        gathers: tables whose rows link to this one and are summed up in it: where one of them is withdrawn, the row
-            goes too, with all that links to it.
+        gathers: tables whose rows link to this one and are what it is there for: where rows of theirs are withdrawn
+            and none that names a row here stays, that row goes too, with all that links to it.
+        counted: whether its rows are counted from those of other tables. Where some of those are withdrawn, the
+            corpus's `recount` writes it anew.
         source: the column that names a row's source, as `licences` in the config does. Rows whose source may not be
             redistributed are not published, nor are rows whose `links` lead to one; where only its audio and images
             may not, the columns that embed them are null in what is published.
@@ -99,6 +101,7 @@ class Table:
     exclusive: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     gathers: tuple[str, ...] = ()
+    counted: bool = False
     source: str | None = None
     files: tuple[str, ...] = ()
     says: tuple[str, ...] = ()

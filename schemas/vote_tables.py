@@ -34,6 +34,7 @@ CLIPS = Table(
     ),
     key=("clip_id",),
     exclusive=("clip_sha256",),
+    gathers=("comparisons", "ratings"),
     source="terms",
     says=("{file} of {source}, made by {model}",),
 )  # fmt: skip
@@ -122,6 +123,7 @@ PREFERENCES = Table(
     ),
     key=("preference_id",),
     exclusive=("comparison_id",),
+    counted=True,
     links=(("comparison_id", "comparisons"),),
     says=("on {dimension}, {votes} votes weigh {weight_a} to {weight_b}: {preference}",),
 )
@@ -179,6 +181,7 @@ TRAINING = Table(
     ),
     key=("row_id",),
     optional=True,
+    counted=True,
     links=(("clip", "clips"), ("other_clip", "clips"), ("reference_clip", "clips")),
     source="source",
 )
@@ -209,6 +212,7 @@ BENCHMARK = Table(
     ),
     key=("sample_id",),
     optional=True,
+    counted=True,
     links=(("clip_a", "clips"), ("clip_b", "clips"), ("reference_clip", "clips")),
     source="source",
 )
@@ -240,6 +244,7 @@ AGREEMENT = Table(
     key=("scope", "value", "dimension"),
     splits=False,
     optional=True,
+    counted=True,
 )  # fmt: skip
 
 DIMENSIONS = Table(
@@ -258,6 +263,7 @@ DIMENSIONS = Table(
     key=("source", "preferred"),
     splits=False,
     optional=True,
+    counted=True,
 )
 
 TABLES = (

@@ -12,6 +12,7 @@ from schemas.corpus import Corpus
 from schemas.errors import StoreError
 from schemas.tables import REJECTS, UNSPLIT
 from tasks.progress import say, working
+from tasks.recounting import recounting
 from tasks.report import make_page
 from tasks.store.commit import PAGES, Made, commit
 from tasks.store.files import place
@@ -144,6 +145,7 @@ def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) ->
             prompts=manifest.prompts,
             models=manifest.models,
             page=partial(make_page, corpus),
+            recount=recounting(corpus, manifest.config),
         )
         return commit(stage, made)
 

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -123,6 +123,18 @@ def build_rows(config: MosPreferences, rows: Sequence[Rating], dataset_of: Seque
 def rows_of(version: Version, table: str) -> list[dict[str, Any]]:
     """A table's rows as plain values, without DuckDB and without the splits' order."""
     return [row for path in version.files(table) for row in pq.read_table(path).to_pylist()]
+
+
+def traces(version: Version, words: Iterable[str]) -> list[tuple[str, str]]:
+    """Every place where one of the words stands: in cells, and in the bytes and names of all files."""
+    found = []
+    for path in sorted(version.folder.rglob("*")):
+        if path.is_file():
+            text = path.name + path.read_bytes().decode("utf-8", "replace")
+            if path.suffix == ".parquet":
+                text += str(pq.ParquetFile(path).read().to_pylist())
+            found += [(path.relative_to(version.folder).as_posix(), word) for word in words if word in text]
+    return found
 
 
 def serve_builds(build: Callable[[str, str], None] = build_from_file) -> None:

@@ -27,10 +27,10 @@ SALT = "a salt of the tests, long enough"
 plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
 
 
-def build_votes(config: HumanPreferences, store_root: Path) -> Version:
+def build_votes(config: HumanPreferences, store_root: Path, *, force: bool = False) -> Version:
     """Build a version, or find it up to date, by the same steps in the same order as the flow."""
     planned = plan_build(config, open_store(str(store_root)))
-    if done := planned.up_to_date():
+    if (done := planned.up_to_date()) and not force:
         return done
     with planned.stage() as stage:
         read_votes.fn(stage, config)

@@ -14,7 +14,7 @@ from schemas.errors import InputError
 from tasks.importers.lists import ListFile
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import Rows, read_table
-from tasks.importers.votes import Voted, to_votes
+from tasks.importers.votes import Voted, to_votes, unread
 
 CLIPS = (("audio-path", "audio2"), ("audio-a", "audio-b"))
 NAMES: dict[str, tuple[str, ...]] = {
@@ -45,7 +45,7 @@ def read(file: ListFile, root: str) -> Voted:
     Raises:
         InputError: the file cannot be read, or has the clips' columns in neither spelling.
     """
-    rows = ((line, c if isinstance(c, Reject | Note) else _named(c)) for line, c in _spelt(file))
+    rows = ((line, unread(c) if isinstance(c, Reject | Note) else _named(c)) for line, c in _spelt(file))
     yield from to_votes(file, rows, root)
 
 

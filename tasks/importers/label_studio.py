@@ -14,7 +14,7 @@ from tasks.importers.cells import BadRow, shown
 from tasks.importers.json_arrays import read_documents
 from tasks.importers.lists import ListFile
 from tasks.importers.rows import Note, Reject
-from tasks.importers.votes import DIMENSIONS, Voted, to_votes
+from tasks.importers.votes import DIMENSIONS, Voted, author_of, to_votes, unread
 
 DATA = {
     **dict.fromkeys(("prompt_id", "lyrics", "model_a", "model_b", "instrumental", "split", "text"), ""),
@@ -37,7 +37,7 @@ def _annotations(file: ListFile) -> Iterator[tuple[int, Mapping[str, Any] | Reje
     empty = 0
     for line, task in read_documents(file):
         if isinstance(task, Reject | Note):
-            yield line, task
+            yield line, unread(task)
             continue
         data, done = task.get("data"), task.get("annotations", task.get("completions"))
         if not isinstance(data, dict) or not isinstance(done, list):
@@ -49,7 +49,8 @@ def _annotations(file: ListFile) -> Iterator[tuple[int, Mapping[str, Any] | Reje
             try:
                 yield line, _vote(data, annotation, task.get("id"))
             except BadRow as bad:
-                yield line, Reject(f"task {shown(task.get('id'))}", bad.reason, bad.detail, file.name, line)
+                item = f"task {shown(task.get('id'))}"
+                yield line, Reject(item, bad.reason, bad.detail, file.name, line, author_of(_annotator(annotation)))
     if empty:
         yield 0, Note(f"{file.name}: {empty} tasks have no annotation yet")
 
@@ -60,8 +61,6 @@ def _vote(data: Mapping[str, Any], annotation: Any, task: Any) -> dict[str, Any]
     if annotation.get("was_cancelled"):
         raise BadRow("skipped", "expected a vote, found a task that the annotator skipped")
     answers = dict(_answer(entry) for entry in annotation["result"])
-    who = annotation.get("completed_by")
-    who = who.get("id") or who.get("email") if isinstance(who, dict) else who
     held = {ours: data.get(theirs or ours) for ours, theirs in DATA.items()}
     return {
         **held,
@@ -70,12 +69,17 @@ def _vote(data: Mapping[str, Any], annotation: Any, task: Any) -> dict[str, Any]
         "audio_b": _file(data.get("audio_b")),
         "reference": _file(data.get("reference_audio")),
         "vote_id": f"{task}-{annotation.get('id')}" if annotation.get("id") is not None else None,
-        "annotator": who,
+        "annotator": _annotator(annotation),
         "date": annotation.get("created_at"),
         "feedback": answers.get("feedback"),
         **{name: answers.get(name) for name in DIMENSIONS},
         **{f"confidence_{name}": answers.get(f"confidence_{name}") for name in DIMENSIONS},
     }
+
+
+def _annotator(annotation: Any) -> Any:
+    who = annotation.get("completed_by") if isinstance(annotation, dict) else None
+    return who.get("id") or who.get("email") if isinstance(who, dict) else who
 
 
 def _answer(entry: Any) -> tuple[str, Any]:

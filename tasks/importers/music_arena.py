@@ -14,7 +14,7 @@ from tasks.importers.json_arrays import read_documents
 from tasks.importers.lists import ListFile
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import read_table
-from tasks.importers.votes import Voted, to_votes
+from tasks.importers.votes import Voted, author_of, to_votes, unread
 
 NAMES = {
     "vote_id": "battle_uuid",
@@ -47,7 +47,8 @@ def read(file: ListFile, root: str) -> Voted:
     rows = read_table(file, tuple(NAMES[name] for name in WANTED), tuple(NAMES[name] for name in rest))
     fields = (*WANTED, *rest)
     named = (
-        (line, c if isinstance(c, Reject | Note) else _released(dict(zip(fields, c, strict=True)))) for line, c in rows
+        (line, unread(c) if isinstance(c, Reject | Note) else _released(dict(zip(fields, c, strict=True))))
+        for line, c in rows
     )
     yield from to_votes(file, named, root, withheld=True)
 
@@ -76,12 +77,13 @@ def read_battles(file: ListFile, root: str) -> Voted:
 def _battles(file: ListFile) -> Iterator[tuple[int, Mapping[str, Any] | Reject | Note]]:
     for line, battle in read_documents(file):
         if isinstance(battle, Reject | Note):
-            yield line, battle
+            yield line, unread(battle)
             continue
         try:
             yield line, _battle(battle)
         except BadRow as bad:
-            yield line, Reject(str(battle.get("uuid") or f"line {line}")[:80], bad.reason, bad.detail, file.name, line)
+            item = str(battle.get("uuid") or f"line {line}")[:80]
+            yield line, Reject(item, bad.reason, bad.detail, file.name, line, author_of(_visitor(battle)))
 
 
 def _battle(battle: Mapping[str, Any]) -> dict[str, Any]:
@@ -93,7 +95,7 @@ def _battle(battle: Mapping[str, Any]) -> dict[str, Any]:
         raise BadRow("no_preference", "expected a vote with a preference, found none")
     return {
         "vote_id": battle.get("uuid"),
-        "annotator": vote.get("user") or battle.get("user_pseudonym") or _part(battle, "prompt_session").get("uuid"),
+        "annotator": _visitor(battle),
         "text": asked.get("overall_prompt") or asked.get("prompt"),
         "lyrics": asked.get("lyrics"),
         "instrumental": asked.get("instrumental"),
@@ -106,6 +108,12 @@ def _battle(battle: Mapping[str, Any]) -> dict[str, Any]:
         **{f"audio_{side}": battle.get(f"{side}_audio_url") for side in sides},
         **{f"model_{side}": _system(one.get("system_key")) for side, one in sides.items()},
     }
+
+
+def _visitor(battle: Mapping[str, Any]) -> Any:
+    vote, session = battle.get("vote"), battle.get("prompt_session")
+    named = vote.get("user") if isinstance(vote, Mapping) else None
+    return named or battle.get("user_pseudonym") or (session.get("uuid") if isinstance(session, Mapping) else None)
 
 
 def _part(battle: Mapping[str, Any], name: str) -> Mapping[str, Any]:

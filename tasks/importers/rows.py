@@ -36,6 +36,7 @@ class Reject(NamedTuple):
     detail: str  # what was expected, what was found
     source_file: str
     line: int | None
+    author: str | None = None  # who wrote the line, as the export names the person: it never leaves the build
 
 
 class Note(NamedTuple):

@@ -88,7 +88,7 @@ def to_vote(held: Mapping[str, Any], file: ListFile, line: int, root: str, *, wi
     lyrics = words(get("lyrics"))
     return Vote(
         vote_id=_name(get("vote_id"), "vote"),
-        annotator=_name(get("annotator"), "annotator"),
+        annotator=_annotator(get("annotator")),
         prompt_id=_name(get("prompt_id"), "prompt"),
         text=words(get("text")),
         lyrics=lyrics,
@@ -127,7 +127,7 @@ def to_votes(
             yield to_vote(held, file, line, root, **how)
         except BadRow as bad:
             item = held.get("vote_id") or held.get("audio_a") or f"line {line}"
-            yield Reject(shown(item), bad.reason, bad.detail, file.name, line)
+            yield Reject(shown(item), bad.reason, bad.detail, file.name, line, author_of(held.get("annotator")))
 
 
 def table_votes(file: ListFile, columns: Mapping[str, str], root: str) -> Voted:
@@ -141,7 +141,10 @@ def table_votes(file: ListFile, columns: Mapping[str, str], root: str) -> Voted:
     optional = tuple(field for field in FIELDS if field not in wanted)
     rows = read_table(file, tuple(names[field] for field in wanted), tuple(names[field] for field in optional))
     named = (
-        (line, cells if isinstance(cells, Reject | Note) else dict(zip((*wanted, *optional), cells, strict=True)))
+        (
+            line,
+            unread(cells) if isinstance(cells, Reject | Note) else dict(zip((*wanted, *optional), cells, strict=True)),
+        )
         for line, cells in rows
     )
     yield from to_votes(file, named, root)
@@ -181,6 +184,27 @@ def day(cell: Any) -> str | None:
         return (found.astimezone(UTC) if found.tzinfo else found).date().isoformat()
     except (ValueError, OverflowError, OSError):
         raise BadRow("bad_date", f"expected a date such as 2025-08-31, found '{shown(cell)}'") from None
+
+
+def _annotator(cell: Any) -> str | None:
+    """An annotator's id; what is said of a bad one does not show it."""
+    try:
+        return _name(cell, "annotator")
+    except BadRow as bad:
+        raise BadRow(bad.reason, "expected an annotator's id of a line of text, found something else") from None
+
+
+def author_of(cell: Any) -> str | None:
+    """Who cast a vote that cannot be used, as far as it can be read."""
+    try:
+        return _annotator(cell)
+    except BadRow:
+        return None
+
+
+def unread(line: Reject | Note) -> Reject | Note:
+    """What is told of a line that cannot be read at all: not its words, which may name a person."""
+    return line._replace(item=f"line {line.line}") if isinstance(line, Reject) else line
 
 
 def _name(cell: Any, word: str) -> str | None:

@@ -49,6 +49,7 @@ class Made:
         models: the models that were asked.
         sections: further sections of the card, Markdown by heading.
         page: gives the report's sections once every table is staged.
+        recount: counts tables anew where rows of others were withdrawn; gives the steps with other accounts.
     """
 
     corpus: Corpus
@@ -61,6 +62,7 @@ class Made:
     models: tuple[str, ...] = ()
     sections: dict[str, str] = field(default_factory=dict)
     page: Callable[[Stage], Page] = lambda stage: Page()
+    recount: Callable[[Stage], Sequence[Step]] = lambda stage: ()
 
 
 def commit(stage: Stage, made: Made) -> Version:
@@ -74,7 +76,7 @@ def commit(stage: Stage, made: Made) -> Version:
     steps = stage.steps()
     _write_rejects_table(stage, made.corpus)
     if marks := marks_for(stage.store.root, stage.corpus):
-        stage, steps = sifted(stage, made.corpus.tables, steps, marks)
+        stage, steps = sifted(stage, made.corpus.tables, steps, marks, made.recount)
     written = stage.tables()
     _check(stage, made.corpus.tables, written, steps)
     stage.store.refresh(stage.corpus)

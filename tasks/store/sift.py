@@ -64,7 +64,8 @@ def sift(tables: Sequence[Table], files: Files, marks: Sequence[Mark]) -> Siftin
     """Find the rows that leave.
 
     A row leaves if it holds what a mark names, if a column that links to another table's key names a row that leaves,
-    if it shares its key with rows of which none stays, or if it sums up (`Table.gathers`) a row that leaves.
+    if it shares its key with rows of which none stays, or if it is there for others (`Table.gathers`), of which some
+    leave and none stays.
 
     Args:
         tables: the corpus's tables.
@@ -95,11 +96,16 @@ def sift(tables: Sequence[Table], files: Files, marks: Sequence[Mark]) -> Siftin
 
 
 def sifted(
-    stage: Stage, tables: Sequence[Table], steps: Sequence[Step], marks: Sequence[Mark]
+    stage: Stage,
+    tables: Sequence[Table],
+    steps: Sequence[Step],
+    marks: Sequence[Mark],
+    recount: Callable[[Stage], Sequence[Step]] = lambda stage: (),
 ) -> tuple[Stage, list[Step]]:
     """A stage whose tables are without what was withdrawn, and its accounts; the stage itself where nothing is.
 
-    What was staged stays as it is, so that a build that is killed here goes on.
+    What was staged stays as it is, so that a build that is killed here goes on. `recount` then writes the tables that
+    are counted from others anew, and gives the accounts that it changed.
     """
     files = stage.tables()
     found = sift(tables, files, marks)
@@ -123,7 +129,8 @@ def sifted(
                 other.write(table, split, _staying(table, paths, leaving))
             start += rows
         other.drop_empty_splits(table)
-    return other, _accounts(tables, steps, found)
+    counted = {step.name: step for step in recount(other)}
+    return other, _accounts(tables, [counted.get(step.name, step) for step in steps], found)
 
 
 class _Sifted(Stage):
@@ -266,11 +273,25 @@ def _following(
         long = {value for values in keys.values() for value in values if len(value) >= LONG}
         if long:
             mask |= _where(own[table.key[0]], long.__contains__)
-        for source in table.gathers:
-            for column, target in held[source].links if source in held else ():
-                if target == table.name and marked[source].any():
-                    mask |= _where(own[table.key[0]], _held(texts[source][column], marked[source]).__contains__)
+        mask |= _where(own[table.key[0]], _left_alone(table, held, texts, marked).__contains__)
     return mask
+
+
+def _left_alone(
+    table: Table,
+    held: Mapping[str, Table],
+    texts: Mapping[str, Mapping[str, pa.ChunkedArray]],
+    marked: Mapping[str, Mask],
+) -> set[str]:
+    """Keys of a table that rows which leave name, and none that stays, of the tables that it gathers."""
+    left: set[str] = set()
+    stay: set[str] = set()
+    for source in table.gathers:
+        for column, target in held[source].links if source in held else ():
+            if target == table.name and column in texts[source]:
+                left |= _held(texts[source][column], marked[source])
+                stay |= _held(texts[source][column], ~marked[source])
+    return left - stay
 
 
 def _note_gone(found: Sifting, held: Mapping[str, Table], texts: Mapping[str, Mapping[str, pa.ChunkedArray]]) -> None:
@@ -309,7 +330,8 @@ def _accounts(tables: Sequence[Table], steps: Sequence[Step], found: Sifting) ->
     """The accounts with what left: a step more for each table, and rejects that are counted, no longer listed."""
     told = [_without_rejects(step, found.rejects) for step in steps]
     last = max(step.place for step in steps)
-    summed = [t.name for t in tables if t.key and not t.links and not t.splits and not found.counts.get(t.name)]
+    summed = [t.name for t in tables if t.key and not t.links and not t.splits and not t.counted]
+    summed = [name for name in summed if not found.counts.get(name)]
     for name, count in found.counts.items():
         for at, step in enumerate(told):
             if step.table == name:

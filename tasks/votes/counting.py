@@ -8,22 +8,11 @@ import duckdb
 import pyarrow as pa
 
 from schemas.human_preferences import TASK_OF, HumanPreferences
-from schemas.tables import REJECTS, SPLITS, UNSPLIT, Table
-from schemas.vote_tables import (
-    AGREEMENT,
-    BENCHMARK,
-    CLIPS,
-    COMPARISONS,
-    DIMENSIONS,
-    PREFERENCES,
-    RATINGS,
-    TRAINING,
-    VOTES,
-)
+from schemas.tables import REJECTS, SPLITS, Table
+from schemas.vote_tables import COMPARISONS, RATINGS, VOTES
 from tasks.sql import query, view_parquet
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
-from tasks.votes.agreement import agreement_rows
 from tasks.votes.clips import MEDIA_SCHEMA, write_clips
 from tasks.votes.sources import RATINGS_READ, VOTES_READ
 from tasks.votes.splitting import STRONGEST, Piece, place
@@ -149,9 +138,9 @@ def _fill(
 def write_tables(
     stage: Stage, connection: duckdb.DuckDBPyConnection, config: HumanPreferences, notes: tuple[str, ...]
 ) -> Step:
-    """Write `clips`, `comparisons`, `votes`, `preferences` and `ratings`."""
+    """Write `clips`, `comparisons`, `votes` and `ratings`."""
     write_clips(stage, connection, config)
-    rows = {table.name: _write(stage, connection, table) for table in (COMPARISONS, VOTES, PREFERENCES, RATINGS)}
+    rows = {table.name: _write(stage, connection, table) for table in (COMPARISONS, VOTES, RATINGS)}
     stage.record(
         Step(
             name="cast",
@@ -184,43 +173,6 @@ def _write(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) ->
         kept += stage.write(table, split, connection.sql(text, params={"split": split}).to_arrow_reader(100_000))
     stage.drop_empty_splits(table)
     return kept
-
-
-def write_derived(stage: Stage, connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> Step:
-    """Write `training`, `benchmark`, `agreement` and `dimensions` from the published tables."""
-    written = stage.tables()
-    for table in (CLIPS, COMPARISONS, VOTES, PREFERENCES, RATINGS):
-        files = [path for paths in written.get(table.name, {}).values() for path in paths]
-        view_parquet(connection, table.name, files, table.schema)
-    _write(stage, connection, TRAINING)
-    tested = connection.sql(query("human_preferences/benchmark")).to_arrow_reader(100_000)
-    stage.write(BENCHMARK, "test", tested)
-    stage.drop_empty_splits(BENCHMARK)
-    agreement = agreement_rows(read_choices(connection), config.agreement.draws, config.seed)
-    stage.write(AGREEMENT, UNSPLIT, [pa.Table.from_pylist(agreement, AGREEMENT.schema)])
-    stage.drop_empty_splits(AGREEMENT)
-    stage.write(DIMENSIONS, UNSPLIT, connection.sql(query("human_preferences/dimensions")).to_arrow_reader())
-    stage.drop_empty_splits(DIMENSIONS)
-    pairs = _count(connection, "preferences")
-    ties = _count(connection, "preferences WHERE preference = 'tie'")
-    return stage.record(
-        Step(
-            name="derived",
-            place=5,
-            unit="preferences",
-            entered=pairs,
-            kept=pairs - ties,
-            dropped={"ties": ties} if ties else {},
-            notes=(f"{pairs - ties} preferences can be learnt from; {ties} are ties",),
-        )
-    )
-
-
-def read_choices(connection: duckdb.DuckDBPyConnection) -> list[dict[str, object]]:
-    """Votes by dimension on comparisons that have two or more, as `agreement_rows` takes them."""
-    cursor = connection.execute(query("human_preferences/voted_twice"))
-    names = [column[0] for column in cursor.description or []]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:

@@ -24,7 +24,7 @@ from tasks.media import audio_digest, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.rejects import rejects_table
-from tasks.store.manifest import Step
+from tasks.store.manifest import Step, digest_of
 from tasks.store.parquet import write_rows
 from tasks.store.scan_rules import Scanner
 from tasks.store.staging import Stage
@@ -61,12 +61,25 @@ def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
     """SHA-256 of every export, of the audio that they name if it is looked at, and what tells one salt from another."""
     digests = {"salt": salt_digest(salt_of(config.salt, store.root))}
     for source in config.sources:
-        digests |= file_digests((file.name, file.path) for file in input_files(config, source))
+        digests |= _files_digests(config, source)
         if config.audio != "none" and source.clips == "here":
             with working(f"hash audio of {source.name}") as work:
                 digests[f"{source.name}/audio"] = audio_digest(
                     named_audio(config, source), media_index(store), work.advance
                 )
+    return digests
+
+
+def _files_digests(config: HumanPreferences, source: Source) -> dict[str, str]:
+    """SHA-256 of each file; of a folder's together, since files in it may be named after single votes."""
+    root = config.path(source.root)
+    if source.format == "musiceval":
+        return file_digests((file.name, file.path) for file in input_files(config, source))
+    digests: dict[str, str] = {}
+    for written in source.files:
+        found = file_digests((file.name, file.path) for file in _files_of(source, written, root))
+        inside = (root / written).is_dir()
+        digests |= {f"{source.name}/{without_place(written)}": digest_of(found)} if inside else found
     return digests
 
 
@@ -77,17 +90,19 @@ def input_files(config: HumanPreferences, source: Source) -> list[ListFile]:
         InputError: a folder holds none, or an ending is none that is read.
     """
     root = config.path(source.root)
-    found: list[ListFile] = []
-    for written in source.files:
-        path = root / written
-        if path.is_dir():
-            inside = sorted(one for one in path.iterdir() if one.name.lower().endswith(LOCAL_BATTLES))
-            if not inside:
-                raise InputError(f"{source.name}: expected .json files in {written}, found none")
-            found += [_list_file(source, str(PurePosixPath(written) / one.name), one) for one in inside]
-        else:
-            found.append(_list_file(source, written, path))
-    return rated_music.musiceval_files(source.name, root) if source.format == "musiceval" else found
+    if source.format == "musiceval":
+        return rated_music.musiceval_files(source.name, root)
+    return [file for written in source.files for file in _files_of(source, written, root)]
+
+
+def _files_of(source: Source, written: str, root: Path) -> list[ListFile]:
+    path = root / written
+    if not path.is_dir():
+        return [_list_file(source, written, path)]
+    inside = sorted(one for one in path.iterdir() if one.name.lower().endswith(LOCAL_BATTLES))
+    if not inside:
+        raise InputError(f"{source.name}: expected .json files in {written}, found none")
+    return [_list_file(source, str(PurePosixPath(written) / one.name), one) for one in inside]
 
 
 def _list_file(source: Source, written: str, path: Path) -> ListFile:
@@ -160,7 +175,7 @@ def import_sources(stage: Stage, config: HumanPreferences) -> None:
                 if config.limit is not None and len(held[kind]) - before >= config.limit:
                     break
                 if isinstance(row, Reject):
-                    rejects[kind].append((kind, row))
+                    rejects[kind].append((kind, _told(row, source, salt)))
                 elif isinstance(row, Note):
                     notes[kind].append(row.text)
                 else:
@@ -188,11 +203,20 @@ def import_sources(stage: Stage, config: HumanPreferences) -> None:
 def _unnamed(vote: Vote, source: Source, salt: str, scanner: Scanner) -> Vote:
     """The vote without what names its author."""
     who = vote.annotator
-    hashed = None if who is None else key_of(salt, "annotator", f"{source.name}\0{who}")
     return vote._replace(
-        annotator=hashed,
+        annotator=_key(who, source, salt),
         feedback=None if vote.feedback is None else unsigned(vote.feedback, [who] if who else [], scanner),
     )
+
+
+def _told(reject: Reject, source: Source, salt: str) -> Reject:
+    """The reject with the key of who cast the vote, so that it leaves with them."""
+    who = _key(reject.author, source, salt)
+    return reject if who is None else reject._replace(detail=f"{reject.detail}; annotator {who}", author=None)
+
+
+def _key(who: str | None, source: Source, salt: str) -> str | None:
+    return None if who is None else key_of(salt, "annotator", f"{source.name}\0{who}")
 
 
 def unsigned(text: str, names: list[str], scanner: Scanner) -> str | None:

@@ -11,7 +11,8 @@ from tasks.sql import connect
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 from tasks.votes.clips import measure_clips
-from tasks.votes.counting import count_votes, open_votes, split_comparisons, write_derived, write_tables
+from tasks.votes.counting import count_votes, open_votes, split_comparisons, write_tables
+from tasks.votes.derived import derive_tables
 from tasks.votes.sources import import_sources
 
 
@@ -24,7 +25,7 @@ def read_votes(stage: Stage, config: HumanPreferences) -> None:
 
 @task(name="comparisons", cache_policy=NO_CACHE)
 def compare(stage: Stage, config: HumanPreferences) -> Step:
-    """Turn votes into comparisons, place these in splits, and write clips, comparisons, votes, preferences, ratings."""
+    """Turn votes into comparisons, place these in splits, and write clips, comparisons, votes, ratings."""
     if done := stage.recorded("comparisons"):
         return done
     with working("count votes"), connect(stage.work / "spill") as connection:
@@ -36,8 +37,8 @@ def compare(stage: Stage, config: HumanPreferences) -> Step:
 
 @task(name="agreement", cache_policy=NO_CACHE)
 def derive(stage: Stage, config: HumanPreferences) -> Step:
-    """Write the training table, the benchmark, and how far annotators and dimensions agree."""
+    """Write what votes say together, the training table, the benchmark, and how far annotators and dimensions agree."""
     if done := stage.recorded("derived"):
         return done
-    with working("measure agreement"), connect(stage.work / "spill") as connection:
-        return write_derived(stage, connection, config)
+    with working("measure agreement"):
+        return stage.record(derive_tables(stage, config))

@@ -24,7 +24,7 @@ from tasks.store.sift import sift
 from tasks.store.staging import staging
 from tasks.store.versions import Store, Version, verify
 from tasks.store.withdrawals import Mark, withdrawals
-from tests.builds import rows_of
+from tests.builds import rows_of, traces
 
 SHA = {name: name * 64 for name in "abcdef"}
 
@@ -157,18 +157,6 @@ def ids(version: Version, name: str) -> list[str]:
     return [row[key] for row in rows_of(version, name)]
 
 
-def traces(version: Version, words: Sequence[str]) -> list[tuple[str, str]]:
-    """Every place where one of the words stands: in cells, and in the bytes and names of all files."""
-    found = []
-    for path in sorted(version.folder.rglob("*")):
-        if path.is_file():
-            text = path.name + path.read_bytes().decode("utf-8", "replace")
-            if path.suffix == ".parquet":
-                text += str(pq.ParquetFile(path).read().to_pylist())
-            found += [(path.relative_to(version.folder).as_posix(), word) for word in words if word in text]
-    return found
-
-
 def test_a_clip_leaves_with_all_that_was_made_from_it(store: Store) -> None:
     old = store.find("songs")
     withdraw(store, "clip", SHA["c"])
@@ -207,11 +195,12 @@ def test_a_prompt_leaves_with_its_clips(store: Store) -> None:
     assert rows_of(store.find("words"), "rejects") == []
 
 
-def test_an_annotator_leaves_with_what_sums_up_their_votes(store: Store) -> None:
+def test_an_annotator_leaves_and_others_votes_stay(store: Store) -> None:
     withdraw(store, "annotator", "ann")
     songs = store.find("songs")
-    assert ids(songs, "votes") == ["vote-4"]
-    assert ids(songs, "pairs") == ["pair-de"]  # pair-cd was summed up from two votes
+    assert ids(songs, "votes") == ["vote-3", "vote-4"]
+    assert ids(songs, "pairs") == ["pair-cd", "pair-de"]  # nobody else has voted on pair-ab
+    assert ids(songs, "clips") == ["clip-a", "clip-b", "clip-c", "clip-d", "clip-e"]  # they are there for themselves
     assert [row["value"] for row in rows_of(songs, "agreement")] == ["all"]
     assert traces(songs, ['"ann"', "'ann'", "vote-2"]) == []
     assert store.find("words").name == "v1"
@@ -263,7 +252,7 @@ def test_two_withdrawals_follow_each_other(store: Store) -> None:
     songs = store.find("songs")
     assert songs.name == "v3"
     assert ids(songs, "clips") == ["clip-b", "clip-c", "clip-d", "clip-e"]
-    assert ids(songs, "votes") == []
+    assert ids(songs, "votes") == ["vote-2"]
     assert verify(songs) == []
 
 

@@ -1,4 +1,6 @@
 -- Grain: one row a vote that is left out, with the first reason that applies.
+--
+-- The detail names the annotator's hash, so that the reject is found when the annotator's rows are withdrawn.
 CREATE TABLE refused_votes AS
 WITH judged AS (
     SELECT
@@ -45,7 +47,8 @@ SELECT
     row,
     vote_id,
     coalesce(reason, 'voted_before') AS reason,
-    coalesce(detail, 'expected one vote of an annotator on two clips, found an earlier one') AS detail,
+    concat_ws('; ', coalesce(detail, 'expected one vote of an annotator on two clips, found an earlier one'),
+        'annotator ' || annotator) AS detail,
     source_file,
     line
 FROM faulty

@@ -1,0 +1,242 @@
+"""A withdrawal from `human-preferences`: nothing of it is left, and what stays is as if it had never been there."""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from flows.registry import CORPORA, find_corpus
+from schemas.config import parse_config, read_toml
+from schemas.human_preferences import CORPUS, HumanPreferences
+from tasks import withdrawal
+from tasks.recounting import recounting
+from tasks.store.diff import changed_rows, diff_table
+from tasks.store.staging import staging
+from tasks.store.versions import Store, Version, verify
+from tasks.store.withdrawals import Kind
+from tests.builds import contents_of, rows_of, traces
+from tests.conftest import ROOT
+from tests.votes import SALT, Row, build_votes, cmi, config_of, vote
+
+ALL = {name: find_corpus(name) for name in CORPORA}
+
+
+@pytest.fixture(autouse=True)
+def _salted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EARMARK_SALT", SALT)
+
+
+def withdraw(store: Store, kind: Kind, value: str) -> Version:
+    """Withdraw it from the whole store; the newest `human-preferences`."""
+    withdrawal.withdraw(store, ALL, withdrawal.search(store, ALL, kind, value), "asked for")
+    version = store.find("human-preferences")
+    assert verify(version) == []
+    return version
+
+
+def keys(rows: Iterable[Row], name: str) -> set[str]:
+    return {row[name] for row in rows}
+
+
+def changes(old: Version, new: Version) -> dict[tuple[str, str], set[str]]:
+    """What `earmark diff --rows` lists: first key columns, or a reject's item, by table and kind of change."""
+    found: dict[tuple[str, str], set[str]] = {}
+    with duckdb.connect() as connection:
+        for table in CORPUS.tables:
+            diff_table(connection, table, old, new)
+            for row in changed_rows(connection, table):
+                found.setdefault((table.name, row["what"]), set()).add(row[table.key[0] if table.key else "item"])
+    return found
+
+
+def expected_changes(old: Version, leaving: set[str], rejects: set[str]) -> dict[tuple[str, str], set[str]]:
+    """What `diff` may list where those votes and rejects leave, worked out from the old version's rows alone."""
+    votes = rows_of(old, "votes")
+    stay = keys((row for row in votes if row["vote_id"] not in leaving), "comparison_id")
+    touched = keys((row for row in votes if row["vote_id"] in leaving), "comparison_id")
+    comparisons = {row["comparison_id"]: row for row in rows_of(old, "comparisons")}
+    named = {
+        clip
+        for key, row in comparisons.items()
+        if key in stay or key not in touched
+        for clip in (row["clip_a"], row["clip_b"], row["reference_clip"])
+    } | keys(rows_of(old, "ratings"), "clip_id")
+    found = {
+        ("votes", "removed"): leaving,
+        ("comparisons", "removed"): touched - stay,
+        ("comparisons", "changed"): touched & stay,
+        ("clips", "removed"): keys(rows_of(old, "clips"), "clip_id") - named,
+        ("preferences", "removed"): {
+            row["preference_id"] for row in rows_of(old, "preferences") if row["comparison_id"] in touched - stay
+        },
+        ("rejects", "removed"): rejects,
+    }
+    return {what: rows for what, rows in found.items() if rows}
+
+
+COUNTED = {table.name for table in CORPUS.tables if table.counted}
+
+
+def check_changes(old: Version, new: Version, leaving: set[str], rejects: set[str]) -> None:
+    """Hold `diff` to what it may list; what is counted changes only where a vote on it left."""
+    found, wanted = changes(old, new), expected_changes(old, leaving, rejects)
+    wanted = {what: rows for what, rows in wanted.items() if what[0] not in COUNTED} | {
+        what: rows for what, rows in wanted.items() if what == ("preferences", "removed")
+    }
+    assert {what: rows for what, rows in found.items() if what[0] not in COUNTED or what in wanted} == wanted
+    touched = {row["comparison_id"] for row in rows_of(old, "votes") if row["vote_id"] in leaving}
+    for (table, _), rows in found.items():
+        if table in ("preferences", "training", "benchmark"):
+            assert {row.rpartition("-")[0] for row in rows} <= touched
+
+
+@pytest.fixture(scope="module")
+def _demo(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EARMARK_SALT", SALT)
+        root = tmp_path_factory.mktemp("demo")
+        path = ROOT / "data/demo/human-preferences.toml"
+        build_votes(parse_config(HumanPreferences, read_toml(path), path), root)
+        return Store(root)
+
+
+@pytest.fixture
+def demo(_demo: Store, tmp_path: Path) -> Store:
+    """A store of its own with the demo's version."""
+    shutil.copytree(_demo.root, tmp_path / "store")
+    return Store(tmp_path / "store")
+
+
+def own_words(rows: Iterable[Row], *names: str) -> set[str]:
+    """Values of columns, and the parts of ids that an export gave: what a search for the rows would look for."""
+    values = {row[name] for row in rows for name in names if row[name]}
+    return {word for value in values for word in (value, value.rpartition("/")[2]) if len(word) >= 10}
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "arena-battles",
+        "our-study",
+        *(pytest.param(name, marks=pytest.mark.slow) for name in ("cmi-pref", "music-arena", "headphone-study")),
+    ],
+)
+def test_an_annotator_of_the_demo_leaves_no_trace(demo: Store, source: str) -> None:
+    old = demo.find("human-preferences")
+    votes = rows_of(old, "votes")
+    who = Counter(row["annotator"] for row in votes if row["source"] == source and row["annotator"]).most_common()[0][0]
+    leaving = [row for row in votes if row["annotator"] == who]
+    rejects = [row for row in rows_of(old, "rejects") if row["detail"].endswith(f"annotator {who}")]
+    words = {who, *own_words(leaving, "vote_id"), *own_words(rejects, "item")}
+    if source == "arena-battles":
+        words |= own_words(leaving, "source_file")
+    assert {word for _, word in traces(old, words)} == words
+    new = withdraw(demo, "annotator", who)
+    assert traces(new, words) == []
+    check_changes(old, new, keys(leaving, "vote_id"), keys(rejects, "item"))
+
+
+def test_a_clip_of_the_demo_leaves_no_trace(demo: Store) -> None:
+    old = demo.find("human-preferences")
+    clip = next(row for row in rows_of(old, "clips") if row["source"] == "cmi-pref" and row["clip_sha256"])
+    same = keys((row for row in rows_of(old, "clips") if row["clip_sha256"] == clip["clip_sha256"]), "clip_id")
+    gone = [row for row in rows_of(old, "comparisons") if same & {row["clip_a"], row["clip_b"], row["reference_clip"]}]
+    leaving = [row for row in rows_of(old, "votes") if row["comparison_id"] in keys(gone, "comparison_id")]
+    words = {clip["clip_sha256"], *same, *own_words(gone, "comparison_id"), *own_words(leaving, "vote_id")}
+    assert {word for _, word in traces(old, words)} == words
+    new = withdraw(demo, "clip", clip["clip_sha256"])
+    assert traces(new, words) == []
+    check_changes(old, new, keys(leaving, "vote_id"), set())
+
+
+def test_a_prompt_of_the_demo_leaves_no_trace(demo: Store) -> None:
+    old = demo.find("human-preferences")
+    texts = [row["text"] for table in ("comparisons", "ratings") for row in rows_of(old, table) if row["text"]]
+    own = [row for row in rows_of(old, "comparisons") if sum(row["text"] in text for text in texts) == 1]
+    prompt = own[0]["prompt_id"]  # no other prompt has its words
+    gone = [row for row in rows_of(old, "comparisons") if row["prompt_id"] == prompt]
+    leaving = [row for row in rows_of(old, "votes") if row["comparison_id"] in keys(gone, "comparison_id")]
+    words = {prompt, *own_words(gone, "comparison_id", "text"), *own_words(leaving, "vote_id")}
+    new = withdraw(demo, "prompt", prompt)
+    assert traces(new, words) == []
+    check_changes(old, new, keys(leaving, "vote_id"), set())
+
+
+def tables_of(version: Version) -> dict[str, bytes]:
+    """The Parquet files."""
+    return {path: held for path, held in contents_of(version.folder).items() if path.endswith(".parquet")}
+
+
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow)])
+def test_what_stays_is_as_if_they_had_never_voted(tmp_path: Path, seed: int) -> None:
+    draw = random.Random(seed)
+    others = [
+        vote(
+            draw.randrange(8),
+            draw.choice("abcd"),
+            **{
+                "preference-musicality": draw.choice(["model_a", "model_b", ""]),
+                "confidence_preference-musicality": draw.choice(["1.0", "2.5", "5.0", ""]),
+                "date": draw.choice(["2025-01-01", "2025-03-01"]),
+            },
+        )
+        for _ in range(30)
+    ]
+    sides = [(number, draw.choice(["model_a", "model_b"])) for number in draw.sample(range(10), 6)]
+    theirs = [vote(number, "eve", **{"preference-musicality": side, "date": "2024-12-01"}) for number, side in sides]
+    config = config_of(tmp_path, cmi(tmp_path, [*others, *theirs, *theirs[:2]], split="train"))
+    old = build_votes(config, tmp_path / "store")
+    who = rows_of(old, "votes")[-1]["annotator"]
+    new = withdraw(Store(tmp_path / "store"), "annotator", who)
+    cmi(tmp_path, others)
+    without = build_votes(config, tmp_path / "other")
+    assert tables_of(new) == tables_of(without)
+    assert tables_of(new) != tables_of(old)
+
+
+def test_it_is_built_again_to_the_same_version(tmp_path: Path) -> None:
+    rows = [vote(n, who) for n in range(4) for who in ("ann", "bob", "cy")[: n + 1]]
+    config = config_of(tmp_path, cmi(tmp_path, rows), split={"test": 2})
+    store = Store(tmp_path / "store")
+    old = build_votes(config, store.root)
+    who = next(row["annotator"] for row in rows_of(old, "votes") if row["vote_id"].endswith(":2#1"))  # bob, of prompt 1
+    new = withdraw(store, "annotator", who)
+    assert build_votes(config, store.root) == new
+    assert build_votes(config, store.root, force=True) == new
+    more = config.model_copy(update={"agreement": config.agreement.model_copy(update={"draws": 100})})
+    later = build_votes(more, store.root)  # other figures, from all inputs
+    assert who not in keys(rows_of(later, "votes"), "annotator")
+    assert tables_of(later).keys() == tables_of(new).keys()
+    assert {k for k, held in tables_of(later).items() if held != tables_of(new)[k]} <= {
+        "agreement/full-00000-of-00001.parquet"
+    }
+
+
+@pytest.mark.parametrize("name", [name for name, corpus in ALL.items() if corpus.recount])
+def test_counting_again_where_nothing_left_gives_the_same_bytes(demo: Store, tmp_path: Path, name: str) -> None:
+    old = demo.find(name)
+    with staging(demo, name, "0" * 16, say=print) as stage:
+        shutil.copytree(old.folder, stage.version, dirs_exist_ok=True)
+        steps = recounting(ALL[name], old.manifest.config)(stage)
+        written = {path: held for path, held in contents_of(stage.version).items() if path.endswith(".parquet")}
+    assert written == tables_of(old)
+    for step in steps:
+        assert step in old.manifest.steps
+
+
+def test_who_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
+    source = cmi(tmp_path, [vote(), vote(1, "ann@mail.com", **{"confidence_preference-musicality": "7"})])
+    with (tmp_path / "cmi.jsonl").open("a") as file:
+        file.write('{"user id": "bob@mail.com", "audio-path": \n')
+    version = build_votes(config_of(tmp_path, source), tmp_path / "store")
+    first, second = rows_of(version, "rejects")
+    assert (first["reason"], second["item"]) == ("bad_confidence", "line 3")
+    assert traces(version, ["ann@mail", "bob@mail"]) == []
+    other = withdraw(Store(tmp_path / "store"), "annotator", first["detail"].rpartition(" ")[2])
+    assert [row["item"] for row in rows_of(other, "rejects")] == ["line 3"]
