@@ -26,6 +26,7 @@ from schemas.forum import COMMENTS, IMAGES, THREADS
 from schemas.score_questions import CATEGORIES, ScoreQuestions
 from tasks import plan
 from tasks.asking import asking
+from tasks.forum.download import Gate
 from tasks.forum.images import read_images
 from tasks.forum.measuring import keep_measure
 from tasks.forum.threads import read_comments, read_submissions
@@ -118,13 +119,13 @@ def build_questions(config: ScoreQuestions, store: Path, rows: Sequence[Mapping[
         return planned.commit(stage)
 
 
-def build_dump(config: ScoreQuestions, store: Path) -> Version:
+def build_dump(config: ScoreQuestions, store: Path, gate: Gate | None = None) -> Version:
     """Build a version of a forum's dump by the same steps in the same order as the flow."""
     planned = plan_build(config, open_store(str(store)))
     with planned.stage() as stage:
         read_submissions(stage, config)
         read_comments(stage, config)
-        read_images(stage, config)
+        read_images(stage, config, gate)
         keep_measure(stage, config)
         make_questions(stage, config)
         return planned.commit(stage, card_sections(stage))

@@ -144,6 +144,11 @@ class Cache:
         """Keep that a link gives nothing, for good."""
         write_text(self._path(link).with_suffix(".gone"), json.dumps([why.reason, why.detail]))
 
+    def tidy(self) -> None:
+        """Remove what a kill left half written. Nobody else may be downloading: a corpus's lock sees to that."""
+        for leftover in self.folder.glob("??/.*.tmp"):
+            leftover.unlink()
+
     def _path(self, link: str) -> Path:
         name = hashlib.sha256(link.encode("utf-8", "surrogatepass")).hexdigest()
         return self.folder / name[:2] / name

@@ -69,6 +69,7 @@ def read_images(stage: Stage, config: ScoreQuestions, gate: Gate | None = None) 
         InputError: the folder of images is missing.
     """
     if done := stage.recorded("scores"):
+        _forget_names(stage)
         return done
     threads = _threads(stage, config)
     named = _from_folder(config, threads) if config.images.folder else _from_web(stage, config, threads, gate)
@@ -92,10 +93,15 @@ def read_images(stage: Stage, config: ScoreQuestions, gate: Gate | None = None) 
             notes=(f"{scores:,} of {len(rows):,} images are scores by {config.detector.model}",),
         )
     )
-    step = _account(stage, threads, rows, {item.thread["thread_key"] for item in named})
+    step = stage.record(_account(stage, threads, rows, {item.thread["thread_key"] for item in named}))
+    _forget_names(stage)  # after the record: a build that is killed before it needs them again
+    return step
+
+
+def _forget_names(stage: Stage) -> None:
+    """Remove what still had the dump's names and ids."""
     for path in (stage.work / RAW).iterdir():
         path.unlink()
-    return stage.record(step)
 
 
 def _threads(stage: Stage, config: ScoreQuestions) -> list[Row]:
@@ -126,6 +132,7 @@ def _from_web(stage: Stage, config: ScoreQuestions, threads: Sequence[Row], gate
     wanted = [link for _, named in links for link in named]
     with working("download images", len(dict.fromkeys(wanted))) as work:
         cache = Cache(stage.store.root / DOWNLOADED)
+        cache.tidy()
         files = download(wanted, cache, config.images, gate, seen=work.advance)
     return [Named(thread, place, files[link]) for thread, named in links for place, link in enumerate(named, 1)]
 

@@ -13,7 +13,8 @@ class ImageServer:
     """What it was asked, and how it answers; each path behaves in its own way.
 
     Attributes:
-        image: what `/good.png` gives.
+        image: what `/good.png` gives, and every other path that begins so.
+        images: what some of these give instead, by path.
         asked: how often each path was asked for.
         agents: the User-Agent of each request.
         moved_to: where `/moved.png` leads.
@@ -21,6 +22,7 @@ class ImageServer:
 
     def __init__(self, image: bytes) -> None:
         self.image = image
+        self.images: dict[str, bytes] = {}
         self.asked: Counter[str] = Counter()
         self.agents: set[str] = set()
         self.moved_to = "/good.png"
@@ -47,7 +49,7 @@ def serving(image: bytes) -> Iterator[ImageServer]:
             self.wfile.write(content)
 
         def _good(self) -> None:
-            self._send(200, state.image)
+            self._send(200, state.images.get(self.path, state.image))
 
         def _lost(self) -> None:
             self._send(404, b"", "text/plain")
