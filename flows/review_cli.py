@@ -66,8 +66,9 @@ def import_(
     """
     from flows import console
     from schemas.errors import StoreError
+    from tasks.questions.review_agreement import summary_of
     from tasks.questions.review_files import contents_of, write_verdicts
-    from tasks.questions.reviews import gather_reviews, summary_of
+    from tasks.questions.reviews import gather_reviews
 
     if out is not None and out.exists() and not force:
         raise StoreError(f"--out: {out} is there already; replace it with --force, or name another file")
@@ -82,8 +83,8 @@ def import_(
     if out is not None:
         write_verdicts(out, verdicts)
     if as_json:
-        agreement = [asdict(one) for one in facts["agreement"]]
-        print(json.dumps({**facts, "agreement": agreement}, indent=1, ensure_ascii=False))
+        told = {name: [asdict(one) for one in facts[name]] for name in ("agreement", "alpha")}
+        print(json.dumps({**facts, **told}, indent=1, ensure_ascii=False))
     else:
         console.show_reviews(facts, out)
 

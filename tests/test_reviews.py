@@ -8,6 +8,7 @@ import hashlib
 import json
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ from hypothesis import strategies as st
 
 from schemas.errors import InputError, StoreError
 from tasks.importers.rows import Reject
+from tasks.questions.review_agreement import agreements, alphas, cohen_kappa
 from tasks.questions.review_files import CONFIG, SHEET, TASKS, contents_of, write_review, write_verdicts
-from tasks.questions.reviews import ASKED, Verdict, agreements, cohen_kappa, gather_reviews, left_out, read_reviews
+from tasks.questions.reviews import ASKED, Verdict, gather_reviews, left_out, read_reviews
 from tasks.store.versions import Version
 from tests.questions import build_questions, config_of, rows_of, thread
 
@@ -93,6 +95,9 @@ def test_round_trip_through_a_spreadsheet_and_label_studio(tmp_path: Path) -> No
     (flags,) = [one for one in agreements(verdicts) if one.asked == "flagged"]
     assert (flags.reviewers, flags.both, round(flags.share, 3)) == (("alice", "annotator-3"), 6, 0.833)
     assert flags.kappa == pytest.approx((5 / 6 - 22 / 36) / (1 - 22 / 36))
+    (all_,) = [one for one in alphas(verdicts) if one.asked == "flagged"]
+    assert (all_.questions, all_.reviews, round(all_.share, 3)) == (6, 12, 0.833)
+    assert all_.alpha == pytest.approx(1 - 11 * 2 / (2 * 3 * 9))  # 3 of 12 reviews flag, one question parts them
 
     write_verdicts(tmp_path / "reviews.csv", verdicts)
     again = built(tmp_path, review={"files": ["reviews.csv"]})
@@ -259,6 +264,15 @@ def test_kappa_is_bounded_and_even_handed(pairs: list[tuple[bool, bool]]) -> Non
 def test_kappa_as_cohen_reckons() -> None:
     pairs = [(True, True)] * 20 + [(True, False)] * 5 + [(False, True)] * 10 + [(False, False)] * 15
     assert cohen_kappa(pairs) == (0.7, pytest.approx(0.4))
+
+
+def test_alpha_needs_two_reviews_of_a_question_and_two_answers() -> None:
+    one = Verdict("q1", "c", "alice", {name: name in ASKED[:2] for name in ASKED}, None, "a.csv", 2)
+    assert alphas([]) == alphas([one]) == []
+    same = alphas([one, replace(one, reviewer="bob"), replace(one, question_id="q2")])
+    assert [(told.asked, told.questions, told.reviews, told.share, told.alpha) for told in same] == [
+        (asked, 1, 2, 1.0, None) for asked in (*ASKED, "flagged")
+    ]
 
 
 def test_review_folder_is_not_overwritten(tmp_path: Path) -> None:

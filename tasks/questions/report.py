@@ -7,7 +7,8 @@ import io
 from PIL import Image
 
 from tasks.questions.detector_report import detector_section
-from tasks.questions.reviews import ASKED, Verdict, agreements
+from tasks.questions.review_agreement import agreements, alphas
+from tasks.questions.reviews import ASKED, Verdict
 from tasks.report import Material, count, histogram, sample, shares
 from tasks.store.figures import Browser, Grid, Picture, Row, Section
 
@@ -102,14 +103,25 @@ def _reviews(material: Material) -> Section:
     rows = tuple(
         (one.asked.replace("_", " "), *one.reviewers, one.both, one.share, one.kappa) for one in agreements(verdicts)
     )
-    agreement = Grid(
-        "How far reviewers agree",
+    pairs = Grid(
+        "How far two reviewers agree",
         ("asked", "reviewer", "and", "questions of both", "agree", "Cohen's kappa"),
         rows,
         ("agree",),
         "Kappa is the agreement above chance: 1 is full, 0 what chance gives; a dash where chance alone would agree.",
     )
-    return Section("Reviews", (shares(db, "reviews", "flagged", "Reviews that flag a question"), agreement))
+    everyone = Grid(
+        "How far all reviewers agree",
+        ("asked", "questions", "reviews", "agree", "Krippendorff's alpha", "from", "to"),
+        tuple(
+            (one.asked.replace("_", " "), one.questions, one.reviews, one.share, one.alpha, one.low, one.high)
+            for one in alphas(verdicts)
+        ),
+        ("agree",),
+        "Questions with two reviews or more. Alpha is nominal: 1 is agreement, 0 what chance gives; from and to are an "
+        "interval of 95 % by bootstrap; a dash where all say the same.",
+    )
+    return Section("Reviews", (shares(db, "reviews", "flagged", "Reviews that flag a question"), everyone, pairs))
 
 
 def _browser(material: Material) -> Browser:

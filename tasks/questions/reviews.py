@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Literal
 
@@ -195,20 +194,6 @@ def applies(verdict: Verdict, contents: Mapping[str, str]) -> bool:
     return contents.get(verdict.question_id) == verdict.content_sha256
 
 
-def summary_of(verdicts: Sequence[Verdict], contents: Mapping[str, str]) -> dict[str, Any]:
-    """What a person wants to know of reviews that came back."""
-    counted = [verdict for verdict in verdicts if applies(verdict, contents)]
-    return {
-        "reviews": len(verdicts),
-        "counted": len(counted),
-        "reviewers": sorted({verdict.reviewer for verdict in verdicts}),
-        "reviewed_questions": len({verdict.question_id for verdict in counted}),
-        "questions": len(contents),
-        "flagged": {by: sorted(left_out(counted, by)) for by in ("any", "majority", "all")},
-        "agreement": agreements(counted),
-    }
-
-
 def left_out(verdicts: Iterable[Verdict], by: Literal["any", "majority", "all"]) -> dict[str, list[Verdict]]:
     """The questions that reviewers flag, with the verdicts that do.
 
@@ -226,54 +211,3 @@ def left_out(verdicts: Iterable[Verdict], by: Literal["any", "majority", "all"])
         if len(flags) >= need:
             found[question] = flags
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """How far two reviewers agree on one thing.
-
-    Attributes:
-        reviewers: the two, in order.
-        asked: which of `ASKED`, or `flagged`.
-        both: questions that both looked at.
-        share: share of these on which they say the same.
-        kappa: Cohen's kappa (Cohen 1960), -1 to 1; None where chance alone would make them agree.
-    """
-
-    reviewers: tuple[str, str]
-    asked: str
-    both: int
-    share: float
-    kappa: float | None
-
-
-def agreements(verdicts: Iterable[Verdict]) -> list[Agreement]:
-    """Every two reviewers who looked at the same questions, by each thing asked and by whether they flag."""
-    by_reviewer: dict[str, dict[tuple[str, str], Verdict]] = defaultdict(dict)
-    for verdict in verdicts:
-        by_reviewer[verdict.reviewer][verdict.question_id, verdict.content_sha256] = verdict
-    found = []
-    for one, other in combinations(sorted(by_reviewer), 2):
-        shared = sorted(by_reviewer[one].keys() & by_reviewer[other].keys())
-        for asked in (*ASKED, "flagged") if shared else ():
-            pairs = [(_said(by_reviewer[one][key], asked), _said(by_reviewer[other][key], asked)) for key in shared]
-            share, kappa = cohen_kappa(pairs)
-            found.append(Agreement((one, other), asked, len(shared), share, kappa))
-    return found
-
-
-def _said(verdict: Verdict, asked: str) -> bool:
-    return verdict.flagged if asked == "flagged" else verdict.said[asked]
-
-
-def cohen_kappa(pairs: Sequence[tuple[bool, bool]]) -> tuple[float, float | None]:
-    """The share on which two agree, and Cohen's kappa: that share above what chance gives (Cohen 1960).
-
-    Args:
-        pairs: what both said, one or more.
-    """
-    count = len(pairs)
-    share = sum(one == other for one, other in pairs) / count
-    first, second = (sum(pair[place] for pair in pairs) / count for place in (0, 1))
-    chance = first * second + (1 - first) * (1 - second)
-    return share, None if chance >= 1 else (share - chance) / (1 - chance)
