@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from schemas.errors import ConfigError
+from schemas.places import is_url, place_of, url_fault, without_secrets
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Lower-case letters, digits, . _ -")]
 
@@ -49,9 +50,27 @@ class BuildConfig(Model):
         default=Path(), description="Folder that relative paths start from: the config file's own; else given here."
     )
 
+    @model_validator(mode="after")
+    def _urls_hold_no_secrets(self) -> Self:
+        for key, value in _texts(self.model_dump()):
+            if value != without_secrets(value):
+                raise ValueError(f"{key}: expected a URL without user and password; keys come from the environment")
+        return self
+
     def path(self, written: str | Path) -> Path:
-        """The absolute path of a path as the config writes it (relative to the config's folder)."""
-        return (self.base / written).absolute()
+        """The absolute path of a path as the config writes it (relative to the config's folder).
+
+        An `s3://` URL has a place in the cache, where `tasks/mirror.py` brings its object.
+
+        Raises:
+            ConfigError: the URL is of another kind, or holds more than bucket and key.
+        """
+        where = str(written) if is_url(str(written)) else str(self.base / written)
+        if not is_url(where):
+            return Path(where).absolute()
+        if fault := url_fault(where):
+            raise ConfigError(f"input: {fault}")
+        return place_of(where)
 
     def recorded(self) -> dict[str, Any]:
         """The config as a manifest keeps it: as written, with defaults, without the folder it lay in."""
@@ -127,6 +146,18 @@ def nearest(word: str, known: Iterable[str]) -> str:
     return f"; did you mean '{close[0]}'?" if close else f"; known: {', '.join(known)}"
 
 
+def _texts(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in the values of a config, with its dotted key."""
+    if isinstance(value, str):
+        yield key, value
+    elif isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _texts(inner, f"{key}.{name}" if key else str(name))
+    elif isinstance(value, list | tuple):
+        for place, inner in enumerate(value):
+            yield from _texts(inner, f"{key}[{place}]")
+
+
 def _one_line(model: type[BaseModel], error: ValidationError) -> str:
     errors = error.errors()
     first = min(errors, key=lambda e: e["type"] != "extra_forbidden")  # a misspelt key explains a missing one
@@ -142,7 +173,7 @@ def _one_line(model: type[BaseModel], error: ValidationError) -> str:
     said = f"{key}: {message[0].lower()}{message[1:]}"
     if first["type"] == "value_error" and isinstance(first["input"], dict):
         return f"{said}{more}"  # a rule over a whole table says itself what it found
-    found = repr(first["input"])
+    found = without_secrets(repr(first["input"]))
     return f"{said}, found {found if len(found) <= 80 else found[:77] + '...'}{more}"
 
 

@@ -10,8 +10,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from schemas.places import url_of
 from schemas.tables import Table
 from tasks.importers.lines import unreadable
+from tasks.mirror import bring
 from tasks.store.commit import schema_digest
 from tasks.store.files import sha256_file
 from tasks.store.manifest import digest_of
@@ -103,15 +105,18 @@ def _is_module(package: str, name: str) -> bool:
 
 
 def file_digests(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
-    """SHA-256 of each named input file.
+    """SHA-256 of each named input file; those behind URLs are brought here first.
 
     Raises:
         InputError: a file is missing, a folder, or cannot be read.
     """
     digests = {}
-    for name, path in files:
+    named = list(files)
+    bring(path for _, path in named)
+    for name, path in named:
         try:
             digests[name] = sha256_file(path)
         except (OSError, ValueError) as error:
-            raise unreadable(name, error) from None
+            url = url_of(path)
+            raise unreadable(f"{name} ({url})" if url else name, error) from None
     return digests

@@ -14,6 +14,7 @@ from tasks.audio.faults import LONGEST_S
 from tasks.audio.index import MediaIndex
 from tasks.audio.probe import Probe
 from tasks.audio.similarity import Similarity
+from tasks.mirror import bring
 from tasks.store.manifest import digest_of
 from tasks.store.versions import Store
 
@@ -38,7 +39,8 @@ def audio_digest(
 ) -> str:
     """One SHA-256 over the names and contents of audio files.
 
-    Files are hashed once and remembered in the index; afterwards this costs a `stat` a file.
+    Files are hashed once and remembered in the index; afterwards this costs a `stat` a file. Those behind URLs are
+    brought here first; afterwards each costs a look at its object.
 
     Args:
         files: every audio file that the inputs name, by the name they give it; a missing one counts as missing.
@@ -47,6 +49,7 @@ def audio_digest(
         longest_s: longer files are neither hashed nor decoded; they count as too long.
     """
     names = sorted(files)
+    bring(files.values())
     found = index.look([files[name] for name in names], seen=seen, longest_s=longest_s)
     return digest_of(
         [

@@ -18,6 +18,7 @@ from tasks.audio.probe import Probe, probe
 from tasks.exports.clips import write_clips
 from tasks.exports.rows import opened
 from tasks.media import media_index
+from tasks.mirror import bring
 from tasks.sql import query
 from tasks.store.versions import Store, Version
 
@@ -220,7 +221,9 @@ def find_clips(
     if not wanted:
         return {}
     index = media_index(store)
-    places = [path for paths in index.places(wanted).values() for path in paths if path.is_file()]
+    seen = [path for paths in index.places(wanted).values() for path in paths]
+    bring(seen)
+    places = [path for path in seen if path.is_file()]
     found: dict[str, Clip] = {}
     for path, looked in zip(places, index.look(places), strict=True):
         if isinstance(looked, Probe) and looked.clip_sha256 in wanted:

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from schemas.errors import InputError
 from schemas.tables import AUDIO
 from tasks.media import media_index
+from tasks.mirror import bring
 from tasks.progress import Work, working
 from tasks.store.versions import Store, Version
 
@@ -154,6 +155,7 @@ def _from_files(
         if source == "roots":
             index.look([path for root in roots for path in sorted(root.absolute().rglob("*")) if path.is_file()])
         places = own if source == "version" else index.places(missing)
+        bring(path for sha256 in sorted(missing & places.keys()) for path in places[sha256])
         for sha256 in sorted(missing & places.keys()):
             work.advance(any(_copy(clips, sha256, path) for path in places[sha256]))
 

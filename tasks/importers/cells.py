@@ -6,6 +6,7 @@ import math
 from pathlib import PurePosixPath
 from typing import Any
 
+from schemas.places import place_of
 from schemas.tables import SPLIT_ALIASES, SPLITS
 
 LONGEST_ID = 1024  # characters; longer ones are a misread row, not a name
@@ -97,9 +98,11 @@ def clip(cell: Any, root: str) -> str:
 
     Args:
         cell: a path with `/` between its parts.
-        root: that folder, absolute; a path that starts with it is made relative to it.
+        root: that folder, absolute; a path that starts with it, or a URL of what lies in it, is made relative to it.
     """
     text = identifier(cell, "file")
+    if text.startswith("s3://"):
+        text = str(place_of(text))
     if text[0] != "/" and ".." not in text and "\\" not in text and ":" not in text:
         return text
     drive = len(text) > 1 and text[1] == ":" and text[0].isalpha()

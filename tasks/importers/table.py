@@ -13,6 +13,7 @@ from typing import Any
 
 from schemas.errors import InputError
 from schemas.mos_preferences import Columns, Source
+from schemas.places import below
 from tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, split_name, votes
 from tasks.importers.lines import read_lines, unreadable
 from tasks.importers.lists import Cells, Found, ListFile, Parse, headed_rows, require_columns, to_ratings
@@ -31,7 +32,7 @@ def find(source: Source, resolve: Callable[[str], Path]) -> Found:
     """The files that the config names."""
     lists = []
     for split, written in source.files.items():
-        path = resolve(str(PurePosixPath(source.root) / written) if source.root else written)
+        path = resolve(below(source.root, written) if source.root else written)
         lists.append(ListFile(path, f"{source.name}/{_told(source, split)}", split, kind_of(source.name, written)))
     return Found(tuple(lists))
 

@@ -23,6 +23,7 @@ from tasks.importers.table import without_place
 from tasks.importers.tracks import read_track_table
 from tasks.instrumentals.separators import describe_separator
 from tasks.media import audio_digest, media_index
+from tasks.mirror import bring_folder
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.rejects import rejects_table
@@ -79,6 +80,7 @@ def digest_inputs(config: Instrumentals, store: Store) -> dict[str, str]:
         index = media_index(store)
         digests["audio"] = audio_digest(named_audio(config), index, work.advance, config.tracks.longest_s)
         if config.known_leads:
+            bring_folder(config.path(config.known_leads), lambda name: name.endswith(".flac"))
             leads = {path.name: path for path in sorted(config.path(config.known_leads).glob("*.flac"))}
             digests["known leads"] = audio_digest(leads, index)
     return {**digests, "separator": describe_separator(config.separator, config.path, store).digest}

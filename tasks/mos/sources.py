@@ -12,6 +12,7 @@ from tasks.fingerprint import file_digests
 from tasks.importers.registry import input_files, listing, read_source
 from tasks.importers.rows import Rating
 from tasks.media import audio_digest, media_index
+from tasks.mirror import bring_first, bring_folder, list_names
 from tasks.mos.critiquing import kinds_asked, prompt_digests
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
@@ -31,6 +32,9 @@ def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
     """SHA-256 of every list, and of the audio files that they name if those are looked at."""
     digests: dict[str, str] = {}
     for source in config.sources:
+        if source.format != "table" and source.root is not None:
+            # where the names of audio files tell the split, those are brought too
+            bring_folder(config.path(source.root), list_names if source.format != "tmhint-qi" else lambda name: True)
         digests |= file_digests(input_files(source, config.path))
         if names := listing(source, config.path):
             digests[f"{source.name}/folders"] = digest_of(names)
@@ -53,6 +57,7 @@ def named_audio(config: MosPreferences, source: Source) -> dict[str, Path]:
     """The audio file of every clip that a source's lists name."""
     rows = (row for row in read_source(source, config.path) if isinstance(row, Rating))
     named = {row.file: row.audio for row in islice(rows, config.limit)}
+    bring_first(_candidates(config, source, file, audio) for file, audio in named.items())
     return {file: find_audio(config, source, file, audio) for file, audio in named.items()}
 
 
@@ -63,7 +68,11 @@ def audio_folder(config: MosPreferences, source: Source) -> Path:
 
 def find_audio(config: MosPreferences, source: Source, file: str, audio: str | None) -> Path:
     """The clip's file: at the name that the list gives, or where the published layout keeps it."""
-    folder = audio_folder(config, source)
-    names = [name for name in (audio, file, f"{file}.wav", f"wav/{file}", f"wav/{file}.wav") if name]
+    places = _candidates(config, source, file, audio)
     # os.path: a name too long for any file is no file; Path.is_file raises for it
-    return next((folder / name for name in names if os.path.isfile(folder / name)), folder / names[0])  # noqa: PTH113
+    return next((place for place in places if os.path.isfile(place)), places[0])  # noqa: PTH113
+
+
+def _candidates(config: MosPreferences, source: Source, file: str, audio: str | None) -> list[Path]:
+    folder = audio_folder(config, source)
+    return [folder / name for name in (audio, file, f"{file}.wav", f"wav/{file}", f"wav/{file}.wav") if name]

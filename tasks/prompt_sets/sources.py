@@ -21,6 +21,7 @@ from tasks.importers.recalls import Recall, read_recalls
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import without_place
 from tasks.media import audio_digest, media_index
+from tasks.mirror import present
 from tasks.plan import Plan, make_plan
 from tasks.progress import Work, working
 from tasks.prompt_sets.asking import prompt_digests
@@ -184,14 +185,13 @@ def _write_tracks(stage: Stage, config: MusicPrompts, tracks: list[Track]) -> No
 
 
 def _track_rows(config: MusicPrompts, tracks: list[Track]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
-    rows = []
-    for number, track in enumerate(tracks):
-        file, there = track.path, False
-        if config.verification is not None:
-            stem = str(PurePosixPath(track.path).with_suffix(""))
-            file = config.verification.file.format(path=track.path, stem=stem)
-            there = (config.path(config.verification.audio) / file).is_file()
-        rows.append((number, track.track_id, file, there))
+    files, there = [track.path for track in tracks], set[str]()
+    if held := config.verification:
+        stems = [str(PurePosixPath(path).with_suffix("")) for path in files]
+        files = [held.file.format(path=path, stem=stem) for path, stem in zip(files, stems, strict=True)]
+        there = present(config.path(held.audio), files)
+    named = enumerate(zip(tracks, files, strict=True))
+    rows = [(number, track.track_id, file, file in there) for number, (track, file) in named]
     return rows, [(number, *tag) for number, track in enumerate(tracks) for tag in track.tags]
 
 

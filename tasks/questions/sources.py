@@ -9,6 +9,7 @@ from schemas.score_questions import CORPUS, ScoreQuestions
 from tasks.anonymity import salt_digest, salt_of
 from tasks.fingerprint import file_digests
 from tasks.importers.table import without_place
+from tasks.mirror import bring_folder
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.questions.asking import annotators, prompt_digests
@@ -41,6 +42,7 @@ def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
     with working("hash inputs", len(written)):
         digests = file_digests((without_place(name), config.path(name)) for name in written)
         if config.images.folder is not None:
+            bring_folder(config.path(config.images.folder))
             digests["images"] = _folder_digest(config.path(config.images.folder))
         if (model := config.path(config.detector.model)).is_dir():
             digests["detector"] = _folder_digest(model)

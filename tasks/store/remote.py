@@ -13,23 +13,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from schemas.errors import MissingExtraError, StoreError
+from schemas.errors import StoreError
+from schemas.places import KINDS, cache_folder
 from tasks.store.files import replacing, write_text
 from tasks.store.manifest import MANIFEST, FileEntry, Manifest
+from tasks.store.objects import blocks, one_line, open_objects, require_bucket
 
-KINDS = ("s3",)
 ADDRESS = ".remote"
 CLAIMS = ".claims"
-BLOCK_BYTES = 8 << 20
 
 
 @dataclass(frozen=True)
@@ -45,21 +44,16 @@ class Remote:
     @property
     def copy(self) -> Path:
         """This machine's copy: below `EARMARK_CACHE`, else below `~/.cache/earmark`."""
-        folder = Path(os.environ.get("EARMARK_CACHE") or "~/.cache/earmark").expanduser()
-        return folder / "stores" / hashlib.sha256(self.url.encode()).hexdigest()[:16]
+        return cache_folder() / "stores" / hashlib.sha256(self.url.encode()).hexdigest()[:16]
 
     @cached_property
     def files(self) -> Any:
-        """The file system; its keys and endpoint come from the environment (`AWS_…`), as for every client of S3.
+        """The file system.
 
         Raises:
             MissingExtraError: the extra `scale` is not installed.
         """
-        try:
-            import s3fs
-        except ImportError:
-            raise MissingExtraError(f"a store at {self.url}", "scale") from None
-        return s3fs.S3FileSystem(use_listings_cache=False)
+        return open_objects(f"a store at {self.url}")
 
     def names(self, corpus: str) -> list[str]:
         """The committed versions of a corpus: those that have a manifest."""
@@ -185,30 +179,19 @@ class Remote:
 
     def _blocks(self, target: str) -> Iterator[bytes]:
         try:
-            with self._told(), self.files.open(target, "rb", block_size=BLOCK_BYTES, cache_type="readahead") as file:
-                while block := file.read(BLOCK_BYTES):
-                    yield block
+            yield from blocks(self.files, target, StoreError)
         except FileNotFoundError:
             raise StoreError(f"{target}: missing") from None
 
-    @contextmanager
-    def _told(self) -> Iterator[None]:
-        """Faults of the object store become one line; that something is or is not there passes."""
-        from botocore.exceptions import BotoCoreError
-
-        try:
-            yield
-        except (FileNotFoundError, FileExistsError):
-            raise
-        except (OSError, BotoCoreError) as error:
-            raise StoreError(f"{self.url}: cannot be reached: {' '.join(str(error).split())}") from None
+    def _told(self) -> AbstractContextManager[None]:
+        return one_line(self.url, StoreError)
 
 
 def open_remote(url: str) -> Remote:
     """The store at a URL, with a copy on this machine that knows its address.
 
     Raises:
-        StoreError: the URL is of an unsupported kind, or holds a secret.
+        StoreError: the URL is of an unsupported kind or holds a secret; its bucket is not there or closed to us.
         MissingExtraError: the extra `scale` is not installed.
     """
     parts = urlsplit(url)
@@ -220,7 +203,7 @@ def open_remote(url: str) -> Remote:
             "store: expected s3://bucket/prefix without user, password or query; keys are in AWS_… variables"
         )
     remote = Remote(url.rstrip("/"))
-    _ = remote.files
+    require_bucket(remote.files, remote.url, StoreError)
     if not (remote.copy / ADDRESS).is_file():
         write_text(remote.copy / ADDRESS, remote.url + "\n")
     return remote

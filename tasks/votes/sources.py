@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from schemas.errors import InputError
 from schemas.human_preferences import CORPUS, RATED, HumanPreferences, Source
+from schemas.places import below
 from tasks.anonymity import key_of, salt_digest, salt_of, scrub
 from tasks.fingerprint import file_digests
 from tasks.importers import cmi_pref, label_studio, music_arena, rated_music
@@ -21,6 +22,7 @@ from tasks.importers.rows import Note, Reject
 from tasks.importers.table import kind_of, without_place
 from tasks.importers.votes import Vote, Voted, table_votes
 from tasks.media import audio_digest, media_index
+from tasks.mirror import bring_folder, list_names
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.rejects import rejects_table
@@ -61,6 +63,7 @@ def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
     """SHA-256 of every export, of the audio that they name if it is looked at, and what tells one salt from another."""
     digests = {"salt": salt_digest(salt_of(config.salt, store.root))}
     for source in config.sources:
+        _bring_lists(config, source)
         digests |= _files_digests(config, source)
         if config.audio != "none" and source.clips == "here":
             with working(f"hash audio of {source.name}") as work:
@@ -70,15 +73,27 @@ def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
     return digests
 
 
+def _bring_lists(config: HumanPreferences, source: Source) -> None:
+    """Bring what lies behind URLs: a published folder's lists, and of the folders in `files` the `.json` files."""
+    if source.format == "musiceval":
+        bring_folder(config.path(source.root), list_names)
+    for written in source.files:
+        bring_folder(_path(config, source, written), lambda name: name.lower().endswith(LOCAL_BATTLES))
+
+
+def _path(config: HumanPreferences, source: Source, written: str) -> Path:
+    return config.path(below(source.root, written))
+
+
 def _files_digests(config: HumanPreferences, source: Source) -> dict[str, str]:
     """SHA-256 of each file; of a folder's together, since files in it may be named after single votes."""
-    root = config.path(source.root)
     if source.format == "musiceval":
         return file_digests((file.name, file.path) for file in input_files(config, source))
     digests: dict[str, str] = {}
     for written in source.files:
-        found = file_digests((file.name, file.path) for file in _files_of(source, written, root))
-        inside = (root / written).is_dir()
+        path = _path(config, source, written)
+        found = file_digests((file.name, file.path) for file in _files_of(source, written, path))
+        inside = path.is_dir()
         digests |= {f"{source.name}/{without_place(written)}": digest_of(found)} if inside else found
     return digests
 
@@ -89,14 +104,13 @@ def input_files(config: HumanPreferences, source: Source) -> list[ListFile]:
     Raises:
         InputError: a folder holds none, or an ending is none that is read.
     """
-    root = config.path(source.root)
     if source.format == "musiceval":
-        return rated_music.musiceval_files(source.name, root)
-    return [file for written in source.files for file in _files_of(source, written, root)]
+        return rated_music.musiceval_files(source.name, config.path(source.root))
+    places = ((written, _path(config, source, written)) for written in source.files)
+    return [file for written, path in places for file in _files_of(source, written, path)]
 
 
-def _files_of(source: Source, written: str, root: Path) -> list[ListFile]:
-    path = root / written
+def _files_of(source: Source, written: str, path: Path) -> list[ListFile]:
     if not path.is_dir():
         return [_list_file(source, written, path)]
     inside = sorted(one for one in path.iterdir() if one.name.lower().endswith(LOCAL_BATTLES))

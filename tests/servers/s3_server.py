@@ -1,10 +1,12 @@
-"""A local server that speaks S3's protocol (moto's), and tells or is interrupted when something is put."""
+"""A local server that speaks S3's protocol (moto's), tells what is put and read, is interrupted, and denies access."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, Self
+
+DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
 
 
 class S3Server:
@@ -13,6 +15,10 @@ class S3Server:
     Attributes:
         put: paths of all objects that clients put, in order.
         on_put: called with the path before an object is stored.
+        read: paths of all objects whose bytes clients got, in order.
+        ranges: which bytes those were, such as `bytes=0-99`.
+        on_read: called with the path before an object's bytes are sent.
+        denied: begins of paths that nobody may do anything with.
     """
 
     def __init__(self) -> None:
@@ -21,6 +27,10 @@ class S3Server:
 
         self.put: list[str] = []
         self.on_put: Callable[[str], None] = lambda path: None
+        self.read: list[str] = []
+        self.ranges: list[str] = []
+        self.on_read: Callable[[str], None] = lambda path: None
+        self.denied: tuple[str, ...] = ()
         self._app: Any = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -40,8 +50,16 @@ class S3Server:
         self._server.server_close()
 
     def _answer(self, environ: dict[str, Any], start: Any) -> Iterable[bytes]:
-        if environ["REQUEST_METHOD"] == "PUT" and environ["PATH_INFO"].count("/") > 1:
-            self.put.append(environ["PATH_INFO"])
-            self.on_put(environ["PATH_INFO"])
+        method, path = environ["REQUEST_METHOD"], environ["PATH_INFO"]
+        if path.startswith(self.denied):
+            start("403 Forbidden", [("Content-Type", "application/xml")])
+            return [b"" if method == "HEAD" else DENIED]
+        if method == "PUT" and path.count("/") > 1:
+            self.put.append(path)
+            self.on_put(path)
+        if method == "GET" and path.count("/") > 1:
+            self.read.append(path)
+            self.ranges.append(environ.get("HTTP_RANGE", ""))
+            self.on_read(path)
         answer: Iterable[bytes] = self._app(environ, start)
         return answer

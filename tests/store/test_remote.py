@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,35 +22,16 @@ from tasks.store.remote import ADDRESS, Remote
 from tasks.store.versions import Store, open_store, verify
 from tests.builds import Builds, build_version, contents_of, read_config
 from tests.conftest import ROOT
+from tests.objects import bucket, server
 from tests.servers.s3_server import S3Server
 from tests.store.test_kill import CORPUS, configs, unharmed
 
-__all__ = ["configs", "unharmed"]  # fixtures
-
-
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with S3Server() as started:
-        yield started
+__all__ = ["bucket", "configs", "server", "unharmed"]  # fixtures
 
 
 @pytest.fixture
-def url(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An empty store's URL; this machine's copies are below the test's folder."""
-    for name, value in {
-        "AWS_ENDPOINT_URL": server.url,
-        "AWS_ACCESS_KEY_ID": "test",
-        "AWS_SECRET_ACCESS_KEY": "test",
-        "AWS_DEFAULT_REGION": "us-east-1",
-        "EARMARK_CACHE": str(tmp_path / "cache"),
-    }.items():
-        monkeypatch.setenv(name, value)
-    import s3fs
-
-    s3fs.S3FileSystem.clear_instance_cache()
-    bucket = f"b-{abs(hash(str(tmp_path)))}"
-    s3fs.S3FileSystem().mkdir(bucket)
+def url(bucket: str) -> str:
+    """An empty store's URL."""
     return f"s3://{bucket}/lab/store"
 
 
@@ -189,3 +169,14 @@ def test_a_store_that_cannot_be_reached_is_told_in_a_line(url: str, monkeypatch:
         open_store(url)
     assert "\n" not in str(told.value)
     s3fs.S3FileSystem.clear_instance_cache()
+
+
+def test_a_bucket_that_is_not_there_or_closed_is_told_at_once(url: str, server: S3Server) -> None:
+    with pytest.raises(StoreError, match="expected a bucket 'not-there', found none"):
+        open_store("s3://not-there/store")
+    server.denied = (f"/{url.split('/')[2]}",)
+    try:
+        with pytest.raises(StoreError, match=r"access denied .*; check the keys in AWS_"):
+            open_store(url)
+    finally:
+        server.denied = ()

@@ -1,0 +1,74 @@
+"""Where inputs lie: a path on this machine, or an `s3://bucket/key` URL, whose object has a place in the cache.
+
+A build reads files. What lies behind a URL is brought to its place first (`tasks/mirror.py`), so a path below the
+cache names the object too, and paths are joined, compared and refused by one set of rules.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path, PurePosixPath
+
+KINDS = ("s3",)
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/(/?)(.*)", re.DOTALL)
+_SECRET = re.compile(r"://[^/\s]*@")
+
+
+def cache_folder() -> Path:
+    """What this machine keeps of things that lie elsewhere: `EARMARK_CACHE`, else `~/.cache/earmark`."""
+    return Path(os.environ.get("EARMARK_CACHE") or "~/.cache/earmark").expanduser().absolute()
+
+
+def is_url(written: str) -> bool:
+    """Whether a path as a config writes it is a URL; `Path` has made `s3:/` of `s3://`."""
+    found = _URL.match(written)
+    return found is not None and (bool(found[2]) or found[1] in KINDS)
+
+
+def url_fault(written: str) -> str | None:
+    """What is wrong with an input's URL, in words that repeat nothing of it; None if all is well."""
+    found = _URL.match(written)
+    assert found is not None
+    if found[1] not in KINDS:
+        return f"expected a path or s3://bucket/key, found a {found[1]}:// URL"
+    bucket, *parts = found[3].rstrip("/").split("/")
+    if "@" in bucket or "?" in found[3] or "#" in found[3]:
+        return "expected s3://bucket/key without user, password or query; keys are in AWS_… variables"
+    if not bucket or {"", ".", ".."} & {bucket, *parts}:
+        return "expected s3://bucket/key without empty parts, '.' and '..'"
+    return None
+
+
+def place_of(url: str) -> Path:
+    """The place in the cache of the object at an `s3://` URL."""
+    kind, _, rest = url.partition(":")
+    return cache_folder() / "inputs" / kind / rest.strip("/")
+
+
+def url_of(path: Path) -> str | None:
+    """The URL of the object whose place a path is; None for other paths."""
+    try:
+        kind, *parts = path.relative_to(cache_folder() / "inputs").parts
+    except ValueError:
+        return None
+    return f"{kind}://{'/'.join(parts)}" if kind in KINDS and parts and ".." not in parts else None
+
+
+def below(folder: str, written: str) -> str:
+    """A path as the config writes it, seen from a folder that it writes too; either may be a URL."""
+    if is_url(written):
+        return written
+    if is_url(folder):
+        return f"{folder if folder.endswith('://') else folder.rstrip('/')}/{written}"
+    return str(PurePosixPath(folder) / written)
+
+
+def told(path: Path) -> str:
+    """How messages name a file or folder: by its URL, if it has one."""
+    return url_of(path) or str(path)
+
+
+def without_secrets(text: str) -> str:
+    """A text whose URLs show no user and password."""
+    return _SECRET.sub("://…@", text)

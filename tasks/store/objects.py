@@ -1,0 +1,101 @@
+"""Objects behind `s3://` URLs: one client, contents block by block, and every fault of it as one line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from schemas.errors import EarmarkError, MissingExtraError
+from schemas.places import without_secrets
+
+BLOCK_BYTES = 8 << 20
+AT_ONCE = 32  # objects that are looked at or read at the same time
+
+
+def open_objects(feature: str) -> Any:
+    """The file system; its keys and endpoint come from the environment (`AWS_…`), as for every client of S3.
+
+    Args:
+        feature: what needs it, for the message.
+
+    Raises:
+        MissingExtraError: the extra `scale` is not installed.
+    """
+    try:
+        import s3fs
+    except ImportError:
+        raise MissingExtraError(feature, "scale") from None
+    return s3fs.S3FileSystem(use_listings_cache=False, config_kwargs={"max_pool_connections": AT_ONCE})
+
+
+@contextmanager
+def one_line(where: str, kind: type[EarmarkError]) -> Iterator[None]:
+    """Faults of the object store become one line; that something is or is not there passes.
+
+    Args:
+        where: the URL that is asked.
+        kind: the error to raise.
+    """
+    from botocore.exceptions import BotoCoreError, NoCredentialsError
+
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError):
+        raise
+    except (PermissionError, NoCredentialsError) as error:
+        said = f"{where}: access denied ({_said(error)}); check the keys in AWS_… variables and what they may do there"
+        raise kind(said) from None
+    except (OSError, BotoCoreError) as error:
+        raise kind(f"{where}: cannot be reached: {_said(error)}") from None
+
+
+def require_bucket(files: Any, url: str, kind: type[EarmarkError]) -> None:
+    """Refuse a bucket that is not there, or whose names may not be listed.
+
+    Args:
+        files: the file system.
+        url: `s3://bucket/prefix`.
+        kind: the error to raise.
+    """
+    bucket, _, prefix = url.partition("://")[2].partition("/")
+    try:
+        with one_line(url, kind):
+            files.call_s3("list_objects_v2", Bucket=bucket, Prefix=f"{prefix}/" if prefix else "", MaxKeys=1)
+    except FileNotFoundError:
+        raise kind(f"{url}: expected a bucket '{bucket}', found none; make it, or correct the name") from None
+
+
+def blocks(
+    files: Any, target: str, kind: type[EarmarkError], start: int = 0, etag: str | None = None
+) -> Iterator[bytes]:
+    """An object's bytes, all of one state.
+
+    Args:
+        files: the file system.
+        target: the object's URL.
+        kind: the error to raise.
+        start: the first byte.
+        etag: the state that is wanted; without it, the one that is found.
+
+    Raises:
+        FileNotFoundError: there is no such object, or it was replaced.
+    """
+    from s3fs.utils import FileExpired
+
+    with (
+        one_line(target, kind),
+        files.open(target, "rb", block_size=BLOCK_BYTES, cache_type="readahead") as file,
+    ):
+        if etag not in (None, file.details["ETag"]):
+            raise FileNotFoundError(target)
+        file.seek(start)
+        try:
+            while block := file.read(BLOCK_BYTES):
+                yield block
+        except FileExpired:
+            raise FileNotFoundError(target) from None
+
+
+def _said(error: Exception) -> str:
+    return without_secrets(" ".join(str(error).split()))
