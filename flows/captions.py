@@ -6,7 +6,6 @@ Every pipeline hears the tracks, some refine what was heard, and what is written
 from __future__ import annotations
 
 from prefect import flow, unmapped
-from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.captions import Captions
 from tasks.audio.encode import SharedEncoder
@@ -15,6 +14,7 @@ from tasks.captions.steps import SHARDS_AT_ONCE, import_tracks, index_tracks, ju
 from tasks.captions.tracks import count_tracks, plan_build, shards_of
 from tasks.captions.writing import sections
 from tasks.progress import working
+from tasks.shards import Shards
 from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
@@ -22,7 +22,7 @@ from tasks.store.versions import open_store
 @flow(
     name="captions",
     flow_run_name=run_name,
-    task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
+    task_runner=Shards(SHARDS_AT_ONCE),
 )
 def build(
     config: Captions, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None

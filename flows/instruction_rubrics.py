@@ -6,7 +6,6 @@ True captions are verified, false ones made and verified to be false; each is ta
 from __future__ import annotations
 
 from prefect import flow, unmapped
-from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.instruction_rubrics import InstructionRubrics
 from tasks.progress import working
@@ -15,6 +14,7 @@ from tasks.rubrics.hearing import Sessions, sessions_of
 from tasks.rubrics.records import count_records, shards_of
 from tasks.rubrics.report import card_sections
 from tasks.rubrics.sources import plan_build
+from tasks.shards import Shards
 from tasks.showing import run_name, show
 from tasks.store.staging import Stage
 from tasks.store.versions import open_store
@@ -23,7 +23,7 @@ from tasks.store.versions import open_store
 @flow(
     name="instruction-rubrics",
     flow_run_name=run_name,
-    task_runner=ThreadPoolTaskRunner(max_workers=steps.SHARDS_AT_ONCE),  # type: ignore[arg-type]
+    task_runner=Shards(steps.SHARDS_AT_ONCE),
 )
 def build(
     config: InstructionRubrics, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None

@@ -6,11 +6,10 @@ Every track's audio is measured, a separator takes the voice out, and what is le
 from __future__ import annotations
 
 from prefect import flow, unmapped
-from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.instrumentals import Instrumentals
 from tasks.instrumentals.separated import in_shards
-from tasks.instrumentals.separators import make_separators
+from tasks.instrumentals.separators import Separators
 from tasks.instrumentals.sources import plan_build
 from tasks.instrumentals.steps import (
     SHARDS_AT_ONCE,
@@ -22,6 +21,7 @@ from tasks.instrumentals.steps import (
 )
 from tasks.instrumentals.tracks import sections
 from tasks.progress import working
+from tasks.shards import Shards
 from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
@@ -29,7 +29,7 @@ from tasks.store.versions import open_store
 @flow(
     name="instrumentals",
     flow_run_name=run_name,
-    task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
+    task_runner=Shards(SHARDS_AT_ONCE),
 )
 def build(
     config: Instrumentals, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None
@@ -52,7 +52,7 @@ def build(
         import_tracks(stage, config)
         index_audio(stage, config)
         with (
-            make_separators(config.separator, config.path, stage.store) as separators,
+            Separators(config.separator, config.path, stage.store) as separators,
             working("remove voices", count_tracks(stage)) as work,
         ):
             separate.map(

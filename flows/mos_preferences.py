@@ -8,7 +8,6 @@ describes clips and compares pairs in words.
 from __future__ import annotations
 
 from prefect import flow, unmapped
-from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.mos_preferences import MosPreferences
 from tasks.asking import asking
@@ -18,6 +17,7 @@ from tasks.mos.pairs import pair_clips
 from tasks.mos.ratings import STEPS_AT_ONCE, import_source, in_shards, index_clips, merge_votes, write_ratings
 from tasks.mos.sources import plan_build
 from tasks.progress import working
+from tasks.shards import Shards
 from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
@@ -25,7 +25,7 @@ from tasks.store.versions import open_store
 @flow(
     name="mos-preferences",
     flow_run_name=run_name,
-    task_runner=ThreadPoolTaskRunner(max_workers=STEPS_AT_ONCE),  # type: ignore[arg-type]
+    task_runner=Shards(STEPS_AT_ONCE),
 )
 def build(
     config: MosPreferences, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None

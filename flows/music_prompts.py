@@ -8,7 +8,6 @@ from __future__ import annotations
 from itertools import count
 
 from prefect import flow, unmapped
-from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.music_prompts import MusicPrompts
 from tasks.asking import asking
@@ -25,6 +24,7 @@ from tasks.prompt_sets.steps import (
     verify_tags,
     write,
 )
+from tasks.shards import Shards
 from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
@@ -34,7 +34,7 @@ SHARDS_AT_ONCE = 4  # their requests share one pace
 @flow(
     name="music-prompts",
     flow_run_name=run_name,
-    task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
+    task_runner=Shards(SHARDS_AT_ONCE),
 )
 def build(
     config: MusicPrompts, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None

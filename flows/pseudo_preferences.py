@@ -6,7 +6,6 @@ Two generations of one prompt are judged in both orders; what both orders agree 
 from __future__ import annotations
 
 from prefect import flow, unmapped
-from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.pseudo_preferences import PseudoPreferences
 from tasks.asking import asking
@@ -15,6 +14,7 @@ from tasks.judgments.labels import bias_section
 from tasks.judgments.pairs import plan_build
 from tasks.judgments.steps import count_rows, in_shards, judge, keep_consistent, plan_pairs, read_pool
 from tasks.progress import working
+from tasks.shards import Shards
 from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
@@ -22,7 +22,7 @@ from tasks.store.versions import open_store
 @flow(
     name="pseudo-preferences",
     flow_run_name=run_name,
-    task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
+    task_runner=Shards(SHARDS_AT_ONCE),
 )
 def build(
     config: PseudoPreferences, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None

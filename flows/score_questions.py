@@ -6,7 +6,6 @@ A dump is read without its names, images that show scores are kept, and models t
 from __future__ import annotations
 
 from prefect import flow, unmapped
-from prefect.task_runners import ThreadPoolTaskRunner
 
 from schemas.score_questions import ScoreQuestions
 from tasks.asking import asking
@@ -26,6 +25,7 @@ from tasks.questions.steps import (
     settle,
     write_questions,
 )
+from tasks.shards import Shards
 from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
@@ -33,7 +33,7 @@ from tasks.store.versions import open_store
 @flow(
     name="score-questions",
     flow_run_name=run_name,
-    task_runner=ThreadPoolTaskRunner(max_workers=SHARDS_AT_ONCE),  # type: ignore[arg-type]
+    task_runner=Shards(SHARDS_AT_ONCE),
 )
 def build(
     config: ScoreQuestions, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from schemas.errors import ConfigError
 from schemas.places import is_url, place_of, url_fault, without_secrets
@@ -34,6 +34,54 @@ class Licence(Model):
     )
 
 
+class Share(Model):
+    """What one shard takes of a cluster's machine while it is worked on."""
+
+    cpus: float = Field(gt=0, le=1024, description="Processors.")
+    gpus: float = Field(default=0, ge=0, le=64, description="GPUs; a part of one, or whole ones.")
+
+    @field_validator("gpus")
+    @classmethod
+    def _part_or_whole(cls, value: float) -> float:
+        if value > 1 and not value.is_integer():
+            raise ValueError("expected at most 1, or a whole number")
+        return value
+
+
+class Resources(Model):
+    """What shards take, by what they do. A cluster without GPUs takes shards with a model for `audio`."""
+
+    annotate: Share = Field(default=Share(cpus=0.25), description="Asks a model behind a server: it mostly waits.")
+    audio: Share = Field(default=Share(cpus=1), description="Reads lists, decodes, measures, separates on a processor.")
+    gpu: Share = Field(default=Share(cpus=1, gpus=1), description="Holds a model: a separator, vllm:, transformers:.")
+
+
+class Engine(Model):
+    """Where shards are worked on. The version is the same; `identity` and the manifest know nothing of it."""
+
+    runner: Literal["threads", "ray", "dask"] = Field(
+        default="threads", description="Threads of one process, or processes of a cluster of Ray's or Dask's."
+    )
+    address: str | None = Field(
+        default=None,
+        min_length=1,
+        description="A cluster that runs already, such as `10.0.0.1:6379` (Ray), `auto` (the Ray of this machine) or "
+        "`tcp://10.0.0.1:8786` (Dask); without it, one on this machine that ends with the build.",
+    )
+    workers: int | None = Field(
+        default=None, ge=1, le=1024, description="Processors of that own cluster; without it, all of this machine."
+    )
+    resources: Resources = Field(default=Resources(), description="What a shard takes.")
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.runner == "threads" and (self.address or self.workers):
+            raise ValueError("address and workers belong to a cluster: expected runner = 'ray' or 'dask' beside them")
+        if self.address and self.workers:
+            raise ValueError("expected address (a cluster that runs) or workers (one of its own), found both")
+        return self
+
+
 class BuildConfig(Model):
     """What every corpus's config holds."""
 
@@ -46,6 +94,7 @@ class BuildConfig(Model):
         default={},
         description="Licences by source, as the tables name it (`Table.source`). Without one, audio is not published.",
     )
+    engine: Engine = Field(default=Engine(), description="Where shards are worked on; not part of what is built.")
     base: Path = Field(
         default=Path(), description="Folder that relative paths start from: the config file's own; else given here."
     )
@@ -73,8 +122,8 @@ class BuildConfig(Model):
         return place_of(where)
 
     def recorded(self) -> dict[str, Any]:
-        """The config as a manifest keeps it: as written, with defaults, without the folder it lay in."""
-        return self.model_dump(mode="json", exclude={"base"})
+        """The config as a manifest keeps it: as written, with defaults, without the folder it lay in or the engine."""
+        return self.model_dump(mode="json", exclude={"base", "engine"})
 
     def reads(self) -> tuple[str, ...]:
         """The versions of corpora that a build reads, as the config names them: `CORPUS` or `CORPUS@vN`."""

@@ -1,5 +1,9 @@
 """Faults that a person can mend. Each is one line: what was expected, what was found, where, what to do."""
 
+from __future__ import annotations
+
+from typing import Self
+
 
 class EarmarkError(Exception):
     """The base of every error that the command line prints as one line and answers with exit code 1."""
@@ -26,6 +30,10 @@ class MissingExtraError(EarmarkError):
 
     def __init__(self, feature: str, extra: str) -> None:
         super().__init__(f"{feature} needs the '{extra}' extra; install it with: pip install 'earmark[{extra}]'")
+        self.missing = feature, extra
+
+    def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:
+        return type(self), self.missing  # it may be raised on another machine
 
 
 class Interrupted(EarmarkError):

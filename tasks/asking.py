@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from schemas.annotation import AnnotatorConfig
@@ -17,9 +18,9 @@ from tasks.annotation.session import Session
 from tasks.audio.encode import Encoder
 from tasks.audio.key import key_of
 from tasks.audio.measure import measure
-from tasks.ledger import ledger_address
 from tasks.progress import telling
 from tasks.store.versions import Store
+from tasks.visiting import SharedSession
 
 LASTING = frozenset({"bad_request", "over_limit", "bad_media"})  # asked anew by a further run, with the same outcome
 
@@ -103,19 +104,19 @@ def asking(store: Store, config: AnnotatorConfig, media: Media | None = None) ->
         def report(progress: Progress) -> None:
             tell(progress.line())
 
-        with Session(config, ledger=ledger_address(store), media=media or clip_media(), on_progress=report) as session:
+        with SharedSession(store, config, media or clip_media(), on_progress=report) as session:
             yield session
 
 
 def clip_media(encoder: Encoder | None = None) -> Media:
     """How annotators get at clips: encoded for models, measured for builtin judges."""
     encoder = encoder or Encoder()
+    return Media(load_audio=encoder, measure=partial(_measured, encoder))
 
-    def measured(part: Audio) -> dict[str, float]:
-        samples, rate = encoder.span(part)
-        return {**measure(samples, rate).as_dict(), "key": float(key_of(samples, rate))}
 
-    return Media(load_audio=encoder, measure=measured)
+def _measured(encoder: Encoder, part: Audio) -> dict[str, float]:
+    samples, rate = encoder.span(part)
+    return {**measure(samples, rate).as_dict(), "key": float(key_of(samples, rate))}
 
 
 def check_failed(most: float, asked: int, failures: Sequence[Mapping[str, Any]]) -> None:

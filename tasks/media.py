@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -18,12 +19,16 @@ from tasks.mirror import bring
 from tasks.store.manifest import digest_of
 from tasks.store.versions import Store
 
+INDEX = "EARMARK_MEDIA_INDEX"
 EMBEDDED_AT_ONCE = 16  # clips whose audio is in memory while a table is written, beside the row group under way
 
 
 def media_index(store: Store) -> MediaIndex:
-    """What was measured of audio files, shared by all corpora of a store (`<store>/media.sqlite`)."""
-    return MediaIndex(store.root / "media.sqlite")
+    """What was measured of audio files, shared by all corpora of a store (`<store>/media.sqlite`).
+
+    `EARMARK_MEDIA_INDEX` names another file: SQLite cannot be shared by machines, so each has its own.
+    """
+    return MediaIndex(Path(os.environ.get(INDEX) or store.root / "media.sqlite"))
 
 
 def similarity_of(store: Store, model: str) -> Similarity:

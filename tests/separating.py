@@ -24,7 +24,7 @@ from schemas.config import parse_config, read_toml
 from schemas.instrumentals import Instrumentals
 from tasks import plan
 from tasks.instrumentals.separated import in_shards
-from tasks.instrumentals.separators import make_separators
+from tasks.instrumentals.separators import Separators
 from tasks.instrumentals.sources import plan_build
 from tasks.instrumentals.steps import count_tracks, import_tracks, index_audio, separate, write_tracks
 from tasks.instrumentals.tracks import sections
@@ -49,7 +49,7 @@ def build_separated(config: Instrumentals, store_root: Path, *, force: bool = Fa
         import_tracks.fn(stage, config)
         index_audio.fn(stage, config)
         with (
-            make_separators(config.separator, config.path, stage.store) as separators,
+            Separators(config.separator, config.path, stage.store) as separators,
             working("remove voices", count_tracks(stage)) as work,
         ):
             for start in in_shards(stage):

@@ -32,7 +32,11 @@ FAULTS: list[tuple[str, str, str]] = [
     ("unknown key of a source", TABLE + "splt = 'ood'\n", "unknown key 'sources[0].splt'; did you mean 'split'?"),
     ("unknown key of columns", TABLE.replace("mos =", "moss ="), "'sources[0].columns.moss'; did you mean 'mos'?"),
     ("unknown key of pairs", TABLE + "[pairs]\nper_clips = 3\n", "'pairs.per_clips'; did you mean 'per_clip'?"),
-    ("a key like no other", "zzzzzz = 1\n" + TABLE, "unknown key 'zzzzzz'; known: audio, corpus, critiques, licences,"),
+    (
+        "a key like no other",
+        "zzzzzz = 1\n" + TABLE,
+        "unknown key 'zzzzzz'; known: audio, corpus, critiques, engine, licences,",
+    ),
     ("a key over lines", '"a\\nb" = 1\n' + TABLE, "unknown key 'a"),
     ("a key that is ours alone", "base = '/etc'\n" + TABLE, "unknown key 'base'"),
     ("no sources", "seed = 1\n", "missing key 'sources'"),

@@ -189,9 +189,9 @@ def test_a_build_that_is_stopped_ends_with_the_track_at_hand(tmp_path: Path, mon
         return real(kept, clip_sha256, done)
 
     made: list[Separators] = []
-    make = separating.make_separators
+    make = separating.Separators
     monkeypatch.setattr(Kept, "keep", stop_after_three)
-    monkeypatch.setattr(separating, "make_separators", lambda *given: made.append(make(*given)) or made[0])
+    monkeypatch.setattr(separating, "Separators", lambda *given: made.append(make(*given)) or made[0])
     with pytest.raises(Interrupted):
         build_separated(config, store)
     monkeypatch.undo()

@@ -10,6 +10,7 @@ from tasks.annotation.errors import BudgetExhausted
 from tasks.annotation.limits import ModelLimits, audio_tokens, text_tokens
 from tasks.annotation.request import Request
 
+NOTHING_USD = 1e-12  # sums of costs that differ by less are the same
 SAFETY = 1.5
 """Factor on the estimated tokens in, for scripts with more tokens to a byte than English."""
 
@@ -45,12 +46,8 @@ class Budget:
         """
         if self.cap_usd is not None:
             while self.spent_usd + self.doubtful_usd + self.reserved_usd + worst_usd > self.cap_usd:
-                if self.reserved_usd <= 1e-12:
-                    raise BudgetExhausted(
-                        f"budget_usd = {self.cap_usd:g}: spent {self.spent_usd:.4f}, up to {self.doubtful_usd:.4f} for "
-                        f"answers that were lost on the way, and the next request may cost {worst_usd:.4f}; "
-                        "what is answered is in the ledger: raise budget_usd and run again"
-                    )
+                if self.reserved_usd <= NOTHING_USD:
+                    raise self.exhausted(self.spent_usd, self.doubtful_usd, worst_usd)
                 self._freed.clear()
                 await self._freed.wait()
         self.reserved_usd += worst_usd
@@ -64,6 +61,14 @@ class Budget:
     def doubt(self, request: Request) -> None:
         """Count the worst case of a request whose answer was lost: nobody knows what it cost."""
         self.doubtful_usd += self.worst_usd(request)
+
+    def exhausted(self, spent_usd: float, doubtful_usd: float, worst_usd: float) -> BudgetExhausted:
+        """The error that says so."""
+        return BudgetExhausted(
+            f"budget_usd = {self.cap_usd:g}: spent {spent_usd:.4f}, up to {doubtful_usd:.4f} for "
+            f"answers that were lost on the way, and the next request may cost {worst_usd:.4f}; "
+            "what is answered is in the ledger: raise budget_usd and run again"
+        )
 
     def _price(self, read: float, heard: float, said: float) -> float:
         prices = self._prices

@@ -25,6 +25,7 @@ from tasks.annotation.progress import Meter, Progress
 from tasks.annotation.quota import Quota
 from tasks.annotation.request import Request
 from tasks.annotation.run import Job, Run, from_ledger
+from tasks.annotation.shared_budget import SharedBudget
 
 LOG = logging.getLogger("earmark.annotation")
 BEAT_S = 15.0
@@ -41,6 +42,7 @@ class Annotator:
         media: how to get at audio and images.
         on_progress: called about once a second while a call runs.
         backend: the backend to use in place of the one that the config names.
+        shared_budget: name of a budget that processes share through the ledger; without it, it is this annotator's.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Annotator:
         media: Media | None = None,
         on_progress: OnProgress | None = None,
         backend: Backend | None = None,
+        shared_budget: str | None = None,
     ) -> None:
         self.config = config
         self.ledger = ledger
@@ -58,7 +61,9 @@ class Annotator:
         self.backend = backend or make_backend(config, media or Media())
         self.quota = Quota(ledger, config)
         self.pace = Pace(config.max_concurrency, self.quota)
-        self.budget = Budget(config, self.limits)
+        self.budget = (
+            SharedBudget(config, self.limits, ledger, shared_budget) if shared_budget else Budget(config, self.limits)
+        )
         self.on_progress = on_progress
         self._opened = False
 

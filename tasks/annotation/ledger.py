@@ -139,6 +139,10 @@ class Ledger:
         """Give claims back unsettled."""
         self._put(partial(release, request_ids=request_ids))
 
+    def change_soon(self, change: Change) -> None:
+        """Run a change within the next transaction, without waiting."""
+        self._put(change)
+
     async def beat(self) -> None:
         """Say that this process is alive."""
         await self.change(partial(enlist, owner=self.owner))

@@ -140,6 +140,9 @@ SETTLE = """
 UPDATE requests SET state = ?, answer = ?, reason = ?, detail = ?, parser = ?, reply_model = ?, owner = NULL,
 settled_at = ? WHERE id = ?
 """
+LOSE_SIGHT = """
+UPDATE budgets SET doubtful_usd = doubtful_usd + reserved_usd, reserved_usd = 0 WHERE owner = ? AND reserved_usd <> 0
+"""  # what was in flight when its process died may have been charged
 
 
 def shown(address: str | Path) -> str:
@@ -253,6 +256,7 @@ def free(driver: Driver, owner: str) -> None:
     """End all claims of an owner."""
     driver.run("UPDATE requests SET owner = NULL WHERE owner = ?", (owner,))
     driver.run("UPDATE batches SET owner = NULL WHERE owner = ?", (owner,))
+    driver.run(LOSE_SIGHT, (owner,))
     driver.run("DELETE FROM runs WHERE owner = ?", (owner,))
 
 

@@ -33,6 +33,7 @@ class Session:
         ledger: path of a SQLite file or a `postgresql://` URL.
         media: how to get at audio and images.
         on_progress: called in the session's thread, about once a second for each running call.
+        shared_budget: as `Annotator` has it.
     """
 
     def __init__(
@@ -42,11 +43,13 @@ class Session:
         ledger: str | Path,
         media: Media | None = None,
         on_progress: OnProgress | None = None,
+        shared_budget: str | None = None,
     ) -> None:
         self._config = config
         self._address = ledger
         self._media = media
         self._on_progress = on_progress
+        self._shared_budget = shared_budget
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="annotation", daemon=True)
         self._stack = AsyncExitStack()
@@ -88,13 +91,24 @@ class Session:
         return self._call(lambda: self._annotator.forecast(requests))
 
     @property
+    def in_process(self) -> bool:
+        """Whether the model runs where the session is, rather than behind a server."""
+        return self._config.annotator.startswith(("vllm:", "transformers:"))
+
+    @property
     def spent_usd(self) -> float:
         """What the session cost so far, in US dollars."""
         return self._annotator.budget.spent_usd
 
     async def _open(self) -> Annotator:
         ledger = await self._stack.enter_async_context(open_ledger(self._address))
-        made = Annotator(self._config, ledger, media=self._media, on_progress=self._on_progress)
+        made = Annotator(
+            self._config,
+            ledger,
+            media=self._media,
+            on_progress=self._on_progress,
+            shared_budget=self._shared_budget,
+        )
         return await self._stack.enter_async_context(made)
 
     def _call(self, story: Callable[[], Coroutine[Any, Any, Got]]) -> Got:

@@ -6,11 +6,13 @@ import hashlib
 import io
 import struct
 import threading
+import uuid
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -71,15 +73,21 @@ class Part(Protocol):
 class Encoder:
     """Encodes parts; decodes each clip once as long as it stays in the cache. Safe for threads.
 
+    Handed to another process, it is one encoder there too, however often it comes, with a cache of its own.
+
     Args:
         cached_bytes: most bytes of decoded audio that are kept.
     """
 
     def __init__(self, cached_bytes: int = CACHED_BYTES) -> None:
+        self.name = uuid.uuid4().hex
         self._most = cached_bytes
         self._held: OrderedDict[str, tuple[Samples, int]] = OrderedDict()
         self._size = 0
         self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return encoder_here, (type(self), self.name, self._most)
 
     def __call__(self, part: Part) -> bytes:
         """The part's bytes in its form.
@@ -131,6 +139,9 @@ class SharedEncoder(Encoder):
         self._encoded: OrderedDict[str, dict[Part, bytes]] = OrderedDict()
         self._working: dict[str, threading.Lock] = {}
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return encoder_here, (type(self), self.name, self._kept_bytes)
+
     @contextmanager
     def expecting(self, parts: Iterable[Part]) -> Iterator[None]:
         """Keep the bytes of these parts, of clips that no one else expects meanwhile, until the block ends."""
@@ -177,6 +188,19 @@ class SharedEncoder(Encoder):
             while size > self._kept_bytes and len(self._encoded) > 1:
                 _, gone = self._encoded.popitem(last=False)
                 size -= sum(map(len, gone.values()))
+
+
+_HERE: WeakValueDictionary[str, Encoder] = WeakValueDictionary()
+_MEETING = threading.Lock()
+
+
+def encoder_here(kind: type[Encoder], name: str, most_bytes: int) -> Encoder:
+    """This process's encoder of a name."""
+    with _MEETING:
+        found = _HERE.get(name)
+        if found is None:
+            found = _HERE[name] = kind(most_bytes)
+        return found
 
 
 def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import queue
 import threading
 from collections.abc import Callable, Iterator
@@ -31,15 +32,23 @@ def describe_separator(config: Separation, resolve: Callable[[str], Path], store
 class Separators:
     """Separators that wait for work; as many shards are worked on at once. Whoever made them holds them in a `with`.
 
+    They are loaded when the first shard comes. Handed to another process, they are loaded there, on its devices.
+
+    Args:
+        config: names the separator.
+        resolve: the absolute path of one that the config writes.
+        store: keeps downloaded models.
+
     Attributes:
         stopped: set at the end of the block: shards that are still at work then, as after an interrupt, end early.
     """
 
-    def __init__(self, made: list[Separator]) -> None:
+    def __init__(self, config: Separation, resolve: Callable[[str], Path], store: Store) -> None:
         self.stopped = threading.Event()
+        self._made_of = (config, resolve, store)
         self._free: queue.SimpleQueue[Separator] = queue.SimpleQueue()
-        for separator in made:
-            self._free.put(separator)
+        self._loading = threading.Lock()
+        self._loaded = False
 
     def __enter__(self) -> Self:
         return self
@@ -47,13 +56,25 @@ class Separators:
     def __exit__(self, *_: object) -> None:
         self.stopped.set()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return separators_here, self._made_of
+
+    @property
+    def in_process(self) -> bool:
+        """Whether a model runs here, which is quicker on a GPU."""
+        config, _, _ = self._made_of
+        return config.model != choice.CENTRE_REMOVAL
+
     @contextmanager
     def one(self) -> Iterator[Separator]:
         """A separator for this thread alone; waits until one is free.
 
         Raises:
+            ConfigError: there is no such separator.
             Interrupted: the build was stopped.
+            MissingExtraError: it needs the extra `audio`.
         """
+        self._load()
         separator = self._free.get()
         try:
             self.check()
@@ -70,22 +91,36 @@ class Separators:
         if self.stopped.is_set():
             raise Interrupted("the build was stopped; finished tracks are kept")
 
+    def _load(self) -> None:
+        """Load the separator onto each of its devices, once."""
+        with self._loading:
+            if self._loaded:
+                return
+            config, resolve, store = self._made_of
+            named = _named(config, resolve, store)
+            options: dict[str, Any] = {
+                "precision": config.precision,
+                "compiled": config.compile,
+                "batch_size": config.batch_size,
+            }
+            own = cuda_devices() if self.in_process else ()
+            for device in config.devices or own or ("auto",):
+                self._free.put(choice.make_separator(**named, device=device, **options))
+            self._loaded = True
 
-def make_separators(config: Separation, resolve: Callable[[str], Path], store: Store) -> Separators:
-    """Load the separator of a config onto each of its devices.
 
-    Raises:
-        ConfigError: there is no such separator.
-        MissingExtraError: it needs the extra `audio`.
-    """
-    named = _named(config, resolve, store)
-    options: dict[str, Any] = {
-        "precision": config.precision,
-        "compiled": config.compile,
-        "batch_size": config.batch_size,
-    }
-    devices = config.devices or (cuda_devices() if named["name"] != choice.CENTRE_REMOVAL else ()) or ("auto",)
-    return Separators([choice.make_separator(**named, device=device, **options) for device in devices])
+_HERE: dict[bytes, Separators] = {}
+_MEETING = threading.Lock()
+
+
+def separators_here(config: Separation, resolve: Callable[[str], Path], store: Store) -> Separators:
+    """This process's separators of a config; those of another config are let go."""
+    key = pickle.dumps((config, resolve, store))
+    with _MEETING:
+        if key not in _HERE:
+            _HERE.clear()
+            _HERE[key] = Separators(config, resolve, store)
+        return _HERE[key]
 
 
 def _named(config: Separation, resolve: Callable[[str], Path], store: Store) -> dict[str, Any]:

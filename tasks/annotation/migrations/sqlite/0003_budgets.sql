@@ -1,0 +1,10 @@
+-- What sessions that several processes share have spent, and what those in flight may cost, a row a process.
+
+CREATE TABLE budgets (
+    name TEXT NOT NULL,
+    owner TEXT NOT NULL,
+    spent_usd REAL NOT NULL,
+    doubtful_usd REAL NOT NULL,
+    reserved_usd REAL NOT NULL,
+    PRIMARY KEY (name, owner)
+);

@@ -1,0 +1,121 @@
+"""A budget that processes share: what each has spent, and what it may still owe, stands in their ledger.
+
+A process that is killed leaves its reservation. Nobody knows what became of it, so it counts as spent for good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from functools import partial
+from typing import NamedTuple
+
+from schemas.annotation import AnnotatorConfig
+from tasks.annotation.budget import NOTHING_USD, Budget
+from tasks.annotation.ledger import Ledger
+from tasks.annotation.ledger_rows import Driver
+from tasks.annotation.limits import ModelLimits
+from tasks.annotation.request import Request
+
+LOOK_AGAIN_S = 1.0
+ALL = ""  # the owner of the row that everyone changes first, so that rows are locked in one order
+
+KNOW = """
+INSERT INTO budgets (name, owner, spent_usd, doubtful_usd, reserved_usd) VALUES (?, ?, 0, 0, 0)
+ON CONFLICT (name, owner) DO UPDATE SET owner = excluded.owner
+"""
+LOOK = "SELECT sum(spent_usd), sum(doubtful_usd), sum(reserved_usd) FROM budgets WHERE name = ?"
+ADD = """
+UPDATE budgets SET spent_usd = spent_usd + ?, doubtful_usd = doubtful_usd + ?, reserved_usd = reserved_usd + ?
+WHERE name = ? AND owner = ?
+"""
+
+
+class Standing(NamedTuple):
+    """What all processes together have spent, lost from sight and set aside, and whether a reservation was granted."""
+
+    spent_usd: float
+    doubtful_usd: float
+    reserved_usd: float
+    granted: bool
+
+
+def reserve(driver: Driver, name: str, owner: str, worst_usd: float, cap_usd: float) -> Standing:
+    """Set the worst case of a request aside if the cap allows; a change of the ledger."""
+    driver.run(KNOW, (name, ALL))
+    [(spent, doubtful, reserved)] = driver.rows(LOOK, (name,))
+    granted = spent + doubtful + reserved + worst_usd <= cap_usd
+    if granted:
+        driver.run(KNOW, (name, owner))
+        driver.run(ADD, (0.0, 0.0, worst_usd, name, owner))
+    return Standing(spent, doubtful, reserved, granted)
+
+
+def add(driver: Driver, name: str, owner: str, spent_usd: float, doubtful_usd: float, reserved_usd: float) -> None:
+    """Count on; a change of the ledger."""
+    driver.run(KNOW, (name, owner))
+    driver.run(ADD, (spent_usd, doubtful_usd, reserved_usd, name, owner))
+
+
+def forget(driver: Driver, name: str) -> None:
+    """Remove a budget whose session has ended; a change of the ledger."""
+    driver.run("DELETE FROM budgets WHERE name = ?", (name,))
+
+
+class SharedBudget(Budget):
+    """One process's part in a budget.
+
+    Args:
+        config: has cap and prices.
+        limits: of the model.
+        ledger: an open ledger, which all processes share.
+        name: of the budget.
+    """
+
+    def __init__(self, config: AnnotatorConfig, limits: ModelLimits, ledger: Ledger, name: str) -> None:
+        super().__init__(config, limits)
+        self._ledger = ledger
+        self._name = name
+
+    async def reserve(self, worst_usd: float) -> None:
+        """As `Budget.reserve`, for all processes together.
+
+        Raises:
+            BudgetExhausted: nothing is in flight anywhere and the cap could be passed.
+            LedgerError: the ledger cannot be written.
+        """
+        if self.cap_usd is not None:
+            change = partial(
+                reserve, name=self._name, owner=self._ledger.owner, worst_usd=worst_usd, cap_usd=self.cap_usd
+            )
+            while not (standing := await self._ledger.change(change)).granted:
+                if standing.reserved_usd <= NOTHING_USD:
+                    raise self.exhausted(standing.spent_usd, standing.doubtful_usd, worst_usd)
+                self._freed.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._freed.wait(), LOOK_AGAIN_S)
+                await self._ledger.free_the_dead()
+        self.reserved_usd += worst_usd
+
+    def settle(self, worst_usd: float, cost_usd: float) -> None:
+        """As `Budget.settle`."""
+        self._add(cost_usd, 0.0, -min(worst_usd, self.reserved_usd))
+        super().settle(worst_usd, cost_usd)
+
+    def doubt(self, request: Request) -> None:
+        """As `Budget.doubt`."""
+        self._add(0.0, self.worst_usd(request), 0.0)
+        super().doubt(request)
+
+    def _add(self, spent_usd: float, doubtful_usd: float, reserved_usd: float) -> None:
+        if self.cap_usd is not None and (spent_usd or doubtful_usd or reserved_usd) and not self._ledger.broken:
+            self._ledger.change_soon(
+                partial(
+                    add,
+                    name=self._name,
+                    owner=self._ledger.owner,
+                    spent_usd=spent_usd,
+                    doubtful_usd=doubtful_usd,
+                    reserved_usd=reserved_usd,
+                )
+            )

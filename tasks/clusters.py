@@ -1,0 +1,177 @@
+"""Clusters that work on shards: Ray's and Dask's, driven through Prefect's task runners for them (both extras)."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any, Protocol, TypeVar
+
+from prefect.futures import PrefectFuture
+
+from schemas.config import Engine, Share
+from schemas.errors import ConfigError, MissingExtraError
+
+Told = TypeVar("Told")
+
+LOCAL_STORE_BYTES = 256 << 20
+"""Shared memory of a Ray of our own: shards get paths, not tables."""
+MARKED = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+_USERS = 0
+_MEETING = threading.Lock()
+
+
+class Cluster(Protocol):
+    """A cluster that is connected. A shard whose process dies is worked on again, by another one.
+
+    Attributes:
+        cpus: processors of all its machines.
+        gpus: GPUs of all its machines.
+    """
+
+    cpus: float
+    gpus: float
+
+    def submit(self, share: Share, *given: Any) -> PrefectFuture[Any]:
+        """Have a shard worked on; `given` is what a task runner's `submit` takes."""
+
+    def at_once(self, share: Share) -> int:
+        """How many processes work at once on shards that take so much."""
+
+    def ask_each(self, question: Callable[[], Told]) -> list[Told]:
+        """What each machine answers."""
+
+
+class RayCluster:
+    """Ray: a process for each shard that is under way, with processors and GPUs of its own."""
+
+    def __init__(self, stack: ExitStack, engine: Engine) -> None:
+        try:
+            import ray
+            from prefect_ray import RayTaskRunner
+        except ImportError:
+            raise MissingExtraError("runner = 'ray'", "ray") from None
+        stack.enter_context(_connected(engine))
+        self._runner = stack.enter_context(RayTaskRunner())
+        offered = ray.cluster_resources()
+        self.cpus, self.gpus = offered.get("CPU", 0.0), offered.get("GPU", 0.0)
+
+    def submit(self, share: Share, *given: Any) -> PrefectFuture[Any]:
+        """As `Cluster`."""
+        from prefect_ray.context import remote_options
+
+        with remote_options(num_cpus=share.cpus, num_gpus=share.gpus, scheduling_strategy="SPREAD"):
+            future: PrefectFuture[Any] = self._runner.submit(*given)
+            return future
+
+    def at_once(self, share: Share) -> int:
+        """As `Cluster`."""
+        return _at_once(self, share)
+
+    def ask_each(self, question: Callable[[], Told]) -> list[Told]:
+        """As `Cluster`."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        workers = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
+        asked = [
+            ray.remote(num_cpus=0)(question)
+            .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False))
+            .remote()
+            for node in workers
+        ]
+        return list(ray.get(asked))
+
+
+class DaskCluster:
+    """Dask: processes that each work on several shards, as far as what they offer of `cpus` and `gpus` goes."""
+
+    def __init__(self, stack: ExitStack, engine: Engine) -> None:
+        try:
+            from prefect_dask import DaskTaskRunner
+        except ImportError:
+            raise MissingExtraError("runner = 'dask'", "dask") from None
+        own = {
+            "n_workers": engine.workers or os.cpu_count(),
+            "threads_per_worker": max(1, int(1 / engine.resources.annotate.cpus)),
+            "resources": {"cpus": 1},
+            "dashboard_address": None,
+        }
+        given: dict[str, Any] = {"address": engine.address} if engine.address else {"cluster_kwargs": own}
+        try:
+            self._runner = stack.enter_context(DaskTaskRunner(**given))
+            self._client = self._runner.client
+        except OSError as error:
+            raise _unreachable(engine, error) from None
+        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
+        offered = [worker["resources"] for worker in workers]
+        self.cpus, self.gpus = (sum(one.get(name, 0.0) for one in offered) for name in ("cpus", "gpus"))
+        self._processes = len(offered)
+
+    def submit(self, share: Share, *given: Any) -> PrefectFuture[Any]:
+        """As `Cluster`."""
+        import dask
+
+        taken = {name: amount for name, amount in (("cpus", share.cpus), ("gpus", share.gpus)) if amount}
+        with dask.annotate(resources=taken):
+            future: PrefectFuture[Any] = self._runner.submit(*given)
+            return future
+
+    def at_once(self, share: Share) -> int:
+        """As `Cluster`: the threads of one process share a session."""
+        return max(1, min(self._processes, _at_once(self, share)))
+
+    def ask_each(self, question: Callable[[], Told]) -> list[Told]:
+        """As `Cluster`; each process counts as a machine."""
+        return list(self._client.run(question).values())
+
+
+def _at_once(cluster: Cluster, share: Share) -> int:
+    by_gpus = [cluster.gpus / share.gpus] if share.gpus else []
+    return max(1, int(min([cluster.cpus / share.cpus, *by_gpus])))
+
+
+def _unreachable(engine: Engine, error: Exception) -> ConfigError:
+    reason = (str(error) or type(error).__name__).splitlines()[0]
+    return ConfigError(f"engine.address: no cluster of {engine.runner} answers at '{engine.address}': {reason}")
+
+
+@contextmanager
+def _connected(engine: Engine) -> Iterator[None]:
+    """Connect this process to Ray, once for all builds that it runs side by side."""
+    global _USERS
+    with _MEETING:
+        if _USERS == 0:
+            _connect(engine)
+        _USERS += 1
+    try:
+        yield
+    finally:
+        with _MEETING:
+            _USERS -= 1
+            if _USERS == 0:
+                import ray
+
+                ray.shutdown()
+
+
+def _connect(engine: Engine) -> None:
+    for name, value in MARKED.items():
+        os.environ.setdefault(name, value)
+    import ray
+
+    quiet = {"log_to_driver": False, "configure_logging": False, "namespace": "earmark"}
+    if engine.address is None:
+        ray.init(
+            "local",
+            num_cpus=engine.workers,
+            include_dashboard=False,
+            object_store_memory=LOCAL_STORE_BYTES,
+            **quiet,
+        )
+        return
+    try:
+        ray.init(engine.address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise _unreachable(engine, error) from None

@@ -1,0 +1,289 @@
+"""Where the shards of a build are worked on: threads of this process, or a cluster, as `[engine]` in the config says.
+
+A flow names `Shards` as its task runner: what it maps goes there, and what it calls plainly stays in its own process.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple, Self, TypeVar
+
+from prefect.client.schemas.objects import RunInput
+from prefect.context import FlowRunContext
+from prefect.futures import PrefectFuture, PrefectFutureList
+from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
+from prefect.tasks import Task
+
+from schemas.config import BuildConfig, Engine, Share
+from schemas.errors import ConfigError, EarmarkError
+from schemas.places import is_url
+from tasks.annotation.ledger_rows import shown, this_host
+from tasks.clusters import Cluster, DaskCluster, RayCluster
+from tasks.fingerprint import code_digest, library_versions
+from tasks.ledger import ledger_address
+from tasks.media import INDEX
+from tasks.progress import Work
+from tasks.store.manifest import digest_of
+from tasks.store.staging import Stage
+from tasks.visiting import SharedSession
+
+API = "PREFECT_API_URL"
+Given = TypeVar("Given")
+
+
+class Machine(NamedTuple):
+    """What a process that works on shards finds around it.
+
+    Attributes:
+        host: name of its machine.
+        system: tells machines, and containers on one of them, apart.
+        sees: whether the build's staging folder is there.
+        release: digest of the code and of the libraries that decide a version's bytes.
+        ledger: where it would keep answers, without passwords.
+        own_index: whether its environment names a file for what is measured of audio.
+    """
+
+    host: str
+    system: str
+    sees: bool
+    release: str
+    ledger: str
+    own_index: bool
+
+
+class Shards(TaskRunner[PrefectFuture[Any]]):
+    """Works on mapped tasks where the config of the flow run says.
+
+    Args:
+        threads: shards that are worked on at once by threads; a cluster takes as many as it has room for.
+    """
+
+    def __init__(self, threads: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._threads = threads
+        self._stack = ExitStack()
+        self._place: TaskRunner[Any] | None = None
+
+    def duplicate(self) -> Self:
+        """Another one with the same settings; Prefect enters a duplicate for each run."""
+        return type(self)(self._threads)
+
+    def __exit__(self, *ended: Any) -> None:
+        self._place = None
+        self._stack.__exit__(*ended)
+        super().__exit__(*ended)
+
+    def submit(
+        self,
+        task: Task[Any, Any],
+        parameters: dict[str, Any],
+        wait_for: Iterable[PrefectFuture[Any]] | None = None,
+        dependencies: dict[str, set[RunInput]] | None = None,
+    ) -> PrefectFuture[Any]:
+        """Have one shard worked on.
+
+        Raises:
+            ConfigError: the cluster cannot be reached, or has less than a shard takes.
+            MissingExtraError: the cluster's extra is not installed.
+            EarmarkError: the cluster's machines cannot work on this build.
+        """
+        if self._place is None:
+            self._place = _place_of(_engine_of_run(), self._threads)
+            self._stack.enter_context(self._place)
+        future: PrefectFuture[Any] = self._place.submit(task, parameters, wait_for, dependencies)
+        return future
+
+    def map(
+        self,
+        task: Task[Any, Any],
+        parameters: dict[str, Any],
+        wait_for: Iterable[PrefectFuture[Any]] | None = None,
+    ) -> PrefectFutureList[PrefectFuture[Any]]:
+        """Have all shards worked on; of those elsewhere, tells how many are done."""
+        futures = super().map(task, parameters, wait_for)
+        if isinstance(self._place, OnCluster) and futures:
+            work = Work(f"{task.name}: shards on {self._place.engine.runner}", len(futures))
+            for future in futures:
+                future.add_done_callback(lambda _: work.advance())
+        return futures
+
+
+class OnCluster(TaskRunner[PrefectFuture[Any]]):
+    """Works on shards in the processes of a cluster.
+
+    Args:
+        engine: which cluster, and what a shard takes.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.engine = engine
+        self._stack = ExitStack()
+        self._cluster: Cluster
+        self._examined = False
+
+    def duplicate(self) -> Self:
+        """Another one with the same settings."""
+        return type(self)(self.engine)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        with ExitStack() as stack:
+            stack.enter_context(_reachable_prefect(self.engine))
+            self._cluster = (RayCluster if self.engine.runner == "ray" else DaskCluster)(stack, self.engine)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *ended: Any) -> None:
+        self._stack.__exit__(*ended)
+        super().__exit__(*ended)
+
+    def submit(
+        self,
+        task: Task[Any, Any],
+        parameters: dict[str, Any],
+        wait_for: Iterable[PrefectFuture[Any]] | None = None,
+        dependencies: dict[str, set[RunInput]] | None = None,
+    ) -> PrefectFuture[Any]:
+        """Have one shard worked on; see `Shards.submit`."""
+        parameters = {name: travelling(value) for name, value in parameters.items()}
+        if not self._examined:
+            self._examine(parameters)
+        share = self._share(parameters)
+        for session in _given(parameters, SharedSession):
+            session.shared_by = self._cluster.at_once(share)
+        return self._cluster.submit(share, task, parameters, wait_for, dependencies)
+
+    def _share(self, parameters: Mapping[str, Any]) -> Share:
+        """What a shard takes, by what it is given.
+
+        Raises:
+            ConfigError: no machine has so much.
+        """
+        kinds = self.engine.resources
+        asks = bool(_given(parameters, SharedSession))
+        runs_model = any(getattr(value, "in_process", False) for value in _given(parameters, object))
+        if runs_model:
+            name, share = ("gpu", kinds.gpu) if self._cluster.gpus else ("audio", kinds.audio)
+        else:
+            name, share = ("annotate", kinds.annotate) if asks else ("audio", kinds.audio)
+        if share.cpus > self._cluster.cpus or share.gpus > self._cluster.gpus:
+            raise ConfigError(
+                f"engine.resources.{name}: a shard takes {share.cpus:g} processors and {share.gpus:g} GPUs, and the "
+                f"cluster of {self.engine.runner} offers {self._cluster.cpus:g} and {self._cluster.gpus:g}"
+            )
+        return share
+
+    def _examine(self, parameters: Mapping[str, Any]) -> None:
+        """Make sure that a cluster that runs elsewhere can work on this build."""
+        self._examined = True
+        stages = _given(parameters, Stage)
+        if self.engine.address is None or not stages:
+            return
+        context = FlowRunContext.get()
+        assert context is not None
+        flow = context.flow.fn.__module__  # type: ignore[union-attr]  # within its own run a flow is known
+        question = partial(look_around, stages[0], flow)
+        check_machines(stages[0], question(), self._cluster.ask_each(question))
+
+
+def travelling(value: Any) -> Any:
+    """A parameter as processes elsewhere need it: paths absolute, and no progress, which nobody there sees."""
+    if isinstance(value, Stage):
+        store = replace(value.store, root=value.store.root.absolute())
+        return replace(value, store=store, folder=value.folder.absolute())
+    if isinstance(value, BuildConfig):
+        return value if is_url(str(value.base)) else value.model_copy(update={"base": value.base.absolute()})
+    return None if isinstance(value, Work) else value
+
+
+def look_around(stage: Stage, flow: str) -> Machine:
+    """What this process finds around it, for a build."""
+    return Machine(
+        host=socket.gethostname(),
+        system=this_host(),
+        sees=stage.folder.is_dir(),
+        release=digest_of([code_digest(flow), library_versions()]),
+        ledger=shown(ledger_address(stage.store)),
+        own_index=bool(os.environ.get(INDEX)),
+    )
+
+
+def check_machines(stage: Stage, here: Machine, there: Iterable[Machine]) -> None:
+    """Refuse a cluster that would build something else, or damage what machines share.
+
+    Raises:
+        EarmarkError: which machine lacks what.
+    """
+    for one in sorted(set(there)):
+        if not one.sees:
+            raise EarmarkError(f"engine: {one.host} has no folder {stage.folder}; {SHARED}")
+        if one.release != here.release:
+            raise EarmarkError(f"engine: {one.host} runs other code or libraries than this machine; install the same")
+        if one.ledger != here.ledger:
+            raise EarmarkError(
+                f"engine: {one.host} would keep answers in {one.ledger}, this machine in {here.ledger}; "
+                "set EARMARK_LEDGER alike where the cluster's processes start"
+            )
+        if one.system == here.system:
+            continue
+        if "://" not in one.ledger:
+            raise EarmarkError(
+                f"engine: {one.host} is another machine, and the ledger {one.ledger} is SQLite, which machines cannot "
+                "share; set EARMARK_LEDGER=postgresql://… on all of them"
+            )
+        if not one.own_index:
+            raise EarmarkError(
+                f"engine: {one.host} is another machine, and machines cannot share {stage.store.root / 'media.sqlite'};"
+                f" set {INDEX} there to a file on its own disk"
+            )
+
+
+SHARED = "a cluster of several machines needs the store on a disk that all of them have under the same path"
+
+
+def _place_of(engine: Engine, threads: int) -> TaskRunner[Any]:
+    return ThreadPoolTaskRunner(max_workers=threads) if engine.runner == "threads" else OnCluster(engine)
+
+
+def _engine_of_run() -> Engine:
+    context = FlowRunContext.get()
+    config = (context.parameters or {}).get("config") if context else None
+    return config.engine if isinstance(config, BuildConfig) else Engine()
+
+
+def _given(parameters: Mapping[str, Any], kind: type[Given]) -> list[Given]:
+    """Parameters of a kind, by themselves or in a mapping of several."""
+    values = [
+        one for value in parameters.values() for one in (value.values() if isinstance(value, Mapping) else [value])
+    ]
+    return [value for value in values if isinstance(value, kind)]
+
+
+@contextmanager
+def _reachable_prefect(engine: Engine) -> Iterator[None]:
+    """Have the processes of a cluster report to the server that this run reports to.
+
+    Raises:
+        ConfigError: that server is a temporary one, which only this machine reaches.
+    """
+    if os.environ.get(API):
+        yield
+        return
+    if engine.address is not None:
+        raise ConfigError(
+            f"engine.address: a cluster that runs elsewhere reports to a Prefect server, and {API} names none; "
+            "start one with: prefect server start"
+        )
+    from prefect.server.api.server import SubprocessASGIServer
+
+    os.environ[API] = SubprocessASGIServer().api_url  # inherited by what this process starts now
+    try:
+        yield
+    finally:
+        del os.environ[API]
