@@ -257,6 +257,7 @@ TAG_COVERAGE = Table(
     ),
     key=("pipeline", "category", "tag"),
     splits=False,
+    counted=True,
 )
 
 _STORY = Story(
@@ -321,6 +322,7 @@ CORPUS = Corpus(
     plan="tasks.captions.tracks:plan_build",
     flow="flows.captions:build",
     forecast="tasks.captions.captioning:forecast",
+    recount="tasks.captions.recounting:recount",
     report="tasks.captions.report:sections",
     views=VIEWS,
 )

@@ -241,6 +241,7 @@ TRIPLETS = Table(
     ),
     key=("triplet_id",),
     exclusive=("triplet_id",),
+    made_of=("shots",),
     says=(
         "drawn as {stratum}: {genre}, {instrument}, {mood_theme}",
         "tracks with two of its tags: {genre_instrument_tracks}, {genre_mood_tracks}, {instrument_mood_tracks}",
@@ -283,6 +284,7 @@ SHOTS = Table(
             column("pipeline", pa.string(), "The caption set."),
             column("item", pa.string(), "The clip, as the caption set names it."),
             column("text", pa.string(), "The caption."),
+            column("clip_id", pa.string(), "The clip in the version of `captions`; null for files.", optional=True),
         ]
     ),
     key=("prompt_id", "place"),

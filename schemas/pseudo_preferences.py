@@ -245,6 +245,7 @@ BIAS = Table(
     ),
     key=("scope", "value", "dimension", "set"),
     splits=False,
+    counted=True,
 )  # fmt: skip
 
 TABLES = (CLIPS, PAIRS, JUDGMENTS, LABELS, BIAS, REJECTS)
@@ -338,6 +339,7 @@ CORPUS = Corpus(
     story=_STORY,
     plan="tasks.judgments.pairs:plan_build",
     flow="flows.pseudo_preferences:build",
+    recount="tasks.judgments.labels:recount",
     report="tasks.judgments.report:sections",
     forecast="tasks.judgments.pairs:forecast",
     views=VIEWS,

@@ -81,6 +81,7 @@ class Table:
         links: columns that name a row of another table: (column, table); that table's key has one column.
         gathers: tables whose rows link to this one and are what it is there for: where rows of theirs are withdrawn
             and none that names a row here stays, that row goes too, with all that links to it.
+        made_of: tables whose rows link to this one and went into it: where one of them is withdrawn, the row goes too.
         counted: whether its rows are counted from those of other tables. Where some of those are withdrawn, the
             corpus's `recount` writes it anew.
         source: the column that names a row's source, as `licences` in the config does. Rows whose source may not be
@@ -101,6 +102,7 @@ class Table:
     exclusive: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
     gathers: tuple[str, ...] = ()
+    made_of: tuple[str, ...] = ()
     counted: bool = False
     source: str | None = None
     files: tuple[str, ...] = ()

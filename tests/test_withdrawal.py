@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pytest
@@ -21,7 +22,11 @@ from tasks.store.staging import staging
 from tasks.store.versions import Store, Version, verify
 from tasks.store.withdrawals import Kind
 from tests.builds import contents_of, rows_of, traces
+from tests.captions import build_captions
 from tests.conftest import ROOT
+from tests.music import build_judged
+from tests.prompt_builds import build_prompts
+from tests.separating import build_separated
 from tests.votes import SALT, Row, build_votes, cmi, config_of, vote
 
 ALL = {name: find_corpus(name) for name in CORPORA}
@@ -32,10 +37,10 @@ def _salted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EARMARK_SALT", SALT)
 
 
-def withdraw(store: Store, kind: Kind, value: str) -> Version:
-    """Withdraw it from the whole store; the newest `human-preferences`."""
+def withdraw(store: Store, kind: Kind, value: str, corpus: str = "human-preferences") -> Version:
+    """Withdraw it from the whole store; the newest version of a corpus."""
     withdrawal.withdraw(store, ALL, withdrawal.search(store, ALL, kind, value), "asked for")
-    version = store.find("human-preferences")
+    version = store.find(corpus)
     assert verify(version) == []
     return version
 
@@ -219,15 +224,85 @@ def test_it_is_built_again_to_the_same_version(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name, corpus in ALL.items() if corpus.recount])
-def test_counting_again_where_nothing_left_gives_the_same_bytes(demo: Store, tmp_path: Path, name: str) -> None:
-    old = demo.find(name)
-    with staging(demo, name, "0" * 16, say=print) as stage:
+def test_counting_again_where_nothing_left_gives_the_same_bytes(demo: Store, chain: Store, name: str) -> None:
+    store = demo if name == "human-preferences" else chain
+    old = store.find(name)
+    with staging(store, name, "0" * 16, say=print) as stage:
         shutil.copytree(old.folder, stage.version, dirs_exist_ok=True)
         steps = recounting(ALL[name], old.manifest.config)(stage)
         written = {path: held for path, held in contents_of(stage.version).items() if path.endswith(".parquet")}
     assert written == tables_of(old)
     for step in steps:
         assert step in old.manifest.steps
+
+
+@pytest.fixture(scope="module")
+def _chain(tmp_path_factory: pytest.TempPathFactory) -> Store:
+    """A store with demos that read each other: instrumentals, captions of them, prompts written after captions; and
+    clips that two corpora hold."""
+    root = tmp_path_factory.mktemp("chain")
+
+    def config(name: str, **more: Any) -> Any:
+        path = ROOT / f"data/demo/{name}.toml"
+        return parse_config(ALL[name].config, {**read_toml(path), **more}, path)
+
+    build_separated(config("instrumentals"), root)
+    build_captions(config("captions", instrumentals="instrumentals"), root)
+    own = [{"name": "ours", "version": "captions"}, {"name": "direct", "file": "tags/direct.json"}]
+    synthesis = {"annotator": "builtin:music-prompt-1", "shots": 1}
+    build_prompts(config("music-prompts", captions=own, pool={"popularity": 8}, synthesis=synthesis), root)
+    build_judged(config("pseudo-preferences"), root)
+    return Store(root)
+
+
+@pytest.fixture
+def chain(_chain: Store, tmp_path: Path) -> Store:
+    """A store of its own with those versions."""
+    shutil.copytree(_chain.root, tmp_path / "chain")
+    return Store(tmp_path / "chain")
+
+
+def test_a_track_leaves_what_was_made_from_it_in_three_corpora(chain: Store) -> None:
+    old = {name: chain.find(name) for name in ("instrumentals", "captions", "music-prompts")}
+    shots = Counter(row["clip_id"] for row in rows_of(old["music-prompts"], "shots") if row["clip_id"])
+    track = next(row for row in rows_of(old["instrumentals"], "tracks") if row["track_id"] in shots)
+    said = [row for row in rows_of(old["captions"], "captions") if row["clip_id"] == track["track_id"]]
+    prompts = [row for row in rows_of(old["music-prompts"], "shots") if row["clip_id"] == track["track_id"]]
+    hashes = {value for name, value in track.items() if "sha256" in name and value}
+    words = {*hashes, *keys(said, "request_key"), *keys(prompts, "prompt_id"), f"{track['track_id']}/direct/0"}
+    assert said
+    assert {word for version in old.values() for _, word in traces(version, words)} == words
+    withdraw(chain, "clip", track["clip_sha256"], "captions")
+    new = {name: chain.find(name) for name in old}
+    assert [version.name for version in new.values()] == ["v2"] * 3
+    for name, version in new.items():
+        assert verify(version) == []
+        assert traces(version, words) == []
+        for table in version.manifest.rows:
+            cells = [value for row in rows_of(version, table) for value in row.values() if isinstance(value, str)]
+            assert track["track_id"] not in cells
+            if name != "music-prompts":
+                assert not {row["text"] for row in said} & set(cells)
+    left = keys(rows_of(old["music-prompts"], "prompts"), "prompt_id") - keys(prompts, "prompt_id")
+    assert keys(rows_of(new["music-prompts"], "prompts"), "prompt_id") == left
+
+
+def test_a_generated_clip_leaves_and_the_judge_s_bias_is_counted_anew(chain: Store) -> None:
+    old = chain.find("pseudo-preferences")
+    pair = rows_of(old, "pairs")[0]
+    clip = next(row for row in rows_of(old, "clips") if row["generation_id"] == pair["generation_a"])
+    new = withdraw(chain, "clip", clip["clip_sha256"], "pseudo-preferences")
+    assert traces(new, [clip["clip_sha256"], clip["generation_id"], pair["pair_id"]]) == []
+    both = Counter(
+        (row["pair_id"], row["dimension"]) for row in rows_of(new, "judgments")
+    )  # a row an order, so two where both are answered
+    pairs = Counter(dimension for (_, dimension), count in both.items() if count == 2)
+    told = {
+        row["dimension"]: row["pairs"]
+        for row in rows_of(new, "bias")
+        if (row["scope"], row["set"]) == ("all", "original")
+    }
+    assert told == pairs
 
 
 def test_who_cannot_be_read_is_not_shown(tmp_path: Path) -> None:

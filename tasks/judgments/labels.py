@@ -17,7 +17,7 @@ from schemas.pseudo_preferences import BIAS, JUDGMENTS, LABELS, ORDERS, PAIRS, P
 from schemas.tables import REJECTS, SPLITS, UNSPLIT
 from tasks.asking import LASTING, check_failed
 from tasks.judgments.judging import ANSWERED, judge_prompts
-from tasks.sql import query, view_parquet
+from tasks.sql import connect, query, view_parquet
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
@@ -64,8 +64,7 @@ def write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config:
 def write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:
     """Write the published tables `labels` and `bias`; pairs without a valid label are rejects."""
     judge = config.judge
-    connection.execute(query("pseudo_preferences/passes"), {"dimensions": list(judge.dimensions)})
-    connection.execute(query("pseudo_preferences/verdicts"), {"require": list(judge.require)})
+    _decide(connection, config)
     refused = connection.sql(
         "SELECT 'labels', pair_id, 'labels', reason, detail, NULL::VARCHAR, NULL::BIGINT FROM verdicts "
         "WHERE reason IS NOT NULL ORDER BY pair_id"
@@ -77,8 +76,7 @@ def write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Ps
         rows = connection.sql(query("pseudo_preferences/labels"), params=given).to_arrow_reader(100_000)
         kept += stage.write(LABELS, split, rows)
     stage.drop_empty_splits(LABELS)
-    bias = connection.sql(query("pseudo_preferences/bias"), params={"judge": judge.annotator}).to_arrow_table()
-    stage.write(BIAS, UNSPLIT, [bias])
+    _write_bias(stage, connection, config)
     return stage.record(
         Step(
             name="labels",
@@ -93,6 +91,27 @@ def write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Ps
             notes=tuple(known_order_notes(connection, config)),
         )
     )
+
+
+def recount(stage: Stage, config: PseudoPreferences) -> tuple[Step, ...]:
+    """Count the judge's bias again from the published pairs and judgments, after some were withdrawn."""
+    with connect(stage.work / "spill") as connection:
+        view_parquet(connection, "pairs", _files(stage, PAIRS.name))
+        view_parquet(connection, "answered", _files(stage, JUDGMENTS.name))
+        _decide(connection, config)
+        _write_bias(stage, connection, config)
+    return ()
+
+
+def _decide(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> None:
+    """Create `passes` and `verdicts`: what each order chose, and what both agree on."""
+    connection.execute(query("pseudo_preferences/passes"), {"dimensions": list(config.judge.dimensions)})
+    connection.execute(query("pseudo_preferences/verdicts"), {"require": list(config.judge.require)})
+
+
+def _write_bias(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> None:
+    rows = connection.sql(query("pseudo_preferences/bias"), params={"judge": config.judge.annotator})
+    stage.write(BIAS, UNSPLIT, [rows.to_arrow_table()])
 
 
 def known_order_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:

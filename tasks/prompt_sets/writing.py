@@ -118,7 +118,8 @@ def write_prompts(stage: Stage, connection: duckdb.DuckDBPyConnection, config: M
         kept += stage.write(PROMPTS, split, [_rows(connection, "prompts", given)])
     stage.drop_empty_splits(TRIPLETS)
     stage.drop_empty_splits(PROMPTS)
-    stage.write(SHOTS, UNSPLIT, connection.sql(query("music_prompts/shown")).to_arrow_reader(100_000))
+    versions = {"versions": [held.name for held in config.captions if held.version]}
+    stage.write(SHOTS, UNSPLIT, connection.sql(query("music_prompts/shown"), params=versions).to_arrow_reader(100_000))
     refused = _rows(connection, "refuse_triplets", {})
     stage.write_rejects("prompts", refused.rename_columns(REJECTS.schema.names))
     strata = connection.execute(query("music_prompts/strata")).fetchall()

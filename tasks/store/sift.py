@@ -64,8 +64,8 @@ def sift(tables: Sequence[Table], files: Files, marks: Sequence[Mark]) -> Siftin
     """Find the rows that leave.
 
     A row leaves if it holds what a mark names, if a column that links to another table's key names a row that leaves,
-    if it shares its key with rows of which none stays, or if it is there for others (`Table.gathers`), of which some
-    leave and none stays.
+    if it shares its key with rows of which none stays, if it is there for others (`Table.gathers`), of which some leave
+    and none stays, or if it was made of one that leaves (`Table.made_of`).
 
     Args:
         tables: the corpus's tables.
@@ -273,25 +273,28 @@ def _following(
         long = {value for values in keys.values() for value in values if len(value) >= LONG}
         if long:
             mask |= _where(own[table.key[0]], long.__contains__)
-        mask |= _where(own[table.key[0]], _left_alone(table, held, texts, marked).__contains__)
+        mask |= _where(own[table.key[0]], _named_by(table, held, texts, marked).__contains__)
     return mask
 
 
-def _left_alone(
+def _named_by(
     table: Table,
     held: Mapping[str, Table],
     texts: Mapping[str, Mapping[str, pa.ChunkedArray]],
     marked: Mapping[str, Mask],
 ) -> set[str]:
-    """Keys of a table that rows which leave name, and none that stays, of the tables that it gathers."""
-    left: set[str] = set()
-    stay: set[str] = set()
-    for source in table.gathers:
-        for column, target in held[source].links if source in held else ():
-            if target == table.name and column in texts[source]:
-                left |= _held(texts[source][column], marked[source])
-                stay |= _held(texts[source][column], ~marked[source])
-    return left - stay
+    """Keys of a table's rows that leave because rows which name them do."""
+
+    def named(sources: Sequence[str], leaving: bool) -> set[str]:
+        return {
+            value
+            for source in sources
+            for column, target in (held[source].links if source in held else ())
+            if target == table.name and column in texts[source]
+            for value in _held(texts[source][column], marked[source] if leaving else ~marked[source])
+        }
+
+    return named(table.made_of, True) | (named(table.gathers, True) - named(table.gathers, False))
 
 
 def _note_gone(found: Sifting, held: Mapping[str, Table], texts: Mapping[str, Mapping[str, pa.ChunkedArray]]) -> None:
