@@ -250,7 +250,7 @@ SOURCES = Table(
             column("question_id", pa.string(), "The question: the thread's salted hash."),
             column("split", pa.string(), "Split of its author."),
             column("author_id", pa.string(), "Salted hash of the author, or of the thread where the account is gone."),
-            column("forum", pa.string(), "The forum."),
+            column("forum", pa.string(), "The forum; `[user]` for a person's own page."),
             column("year", pa.int64(), "Year of the submission, UTC."),
             column("words", pa.int64(), "Words of title and text.", unit="words"),
             column("comments", pa.int64(), "First-level comments."),

@@ -15,10 +15,12 @@ import zstandard
 from schemas.config import parse_config, read_toml
 from schemas.score_questions import TABLES, ScoreQuestions
 from tasks.anonymity import key_of
+from tasks.forum.drawings import score
 from tasks.store.explain import explain
 from tasks.store.versions import Version
 from tests.conftest import ROOT
-from tests.questions import build_dump, rows_of
+from tests.forum.threads_of import comment, forum_config, submission, write_dump
+from tests.questions import BUILTIN, build_dump, rows_of
 
 DEMO = ROOT / "data/demo/score-questions.toml"
 SALT = "a salt that only this test knows, for ids that stay"
@@ -134,3 +136,18 @@ def test_the_card_says_where_lines_are(version: Version) -> None:
     assert "with its file and line" not in card
     (places,) = (version.folder.parent / "places").iterdir()
     assert places.stat().st_mode & 0o077 == 0
+
+
+def test_a_persons_own_page_is_no_forum(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EARMARK_SALT", SALT)
+    (tmp_path / "images").mkdir()
+    for number in range(2):
+        score(number, staves=1, space=8, width=320).save(tmp_path / f"images/s{number:04d}.png")
+    forums = ("u_Some_One", "MusicTheory")
+    write_dump(tmp_path / "RS.ndjson", [submission(n, subreddit=name) for n, name in enumerate(forums)])
+    write_dump(tmp_path / "RC.ndjson", [comment(100 * n + place, n) for n in range(2) for place in range(3)])
+    source = {"submissions": ["RS.ndjson"], "comments": ["RC.ndjson"]}
+    values = {"source": source, "images": {"folder": "images"}, "detector": {"drawings": 0}, **BUILTIN}
+    found = build_dump(forum_config(tmp_path, **values), tmp_path / "store")
+    assert sorted(row["forum"] for row in rows_of(found, "sources")) == ["[user]", "musictheory"]
+    assert b"some_one" not in (found.folder / "report.html").read_bytes().lower()

@@ -196,6 +196,7 @@ def test_cells_are_no_formulas(tmp_path: Path) -> None:
     [
         ("q,c,alice,maybe,yes,no,no,", "not_yes_or_no"),
         ("q,c,,yes,yes,no,no,", "no_reviewer"),
+        ("q,c,alice@example.org,yes,yes,no,no,", "reviewer_is_an_address"),
         (",c,alice,yes,yes,no,no,", "no_question_id"),
         ("q,,alice,yes,yes,no,no,", "no_content_sha256"),
         ("q,c,alice,yes,,no,no,", "not_yes_or_no"),
@@ -210,6 +211,7 @@ def test_rows_that_cannot_be_read_are_rejects(tmp_path: Path, text: str, reason:
     assert (first.reason, first.source_file, first.line) == (reason, "a.csv", 2)
     assert isinstance(second, Verdict)
     assert second.reviewer == "carol"
+    assert "example.org" not in first.detail
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from schemas.errors import InputError
+from tasks.anonymity import scrub
 from tasks.importers.cells import shown
 from tasks.importers.lines import read_rows, unreadable
 from tasks.importers.rows import Reject
@@ -149,10 +150,13 @@ def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | Reject |
             detail = f"expected yes or no in {column}, found '{shown(cells[column])}'"
             return _reject(row, "not_yes_or_no", detail, name, line)
         said[column] = answer
+    if "@" in cells["reviewer"]:
+        detail = "expected a pseudonym or number in reviewer, found an address; it would be published"
+        return _reject(row, "reviewer_is_an_address", detail, name, line)
     for column in ("question_id", "content_sha256", "reviewer"):
         if not cells[column] or len(cells[column]) > 200:
             return _reject(row, f"no_{column}", f"expected a {column}, found '{shown(cells[column])}'", name, line)
-    note = cells["note"][:LONGEST_NOTE] or None
+    note = scrub(cells["note"])[:LONGEST_NOTE] or None
     return Verdict(cells["question_id"], cells["content_sha256"], cells["reviewer"], said, note, name, line)
 
 

@@ -203,7 +203,7 @@ def _source(config: ScoreQuestions, row: Row) -> Row:
     return {
         "question_id": row["thread_key"],
         **{name: row[name] for name in held},
-        "forum": row["subreddit"],
+        "forum": row["forum"],
         "best_votes": max(comment["score"] for comment in row["best_comments"]),
         "source": config.source.name,
     }

@@ -17,6 +17,7 @@ from tasks.store.files import replacing
 from tasks.store.staging import Stage
 
 THREADS_A_SHARD = 50
+LONGEST_COMMENT = 10_000  # characters that models are shown; the forum itself takes no more
 MEDIA_TYPES = {"png": "image/png", "jpg": "image/jpeg"}
 
 
@@ -98,7 +99,7 @@ def threads_of(stage: Stage, shard: int) -> list[Thread]:
             row["thread_key"],
             row["title"],
             row["text"],
-            tuple(Comment(**comment) for comment in row["best_comments"]),
+            tuple(Comment(**{**held, "text": held["text"][:LONGEST_COMMENT]}) for held in row["best_comments"]),
             Image(row["image_sha256"], str(image_path(stage, row)), MEDIA_TYPES[row["extension"]]),
         )
         for row in pool_of(stage, shard)

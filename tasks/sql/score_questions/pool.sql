@@ -25,7 +25,10 @@ placed AS (
 )
 
 SELECT
-    placed.* EXCLUDE (spot),
+    placed.* EXCLUDE (spot, subreddit),
+    -- a person's own page is a forum too, by the person's name
+    CASE WHEN regexp_full_match(subreddit, '[a-z0-9_]{2,24}') AND NOT starts_with(subreddit, 'u_') THEN subreddit
+        ELSE '[user]' END AS forum,
     CASE
         WHEN spot < $train_upto THEN 'train'
         WHEN spot < $validation_upto THEN 'validation'
