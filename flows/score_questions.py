@@ -22,6 +22,7 @@ from tasks.questions.steps import (
     read_comments,
     read_submissions,
     rewrite,
+    scrub_threads,
     settle,
     write_questions,
 )
@@ -55,6 +56,7 @@ def build(
             return done.name
         read_submissions(stage, config)
         read_comments(stage, config)
+        scrub_threads(stage, config)
         find_scores(stage, config)
         measure_detector(stage, config)
         shards = gather_threads(stage, config)

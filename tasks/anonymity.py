@@ -21,6 +21,7 @@ NOBODY = frozenset({"", "[deleted]", "[removed]", "automoderator"})
 _HIDDEN = re.compile("[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")  # splits words unseen
 _ESCAPE = re.compile(r"\\([_*~.#@-])")  # Markdown's: `some\_name`
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+_LINE_END = re.compile(r"[ \t]+\n")
 _EMAIL = re.compile(r"[\w.+-]{1,64}\s?(?:@|\[at\]|\(at\))\s?[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}", re.IGNORECASE)
 _IMAGE_LINK = re.compile(r"!\[[^\]\n]{0,200}\]\([^)\s]{0,2000}[^)]{0,200}\)")
 _MARKDOWN_LINK = re.compile(r"\[([^\]\n]{0,500})\]\([^)\s]{1,2000}[^)]{0,200}\)")
@@ -111,7 +112,7 @@ def scrub_all(texts: Sequence[str], names: Iterable[str] = ()) -> list[str]:
     bare = [_without_marks(text) for text in texts]
     if known := _names("\n".join(bare), names):
         bare = [known.sub(USER, text) for text in bare]
-    return [re.sub(r"[ \t]+\n", "\n", text).strip() for text in bare]
+    return [_LINE_END.sub("\n", text).strip() for text in bare]
 
 
 def _without_marks(text: str) -> str:
@@ -121,8 +122,10 @@ def _without_marks(text: str) -> str:
         text = _HIDDEN.sub("", text)
     text = _CONTROL.sub(" ", text.replace("\r\n", "\n"))
     for marks, pattern, left in _STEPS:  # most texts have few of the marks, and a look for one costs little
-        if any(mark in text for mark in marks):
-            text = pattern.sub(left, text)
+        for mark in marks:
+            if mark in text:
+                text = pattern.sub(left, text)
+                break
     return text
 
 

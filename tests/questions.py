@@ -29,6 +29,7 @@ from tasks.asking import asking
 from tasks.forum.download import Gate
 from tasks.forum.images import read_images
 from tasks.forum.measuring import keep_measure
+from tasks.forum.scrubbing import scrub_threads
 from tasks.forum.threads import read_comments, read_submissions
 from tasks.questions import tables, threads, writing
 from tasks.questions.detector_report import card_sections
@@ -125,6 +126,7 @@ def build_dump(config: ScoreQuestions, store: Path, gate: Gate | None = None) ->
     with planned.stage() as stage:
         read_submissions(stage, config)
         read_comments(stage, config)
+        scrub_threads(stage, config)
         read_images(stage, config, gate)
         keep_measure(stage, config)
         make_questions(stage, config)

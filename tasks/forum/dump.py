@@ -15,14 +15,16 @@ from schemas.errors import InputError
 from tasks.forum.lines import UTF8_MARK, Fault, blocks, copy_readable, find_faults, is_packed
 from tasks.importers.lines import unreadable
 from tasks.progress import Work
-from tasks.sql import literal, query
+from tasks.sql import query
 
-SUBMISSION_COLUMNS = (
-    "id", "subreddit", "author", "created_utc", "title", "selftext", "url", "over_18", "removed_by_category",
-    "media_metadata", "gallery_data", "preview",
-)  # fmt: skip
-COMMENT_COLUMNS = ("id", "link_id", "parent_id", "author", "body", "score", "ups", "downs")
-MALFORMED = "malformed"  # the fate of a line that holds no object with an id
+COLUMNS = {
+    "submissions": (
+        "id", "subreddit", "author", "created_utc", "title", "selftext", "url", "over_18", "removed_by_category",
+        "media_metadata", "gallery_data", "preview",
+    ),
+    "comments": ("id", "link_id", "parent_id", "author", "body", "score", "ups", "downs"),
+}  # fmt: skip
+MALFORMED = "malformed"  # why a line is passed by that holds no object with an id
 MOST_FAULTS = 1_000_000  # faults of one file that are named line by line; further ones are counted
 PROGRESS_EVERY_S = 0.5
 
@@ -33,17 +35,14 @@ class Scanned:
 
     Attributes:
         name: the file, as rejects name it.
-        rows: a Parquet file with one row a line that is not blank, in the file's order; its column `fate` says what
-            becomes of the line.
+        passed: how many lines were passed by, for each reason.
         faults: the lines without an object, the first `MOST_FAULTS` of them.
-        unnamed: further ones.
         note: a sentence if the file could not be read to its end.
     """
 
     name: str
-    rows: Path
+    passed: dict[str, int]
     faults: tuple[Fault, ...]
-    unnamed: int
     note: str | None
 
 
@@ -51,24 +50,27 @@ def scan(
     connection: duckdb.DuckDBPyConnection,
     path: Path,
     name: str,
-    columns: tuple[str, ...],
-    judge: str,
-    into: Path,
+    place: int,
+    kind: str,
+    folder: Path,
     work: Work,
     limit: int | None = None,
 ) -> Scanned:
-    """Read one file and judge each of its lines, at the speed of DuckDB's reader and within its memory limit.
+    """Read one file and judge its lines, at the speed of DuckDB's reader and within its memory limit.
+
+    The reader fills the table `scanned`, one row a line in the file's order, with what `scan_<kind>.sql` keeps of it.
+    The lines that it does not pass by are judged by `judge_<kind>.sql` and go into the table `judged`.
 
     A file that the reader refuses (a line beyond 16 MiB, a wide zstd window, damage, a byte order mark) is first
     copied, line by line, without what it stumbles over.
 
     Args:
-        connection: with whatever `judge` asks for: variables, other tables.
+        connection: with whatever the queries ask for: variables, other tables.
         path: NDJSON; read through zstd where its name ends in `.zst`.
         name: what messages and rejects call the file.
-        columns: the keys that are read, each as text.
-        judge: the query that gives every line of the view `dump_lines` its `fate`.
-        into: the Parquet file to write.
+        place: of the file among those of its kind, from 1.
+        kind: `submissions` or `comments`.
+        folder: where such a copy may lie meanwhile.
         work: told how many megabytes are done.
         limit: only so many lines.
 
@@ -83,39 +85,41 @@ def scan(
     try:
         if start.startswith(UTF8_MARK):
             raise duckdb.InvalidInputException("a byte order mark")
-        _judge_lines(connection, path, columns, judge, into, work, limit)
+        _read(connection, path, kind, work, limit)
     except (duckdb.InvalidInputException, duckdb.IOException):
-        copy = into.with_suffix(".ndjson.zst")
+        copy = folder / f"{kind}-{place:04d}.ndjson.zst"
         note = copy_readable(path, copy)
-        _judge_lines(connection, copy, columns, judge, into, work, limit)
+        _read(connection, copy, kind, work, limit)
         copy.unlink()
-    places = connection.sql(
-        f"SELECT file_row_number FROM read_parquet({literal(into)}, file_row_number = true) "
-        f"WHERE fate = '{MALFORMED}' ORDER BY ALL"
-    ).fetchnumpy()["file_row_number"]
-    faults = tuple(find_faults(path, places[:MOST_FAULTS].tolist())) if len(places) else ()
-    return Scanned(name, into, faults, len(places) - len(faults), note)
+    passed = dict(connection.sql(query("score_questions/passed")).fetchall())
+    faults: tuple[Fault, ...] = ()
+    if passed.get(MALFORMED):
+        places = connection.sql(query("score_questions/malformed")).limit(MOST_FAULTS).fetchall()
+        faults = tuple(find_faults(path, [place for (place,) in places]))
+    set_variables(connection, {"place": place})
+    _append(connection, "judged", f"score_questions/judge_{kind}")
+    connection.execute("DROP TABLE scanned")
+    return Scanned(name, passed, faults, note)
 
 
-def _judge_lines(
-    connection: duckdb.DuckDBPyConnection,
-    path: Path,
-    columns: tuple[str, ...],
-    judge: str,
-    into: Path,
-    work: Work,
-    limit: int | None,
-) -> None:
+def _read(connection: duckdb.DuckDBPyConnection, path: Path, kind: str, work: Work, limit: int | None) -> None:
+    """Fill the table `scanned`; its `rowid` is the line's place among those that are not blank."""
     given = {
         "file": str(path),
-        "columns": dict.fromkeys(columns, "VARCHAR"),
+        "columns": dict.fromkeys(COLUMNS[kind], "VARCHAR"),
         "compression": "zstd" if is_packed(path) else "none",
     }
     set_variables(connection, given)
     lines = query("score_questions/lines") + (f" LIMIT {limit}" if limit else "")
     connection.execute(f"CREATE OR REPLACE TEMP VIEW dump_lines AS {lines}")
     with _watched(connection, path.stat().st_size >> 20, work):
-        connection.execute(f"COPY ({query(judge)}) TO {literal(into)} (FORMAT parquet, COMPRESSION lz4)")
+        connection.execute(f"CREATE TEMP TABLE scanned AS {query(f'score_questions/scan_{kind}')}")
+
+
+def _append(connection: duckdb.DuckDBPyConnection, table: str, name: str) -> None:
+    """Add a query's rows to a table, which the first of them makes."""
+    connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS {table} AS FROM ({query(name)}) LIMIT 0")
+    connection.execute(f"INSERT INTO {table} {query(name)}")
 
 
 def set_variables(connection: duckdb.DuckDBPyConnection, values: Mapping[str, object]) -> None:

@@ -17,6 +17,7 @@ from schemas.score_questions import CORPUS, ScoreQuestions
 from tasks.annotation.request import Request
 from tasks.annotation.session import Session
 from tasks.asking import clip_media
+from tasks.forum.scrubbing import scrub_threads
 from tasks.forum.threads import read_comments, read_submissions
 from tasks.ledger import has_ledger, ledger_address
 from tasks.questions.asking import (
@@ -49,6 +50,7 @@ def forecast(config: ScoreQuestions, store: Store) -> dict[str, Any]:
             (stage.folder / part).mkdir()
         read_submissions(stage, config)
         read_comments(stage, config)
+        scrub_threads(stage, config)
         _imagine(stage)
         write_pool(stage, config)
         threads = [thread for shard in shards_of(stage) for thread in threads_of(stage, shard)]

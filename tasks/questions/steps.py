@@ -7,6 +7,7 @@ from prefect.cache_policies import NO_CACHE
 
 from schemas.score_questions import ScoreQuestions
 from tasks.annotation.session import Session
+from tasks.forum import scrubbing
 from tasks.forum import threads as forum_threads
 from tasks.forum.images import read_images
 from tasks.forum.measuring import keep_measure
@@ -26,8 +27,14 @@ def read_submissions(stage: Stage, config: ScoreQuestions) -> Step:
 
 @task(name="comments", cache_policy=NO_CACHE)
 def read_comments(stage: Stage, config: ScoreQuestions) -> Step:
-    """Read the dump's comments, and take names, links and addresses out of all texts."""
+    """Read the dump's comments, and keep the threads with enough of them."""
     return forum_threads.read_comments(stage, config)
+
+
+@task(name="scrub", cache_policy=NO_CACHE)
+def scrub_threads(stage: Stage, config: ScoreQuestions) -> None:
+    """Take names, links and addresses out of all texts; ids become salted hashes."""
+    scrubbing.scrub_threads(stage, config)
 
 
 @task(name="images", cache_policy=NO_CACHE)

@@ -26,6 +26,7 @@ from tasks.forum import drawings
 from tasks.forum.images import read_images
 from tasks.forum.links import image_links, images_in
 from tasks.forum.pictures import difference_hash, near_duplicates, read_picture
+from tasks.forum.scrubbing import scrub_threads
 from tasks.forum.threads import read_comments, read_submissions
 from tasks.importers.cells import BadRow
 from tasks.store.manifest import Step
@@ -53,6 +54,7 @@ def build(folder: Path, config: ScoreQuestions) -> tuple[dict[str, Step], dict[s
     with forum_stage(folder) as stage:
         read_submissions(stage, config)
         read_comments(stage, config)
+        scrub_threads(stage, config)
         read_images(stage, config)
         files = sorted([*stage.work.glob("*.parquet"), *stage.work.glob("rejects/*.parquet")])
         assert pq.read_schema(stage.work / "images.parquet").equals(IMAGES)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from schemas.errors import InputError
 from schemas.forum import COMMENTS, THREADS
 from tasks.anonymity import key_of
+from tasks.forum.scrubbing import scrub_threads
 from tasks.forum.threads import RAW, read_comments, read_submissions
 from tasks.store.manifest import Step
 from tests.forum.threads_of import SALT, comment, forum_config, forum_stage, submission, write_dump
@@ -36,6 +37,7 @@ def read(folder: Path, **changes: Any) -> tuple[dict[str, Step], list[Row], list
     with forum_stage(folder) as stage:
         read_submissions(stage, forum_config(folder, **changes))
         read_comments(stage, forum_config(folder, **changes))
+        scrub_threads(stage, forum_config(folder, **changes))
         threads, comments = (pq.read_table(stage.work / f"{name}.parquet") for name in ("threads", "comments"))
         assert threads.schema.equals(THREADS)
         assert comments.schema.equals(COMMENTS)
@@ -208,6 +210,7 @@ def test_nothing_with_names_stays_beside_the_candidates(tmp_path: Path) -> None:
     with forum_stage(tmp_path) as stage:
         read_submissions(stage, forum_config(tmp_path))
         read_comments(stage, forum_config(tmp_path))
+        scrub_threads(stage, forum_config(tmp_path))
         assert [path.name for path in (stage.work / RAW).iterdir()] == ["candidates.parquet"]
 
 
@@ -276,3 +279,16 @@ def test_a_line_beyond_reading_is_a_reject(tmp_path: Path) -> None:
     _, threads, _, rejects = read(tmp_path)
     assert len(threads) == 2
     assert [(row["reason"], row["line"]) for row in rejects] == [("line_too_long", 2)]
+
+
+def test_lines_keep_their_numbers_where_many_threads_read(tmp_path: Path) -> None:
+    rows = [comment(number, 9) for number in range(300_000)]
+    faulty = [7, 122_881, 200_000, 299_999]
+    for line in faulty:
+        rows[line - 1] = comment(line, 1, body="[removed]")
+    write_dump(tmp_path / "RS.ndjson", [submission(1)])
+    write_dump(tmp_path / "RC.ndjson", [*rows, *answers(1)])
+    steps, threads, _, rejects = read(tmp_path)
+    assert len(threads) == 1
+    assert steps["comments"].dropped["other_thread"] == 300_000 - len(faulty)
+    assert [row["line"] for row in rejects if row["reason"] == "removed"] == faulty

@@ -1,2 +1,2 @@
--- Grain: one row a fate of the dump's lines
-SELECT fate, count(*) AS lines FROM dump_rows GROUP BY fate ORDER BY fate
+-- Grain: one row a fate of the lines that were judged
+SELECT fate, count(*) AS lines FROM judged GROUP BY fate ORDER BY fate

@@ -5,12 +5,12 @@ SELECT
     'threads' AS stage,
     'too_few_comments' AS reason,
     format(
-        'expected at least {} first-level comments, found {}', getvariable('least_comments'), count(first_comments.id)
+        'expected at least {} first-level comments, found {}', getvariable('least_comments'), count(judged.id)
     ) AS detail,
     any_value(candidates.file) AS file,
     any_value(candidates.line) AS line
 FROM candidates
-LEFT JOIN first_comments ON first_comments.submission = candidates.id
+LEFT JOIN judged ON judged.submission = candidates.id AND judged.fate = 'kept'
 GROUP BY candidates.id
-HAVING count(first_comments.id) < getvariable('least_comments')
+HAVING count(judged.id) < getvariable('least_comments')
 ORDER BY item

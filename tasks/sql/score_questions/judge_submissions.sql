@@ -1,0 +1,61 @@
+-- Grain: one row a scanned line of submissions that is not passed by; `place` of its file, and its line there
+WITH lines AS (
+    SELECT
+        * EXCLUDE (subreddit, title, selftext),
+        rowid + 1 AS line,
+        lower(subreddit) AS subreddit,
+        coalesce(title, '') AS title,
+        coalesce(selftext, '') AS text,
+        TRY_CAST(created_utc AS DOUBLE) AS created_s,
+        CASE
+            WHEN regexp_matches(coalesce(url, ''), '(?i)^https?://[^?#]+\.(png|jpe?g|gif|webp|bmp|tiff?)([?#].*)?$')
+                THEN 'direct'
+            WHEN contains(coalesce(media_metadata, ''), '"Image"') THEN 'gallery'
+            WHEN contains(coalesce(preview, ''), '"url"') THEN 'preview'
+        END AS image_from
+    FROM scanned
+    WHERE passed IS NULL
+),
+counted AS (
+    SELECT
+        *,
+        -- counting words costs most
+        CASE
+            WHEN image_from IS NOT NULL AND length(title) + length(text) <= 100 * getvariable('longest_words')
+                THEN len(regexp_extract_all(title || ' ' || text, '\S+'))
+        END AS words
+    FROM lines
+),
+judged AS (
+    SELECT
+        *,
+        CASE
+            WHEN NOT regexp_full_match(id, '[A-Za-z0-9_]{1,32}') THEN 'bad_id'
+            WHEN created_s IS NULL OR NOT created_s BETWEEN 0 AND 4102444800 THEN 'bad_time'
+            WHEN removed_by_category IS NOT NULL OR regexp_matches(text, '^\s*\[(removed|deleted)\]\s*$')
+                OR regexp_matches(title, '^\s*\[(removed|deleted)') THEN 'removed'
+            WHEN lower(over_18) IN ('true', '1') AND NOT getvariable('adult') THEN 'adult'
+            WHEN NOT regexp_matches(title, '\S') THEN 'missing_title'
+            WHEN image_from IS NULL THEN 'no_image'
+            WHEN words IS NULL OR words > getvariable('longest_words') THEN 'too_many_words'
+            ELSE 'kept'
+        END AS fate
+    FROM counted
+)
+SELECT
+    getvariable('place') AS place,
+    line,
+    fate,
+    id,
+    CASE WHEN fate = 'kept' THEN author END AS author,
+    CASE WHEN fate = 'kept' THEN subreddit END AS subreddit,
+    CASE WHEN fate = 'kept' THEN year(make_timestamp((created_s * 1000000)::BIGINT)) END AS created_year,
+    CASE WHEN fate = 'kept' THEN title END AS title,
+    CASE WHEN fate = 'kept' THEN text END AS text,
+    CASE WHEN fate = 'kept' THEN words END AS words,
+    CASE WHEN fate = 'kept' THEN image_from END AS image_from,
+    CASE WHEN fate = 'kept' THEN url END AS url,
+    CASE WHEN fate = 'kept' THEN media_metadata END AS media_metadata,
+    CASE WHEN fate = 'kept' THEN gallery_data END AS gallery_data,
+    CASE WHEN fate = 'kept' THEN preview END AS preview
+FROM judged
