@@ -13,7 +13,10 @@ def withdraw(
         str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the store's record, never published.")
     ],
     annotator: Annotated[
-        str | None, typer.Option("--annotator", metavar="ID", help="An annotator's id, as the tables have it.")
+        str | None,
+        typer.Option(
+            "--annotator", metavar="ID", help="An annotator's id as the tables have it, or SOURCE/ID as in its export."
+        ),
     ] = None,
     clip: Annotated[str | None, typer.Option("--clip", metavar="SHA256", help="A clip's (or image's) SHA-256.")] = None,
     prompt: Annotated[str | None, typer.Option("--prompt", metavar="ID", help="A prompt's id.")] = None,
@@ -42,7 +45,7 @@ def withdraw(
     """
     from flows import console
     from flows.registry import CORPORA, find_corpus
-    from schemas.errors import ConfigError, StoreError
+    from schemas.errors import ConfigError
     from tasks import withdrawal
     from tasks.progress import shown
     from tasks.store.versions import open_store
@@ -52,11 +55,11 @@ def withdraw(
         raise ConfigError("expected one of --annotator, --clip and --prompt")
     kind, value = named[0]
     place = open_store(store)
-    if place.remote:  # its record would stay here, and other machines would know nothing of it
-        raise StoreError(f"withdraw: expected a store in a folder, found {place.remote.url}; not built yet")
     if corpus is not None:
         place.find(corpus)
     corpora = {name: find_corpus(name) for name in CORPORA}
+    if kind == "annotator":
+        value = withdrawal.as_tables_have_it(place, value)
     with shown():
         found = withdrawal.search(place, corpora, kind, value, corpus)  # type: ignore[arg-type]
         made: tuple[Any, ...] = ()

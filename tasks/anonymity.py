@@ -94,6 +94,11 @@ def key_of(salt: str, kind: str, value: str) -> str:
     return hashlib.sha256(f"{salt}\0{kind}\0{value}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
+def annotator_key(salt: str, source: str, who: str) -> str:
+    """The key of a person as an export of votes names them; the same name in two sources is two people."""
+    return key_of(salt, "annotator", f"{source}\0{who}")
+
+
 def scrub(text: str, names: Iterable[str] = ()) -> str:
     """A text without what leads to a person: names, ids, mentions, links and e-mail addresses.
 

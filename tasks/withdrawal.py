@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from graphlib import TopologicalSorter
+from typing import Any
 
 from schemas.corpus import Corpus
 from schemas.errors import StoreError
 from schemas.tables import REJECTS, UNSPLIT
+from tasks.anonymity import annotator_key, salt_of
 from tasks.progress import say, working
 from tasks.recounting import recounting
 from tasks.report import make_page
@@ -47,12 +49,32 @@ class Search:
         act: the act's name.
         holdings: every version that holds it or what was made from it; parents before children.
         marks: what later versions may not hold.
+        seen: digests of the manifests of all versions that were looked through.
     """
 
     kind: Kind
     act: str
     holdings: tuple[Holding, ...]
     marks: tuple[Mark, ...]
+    seen: frozenset[str]
+
+
+def as_tables_have_it(store: Store, annotator: str) -> str:
+    """An annotator's id; `SOURCE/ID`, as a source's export names the person, becomes the salted hash.
+
+    Raises:
+        ConfigError: the salt in the environment is too short.
+    """
+    source, slash, who = annotator.partition("/")
+    if not slash:
+        return annotator
+    configs = [version.manifest.config for name in store.corpora() for version in store.versions(name)]
+    named = [held["salt"] for held in configs if "salt" in held and any(s["name"] == source for s in _sources(held))]
+    return annotator_key(salt_of(named[-1], store.root), source, who) if named else annotator
+
+
+def _sources(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return config.get("sources") or ()
 
 
 def search(store: Store, corpora: Mapping[str, Corpus], kind: Kind, value: str, only: str | None = None) -> Search:
@@ -69,36 +91,67 @@ def search(store: Store, corpora: Mapping[str, Corpus], kind: Kind, value: str, 
         StoreError: no version holds it.
     """
     act = digest_of_value(f"{kind}@{only or ''}", value)[:12]
-    held = next((one for one in withdrawals(store.root) if one.act == act), None)
-    marks = list(held.marks) if held else [Mark.of(kind, value, corpus=only)]
-    holdings = []
+    held = _recorded(store, act)
+    found = _look(store, corpora, kind, act, held.marks if held else (Mark.of(kind, value, corpus=only),))
+    if not found.holdings:
+        where = store.remote.url if store.remote else store.root
+        other = ", or as SOURCE/ID with the salt of their build" if kind == "annotator" else ""
+        raise StoreError(f"no version in {where} names this {kind}; is it written as the tables have it{other}?")
+    return found
+
+
+def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, act: str, known: Sequence[Mark]) -> Search:
+    marks, holdings, seen = list(known), [], set()
     names = _in_order(store)
     children = _children(store, names)
     with working("look for rows", sum(len(store.versions(name)) for name in names)) as work:
         for name in names:
             if name not in corpora:
                 raise StoreError(f"{store.root} holds versions of '{name}', which is not known here")
-            for version in store.versions(name):
+            for version in (versions := store.versions(name)):
+                store.fetch(version)
                 found = _sift(version, corpora[name], [mark for mark in marks if mark.corpus in (None, name)])
+                seen.add(version.manifest.digest())
                 work.advance()
                 if rows := found.counts:
-                    holdings.append(Holding(version, rows, version == store.versions(name)[-1]))
+                    holdings.append(Holding(version, rows, version == versions[-1]))
                     marks += _derived(found, children[name])
-    if not holdings:
-        raise StoreError(f"no version in {store.root} names this {kind}; is it written as the tables have it?")
-    return Search(kind, act, tuple(holdings), tuple(dict.fromkeys(marks)))
+    return Search(kind, act, tuple(holdings), tuple(dict.fromkeys(marks)), frozenset(seen))
 
 
 def withdraw(store: Store, corpora: Mapping[str, Corpus], found: Search, reason: str) -> Withdrawal:
     """Record the act, and make a version without what it withdrew of every corpus whose newest version holds it.
 
-    The record comes first: from then on no build brings the rows back, and the versions that hold them are not
-    published. Stopped at any moment, the same command goes on.
+    The record comes first: from then on no commit brings the rows back, and the versions that hold them are not
+    published. Stopped at any moment, the same command goes on. Versions that a build which had begun before commits
+    meanwhile are looked through as well.
 
     Returns:
         The act as it was recorded.
     """
-    before = next((one for one in withdrawals(store.root) if one.act == found.act), None)
+    while True:
+        act = _record(store, found, reason)
+        for holding in found.holdings:
+            name = holding.version.corpus
+            if holding.newest and (made := _without(store, corpora[name], holding.version, act)):
+                say(f"{name}: {made.name} is {holding.version.name} without what was withdrawn")
+                rows = {**act.rows, name: holding.rows}
+                act = act.model_copy(update={"made": (*act.made, _as_parent(made)), "rows": rows})
+                save_withdrawal(store.root, act, store.remote)
+        store.refresh()
+        known = found.seen | {one.digest for one in act.made}
+        if all(v.manifest.digest() in known for name in store.corpora() for v in store.versions(name)):
+            return act
+        found = _look(store, corpora, found.kind, found.act, act.marks)
+
+
+def _recorded(store: Store, act: str) -> Withdrawal | None:
+    return next((one for one in withdrawals(store.root) if one.act == act), None)
+
+
+def _record(store: Store, found: Search, reason: str) -> Withdrawal:
+    """Keep what is known of an act so far."""
+    before = _recorded(store, found.act)
     versions = {(p.corpus, p.version): p for p in (before.versions if before else ())}
     versions |= {(h.version.corpus, h.version.name): _as_parent(h.version) for h in found.holdings}
     act = Withdrawal(
@@ -111,22 +164,20 @@ def withdraw(store: Store, corpora: Mapping[str, Corpus], found: Search, reason:
         made=before.made if before else (),
         rows=before.rows if before else {},
     )
-    save_withdrawal(store.root, act)
-    for holding in found.holdings:
-        if holding.newest:
-            name = holding.version.corpus
-            made = _without(store, corpora[name], holding.version, act)
-            say(f"{name}: {made.name} is {holding.version.name} without what was withdrawn")
-            rows = {**act.rows, name: holding.rows}
-            act = act.model_copy(update={"made": (*act.made, _as_parent(made)), "rows": rows})
-            save_withdrawal(store.root, act)
+    save_withdrawal(store.root, act, store.remote)
     return act
 
 
-def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) -> Version:
-    """Commit a version's own tables again; the commit leaves out what was withdrawn."""
+def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) -> Version | None:
+    """Commit a version's own tables again; the commit leaves out what was withdrawn.
+
+    None if a build, for whose end this waited, has committed a later version: that one is looked through next.
+    """
     manifest = version.manifest
     with staging(store, corpus.name, f"{act.act}-withdrawal", say=say) as staged:
+        store.refresh(corpus.name)
+        if store.latest(corpus.name) != version:
+            return None
         stage = replace(staged, build_key=manifest.build_key)
         for entry in manifest.files:
             if entry.path not in PAGES and entry.table != REJECTS.name:

@@ -14,6 +14,7 @@ import pytest
 
 from flows.registry import CORPORA, find_corpus
 from schemas.config import parse_config, read_toml
+from schemas.errors import StoreError
 from schemas.human_preferences import CORPUS, HumanPreferences
 from tasks import withdrawal
 from tasks.recounting import recounting
@@ -303,6 +304,17 @@ def test_a_generated_clip_leaves_and_the_judge_s_bias_is_counted_anew(chain: Sto
         if (row["scope"], row["set"]) == ("all", "original")
     }
     assert told == pairs
+
+
+def test_an_annotator_is_found_as_their_export_names_them(tmp_path: Path) -> None:
+    config = config_of(tmp_path, cmi(tmp_path, [vote(), vote(1, "ann@mail.com")]))
+    store = Store(tmp_path / "store")
+    old = build_votes(config, store.root)
+    key = withdrawal.as_tables_have_it(store, "cmi/ann@mail.com")
+    assert key == rows_of(old, "votes")[1]["annotator"]
+    assert withdrawal.as_tables_have_it(store, key) == key
+    with pytest.raises(StoreError, match="names this annotator; is it written as the tables have it, or as SOURCE/ID"):
+        withdrawal.search(store, ALL, "annotator", withdrawal.as_tables_have_it(store, "other/ann@mail.com"))
 
 
 def test_who_cannot_be_read_is_not_shown(tmp_path: Path) -> None:

@@ -75,6 +75,7 @@ def commit(stage: Stage, made: Made) -> Version:
     """
     steps = stage.steps()
     _write_rejects_table(stage, made.corpus)
+    stage.store.refresh(stage.corpus)
     if marks := marks_for(stage.store.root, stage.corpus):
         stage, steps = sifted(stage, made.corpus.tables, steps, marks, made.recount)
     written = stage.tables()

@@ -13,7 +13,7 @@ from tasks.store.files import sha256_file, write_text
 from tasks.store.manifest import MANIFEST as MANIFEST
 from tasks.store.manifest import Manifest, read_manifest
 from tasks.store.remote import Remote, open_remote, remote_of
-from tasks.store.withdrawals import act_against
+from tasks.store.withdrawals import act_against, bring_withdrawals
 
 DEFAULT_STORE = Path("data/store")
 _VERSION = re.compile(r"^v([1-9][0-9]*)$")
@@ -73,9 +73,11 @@ class Store:
     remote: Remote | None = None
 
     def refresh(self, corpus: str | None = None) -> None:
-        """Bring the manifests of an object store's versions here, of one corpus or all; their files come later."""
+        """Bring what was withdrawn and the manifests of an object store's versions here, of one corpus or all; the
+        versions' files come later."""
         if self.remote is None:
             return
+        bring_withdrawals(self.root, self.remote)
         for name in [corpus] if corpus else self.remote.corpora():
             for version in self.remote.names(name):
                 path = self.folder(name) / version / MANIFEST

@@ -1,7 +1,8 @@
 """What was withdrawn from a store: acts that name nothing, only digests, and that every later commit obeys.
 
-A record lies in `<store>/withdrawals/`. It holds SHA-256s of what was withdrawn, so that a build that meets it again in
-its inputs leaves it out, and the versions that still hold it, which are never published.
+A record lies in `<store>/withdrawals/`; of an object store there, and in the copies of the machines that use it. It
+holds SHA-256s of what was withdrawn, so that a build that meets it again in its inputs leaves it out, and the versions
+that still hold it, which are never published.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from schemas.errors import StoreError
 from tasks.store.files import write_text
 from tasks.store.manifest import Parent
+from tasks.store.objects import one_line
+from tasks.store.remote import Remote
 
 FOLDER = "withdrawals"
 Kind = Literal["annotator", "clip", "prompt"]
@@ -94,11 +97,28 @@ def withdrawals(root: Path) -> list[Withdrawal]:
     return sorted(found, key=lambda act: (act.withdrawn, act.act))
 
 
-def save_withdrawal(root: Path, act: Withdrawal) -> Path:
-    """Keep an act; its path."""
-    path = root / FOLDER / f"{act.act}.json"
-    write_text(path, act.model_dump_json(indent=1) + "\n")
-    return path
+def save_withdrawal(root: Path, act: Withdrawal, remote: Remote | None = None) -> None:
+    """Keep an act: in the object store first, if the folder is a copy of one.
+
+    Raises:
+        StoreError: the object store cannot be written.
+    """
+    text = act.model_dump_json(indent=1) + "\n"
+    if remote is not None:
+        with one_line(remote.url, StoreError):
+            remote.files.pipe_file(f"{remote.url}/{FOLDER}/{act.act}.json", text.encode())
+    write_text(root / FOLDER / f"{act.act}.json", text)
+
+
+def bring_withdrawals(root: Path, remote: Remote) -> None:
+    """Bring the acts of an object store into its copy.
+
+    Raises:
+        StoreError: the object store cannot be reached.
+    """
+    with one_line(remote.url, StoreError):
+        for path in remote.files.glob(f"{remote.url}/{FOLDER}/*.json"):
+            write_text(root / FOLDER / path.rpartition("/")[2], remote.files.cat_file(path).decode())
 
 
 def marks_for(root: Path, corpus: str) -> tuple[Mark, ...]:

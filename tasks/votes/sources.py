@@ -13,7 +13,7 @@ import pyarrow as pa
 from schemas.errors import InputError
 from schemas.human_preferences import CORPUS, RATED, HumanPreferences, Source
 from schemas.places import below
-from tasks.anonymity import key_of, salt_digest, salt_of, scrub
+from tasks.anonymity import annotator_key, salt_digest, salt_of, scrub
 from tasks.fingerprint import file_digests
 from tasks.importers import cmi_pref, label_studio, music_arena, rated_music
 from tasks.importers.lists import ListFile
@@ -230,7 +230,7 @@ def _told(reject: Reject, source: Source, salt: str) -> Reject:
 
 
 def _key(who: str | None, source: Source, salt: str) -> str | None:
-    return None if who is None else key_of(salt, "annotator", f"{source.name}\0{who}")
+    return None if who is None else annotator_key(salt, source.name, who)
 
 
 def unsigned(text: str, names: list[str], scanner: Scanner) -> str | None:

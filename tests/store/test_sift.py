@@ -23,7 +23,7 @@ from tasks.store.manifest import Parent, Step
 from tasks.store.sift import sift
 from tasks.store.staging import staging
 from tasks.store.versions import Store, Version, verify
-from tasks.store.withdrawals import Mark, withdrawals
+from tasks.store.withdrawals import Mark, act_against, withdrawals
 from tests.builds import rows_of, traces
 
 SHA = {name: name * 64 for name in "abcdef"}
@@ -261,6 +261,22 @@ def test_what_nobody_holds_is_one_line(store: Store) -> None:
         withdrawal.search(store, CORPORA, "prompt", "p-three")
     assert store.find("songs").name == "v1"
     assert not (store.root / "withdrawals").exists()
+
+
+def test_a_version_that_a_build_commits_meanwhile_is_looked_through(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The build had read what was withdrawn before the act was recorded, and holds the lock until it has committed."""
+    found = withdrawal.search(store, CORPORA, "clip", SHA["a"])
+    with monkeypatch.context() as patch:
+        patch.setattr("tasks.store.commit.marks_for", lambda *_: ())
+        late = build(store, "songs", key="late")
+    assert "clip-a" in ids(late, "clips")
+    act = withdrawal.withdraw(store, CORPORA, found, "asked for")
+    assert [version.name for version in store.versions("songs")] == ["v1", "v2", "v3"]
+    assert ids(store.find("songs"), "clips") == ["clip-b", "clip-c", "clip-d", "clip-e"]
+    assert act_against(store.root, late.manifest.digest()) == act
+    assert ids(store.find("words"), "captions") == ["cap-c", "cap-f"]
 
 
 LETTERS = st.sampled_from("abcdefgh")

@@ -1,0 +1,81 @@
+"""A withdrawal from a store in an object store holds for every machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale' or 'dev')")
+pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
+
+from tasks import withdrawal
+from tasks.store.commit import commit
+from tasks.store.manifest import Parent
+from tasks.store.remote import ADDRESS
+from tasks.store.versions import Store, Version, open_store, verify
+from tasks.store.withdrawals import FOLDER, act_against
+from tests.builds import traces
+from tests.objects import bucket, server
+from tests.store.test_sift import CORPORA, SHA, build, ids, withdraw
+
+__all__ = ["bucket", "server"]  # fixtures
+
+
+@pytest.fixture
+def url(bucket: str) -> str:
+    """The URL of a store with songs, and words that were written about them."""
+    url = f"s3://{bucket}/store"
+    here = open_store(url)
+    songs = build(here, "songs")
+    build(here, "words", (Parent(corpus="songs", version="v1", digest=songs.manifest.digest()),))
+    return url
+
+
+def another_machine(url: str, folder: Path) -> Store:
+    """The store as a machine sees it that has seen nothing yet."""
+    folder.mkdir(parents=True)
+    (folder / ADDRESS).write_text(url + "\n")
+    return open_store(str(folder))
+
+
+def test_another_machine_finds_what_is_left_and_obeys(url: str, tmp_path: Path) -> None:
+    there = another_machine(url, tmp_path / "there")
+    withdraw(open_store(url), "clip", SHA["c"])
+    late = build(there, "songs", key="other")  # its store was opened before
+    assert late.name == "v3"
+    assert traces(late, [SHA["c"], "clip-c", "pair-cd"]) == []
+    third = another_machine(url, tmp_path / "third")
+    songs, words = third.find("songs@v2"), third.find("words")
+    assert ids(songs, "clips") == ["clip-a", "clip-b", "clip-d", "clip-e"]
+    assert ids(words, "captions") == ["cap-a", "cap-f"]
+    assert verify(songs) == verify(words) == []
+    assert third.remote is not None
+    assert third.remote.faults(songs.manifest) == []
+    assert act_against(third.root, third.find("songs@v1").manifest.digest()) is not None
+    records = third.remote.files.glob(f"{url}/{FOLDER}/*.json")
+    assert len(records) == 1
+
+
+def test_another_machine_goes_on_with_a_killed_one(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = open_store(url)
+    commits = []
+
+    def stopped(*args: Any) -> Version:
+        if commits:
+            raise KeyboardInterrupt
+        commits.append(args)
+        return commit(*args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(withdrawal, "commit", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            withdraw(here, "clip", SHA["a"])
+    there = another_machine(url, tmp_path / "there")
+    assert [there.find(name).name for name in ("songs", "words")] == ["v2", "v1"]
+    assert act_against(there.root, there.find("words@v1").manifest.digest()) is not None
+    found = withdrawal.search(there, CORPORA, "clip", SHA["a"])
+    act = withdrawal.withdraw(there, CORPORA, found, "asked for")
+    assert {(one.corpus, one.version) for one in act.made} == {("songs", "v2"), ("words", "v2")}
+    assert ids(there.find("words"), "captions") == ["cap-c", "cap-f"]
