@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from os.path import normpath
 from typing import Any
 
 import pytest
@@ -52,6 +53,35 @@ def test_volumes_and_files_are_there() -> None:
     ignored = (ROOT / ".dockerignore").read_text("utf-8").splitlines()
     copied = {path for line in re.findall(r"^COPY (.+) \S+$", DOCKERFILE, re.MULTILINE) for path in line.split()}
     assert {f"!{path}" for path in copied} <= set(ignored)
+
+
+def mounted(service: dict[str, Any]) -> dict[str, str]:
+    """What a service mounts: folders of the container, and whether they are read only (`ro`)."""
+    found = (re.sub(r"\$\{[^}]*\}", "host", volume).split(":") for volume in service.get("volumes", []))
+    return {target: (how or ["rw"])[0] for _, target, *how in found}
+
+
+def test_paths_of_deployments_and_configs_are_what_containers_mount() -> None:
+    (image,) = re.findall(r"^WORKDIR (\S+)$", DOCKERFILE, re.MULTILINE)
+    copied = {target for line in re.findall(r"^COPY (.+)$", DOCKERFILE, re.MULTILINE) for target in line.split()[1:]}
+    for name in ("deploy", "worker", "metrics"):
+        mounts = mounted(SERVICES[name])
+        (store,) = re.findall(r"EARMARK_STORE=(\S+)", DOCKERFILE)
+        assert mounts[store] == "rw"
+        assert mounts[f"{image}/corpora"] == "ro"
+    for deployment in yaml.safe_load((DEPLOY / "prefect.yaml").read_text("utf-8"))["deployments"]:
+        values = deployment.get("parameters", {})
+        assert normpath(f"{image}/{values.get('store', 'data/store')}") == store
+        if base := values.get("config", {}).get("base"):
+            assert base in copied, f"{deployment['entrypoint']}: the image has no {base}"
+    for config in (DEPLOY / "configs").glob("*.toml"):
+        reads = set(re.findall(r'"((?:\.\./)+[^"]*)"', config.read_text("utf-8")))
+        for path in reads:
+            inside = normpath(f"{image}/deploy/configs/{path}")
+            assert inside.startswith((f"{image}/corpora", f"{image}/data/demo", store)), f"{config.name}: {path}"
+    variables = json.loads((DEPLOY / "kubernetes.json").read_text("utf-8"))["job_configuration"]["job_manifest"]
+    (container,) = variables["spec"]["template"]["spec"]["containers"]
+    assert store in {mount["mountPath"] for mount in container["volumeMounts"]}
 
 
 def test_secrets_come_from_the_environment() -> None:
