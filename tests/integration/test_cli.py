@@ -44,7 +44,7 @@ def earmark(
         env=environment(store),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert ended.returncode == code, f"{arguments}: {ended.stdout}\n{ended.stderr}"
     assert "Traceback" not in ended.stderr

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
-from tasks.store.versions import Store
+import pytest
+
+from tasks.store.staging import STAGING
+from tasks.store.versions import Store, verify
+from tests.annotation.test_kills import Server
 from tests.conftest import ROOT
-from tests.integration.test_cli import as_json, earmark
+from tests.integration.test_cli import as_json, earmark, environment
+from tests.integration.test_deploy import Prefect, waited
+from tests.music import make_pool, write_config
+from tests.servers.hub import HubServer
 
 DEMO = ROOT / "data/demo"
+PROMPTS, CONCURRENCY = 20, 4
+REQUESTS = PROMPTS * 3 * 2
+REPO = "lab/mos"
 
 
 def demo(name: str, folder: Path, *changes: tuple[str, str]) -> None:
@@ -55,3 +69,90 @@ def test_a_failure_stops_only_what_reads_it(tmp_path: Path) -> None:
     again = earmark(store, "rebuild", "-c", config)
     assert "Prefect" not in again.stderr, "nothing is out of date, so no flow is started"
     assert again.stdout.count("up to date") == 3
+
+
+@pytest.fixture
+def judge() -> Iterator[Server]:
+    """A judge that takes its time."""
+    started = Server("--listen", "--latency-ms", "400")
+    yield started
+    started.process.kill()
+    started.process.communicate()
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    """A Hub, which every process that the test starts takes for the real one."""
+    with HubServer(tmp_path / "hub") as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        monkeypatch.setenv("HF_HOME", str(tmp_path / "hub-home"))
+        monkeypatch.setenv("HF_TOKEN", "hf_writer")
+        monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
+        yield server
+
+
+@pytest.fixture
+def begun() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """Processes of the test, which do not outlive it."""
+    begun: list[subprocess.Popen[bytes]] = []
+    yield begun
+    for process in begun:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_killed_while_asking_and_while_publishing_it_goes_on(
+    tmp_path: Path, judge: Server, hub: HubServer, begun: list[subprocess.Popen[bytes]]
+) -> None:
+    store = tmp_path / "store"
+    make_pool(tmp_path / "pool", PROMPTS)
+    write_config(tmp_path / "pool", judge.base_url, judge={"max_concurrency": CONCURRENCY})
+    config = tmp_path / "rebuild.toml"
+    config.write_text(f"""
+[[builds]]
+corpus = "pseudo-preferences"
+config = "pool/build.toml"
+[[builds]]
+corpus = "mos-preferences"
+config = "{DEMO}/mos-preferences.toml"
+publish = {{ repo = "{REPO}", allow_builtin = true }}
+""")
+
+    log = tmp_path / "rebuild.log"
+
+    def begin() -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-m", "flows.cli", "rebuild", "--config", str(config)]
+        with log.open("ab") as said:
+            begun.append(subprocess.Popen(words, cwd=ROOT, env=environment(store), stdout=said, stderr=said))
+        return begun[-1]
+
+    def killed(process: subprocess.Popen[bytes]) -> None:
+        process.kill()
+        assert process.wait(60) == -signal.SIGKILL, log.read_text("utf-8")
+        left = Prefect(tmp_path / "prefect", "").processes
+        waited("the warden to end Prefect's server", lambda: not left(), 60)
+
+    first = begin()
+    waited("the judge to be asked", lambda: judge.counts()["asked"] >= REQUESTS // 5 or first.poll() is not None, 300)
+    killed(first)
+    assert judge.settled()["asked"] < REQUESTS
+    assert not Store(store).versions("pseudo-preferences")
+
+    second = begin()
+    hub.harm = lambda kind, when, n: second.kill() if (kind, when) == ("commit", "after") else None
+    waited("the publication", lambda: second.poll() is not None, 300)
+    killed(second)
+    hub.harm = lambda kind, when, n: None
+    assert hub.repos[REPO]["tags"] == {}, "expected the kill before the tag"
+
+    rows = {row["corpus"]: row for row in as_json(store, "rebuild", "--config", config)}
+    assert rows["mos-preferences"]["state"] == "up to date"
+    assert {row["version"] for row in rows.values()} == {"v1"}
+    assert REQUESTS <= judge.settled()["asked"] <= REQUESTS + 2 * CONCURRENCY
+    assert hub.repos[REPO]["tags"] == {"v1": hub.commits(REPO)[0]["oid"]}
+    assert len(hub.commits(REPO)) == 2, "the repository's first commit and the version's"
+    for corpus in rows:
+        assert [verify(version) for version in Store(store).versions(corpus)] == [[]]
+        assert not list((store / corpus).glob(f"{STAGING}/*"))
