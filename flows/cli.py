@@ -18,6 +18,7 @@ from flows.publish_cli import publish
 from flows.rebuild_cli import rebuild
 from flows.review_cli import app as review_app
 from flows.serve_cli import serve
+from flows.sweep_cli import sweep
 from flows.withdraw_cli import withdraw
 from schemas.errors import EarmarkError, Interrupted, StoreError
 from tasks.logs import set_up
@@ -297,6 +298,7 @@ app.command(rich_help_panel=_GIVE)(publish)
 app.add_typer(review_app, name="review", rich_help_panel=_GIVE)
 app.command(rich_help_panel=_TEND)(serve)
 app.command(rich_help_panel=_TEND)(withdraw)
+app.command(rich_help_panel=_TEND)(sweep)
 app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)
 
 

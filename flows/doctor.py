@@ -80,7 +80,7 @@ def _store(store: Store) -> list[Finding]:
         Finding(
             "store",
             "ok" if writable else "bad",
-            f"{store.root} ({held})" if writable else f"{existing} is not writable",
+            f"{store.address} ({held})" if writable else f"{existing} is not writable",
         ),
         _ledger(store),
         Finding("disk", "ok" if free > LITTLE_SPACE_GB else "bad", f"{free:,.0f} GB free at {existing}"),

@@ -73,7 +73,7 @@ def forecast_build(name: str, path: Path, store: Store, limit: int | None = None
         asks = load(corpus.forecast)(config, store) if corpus.forecast and not done else None
     return {
         "corpus": name,
-        "store": str(store.root),
+        "store": store.address,
         "build_key": plan.build_key,
         "up_to_date": done.name if done else None,
         "would_commit": None if done else f"v{latest.number + 1 if latest else 1}",

@@ -57,10 +57,10 @@ def bring(paths: Iterable[Path]) -> None:
         return
     files = open_objects("an input behind a URL")
     wanted = list(urls)
-    with working("look at objects", len(wanted)) as work:
+    with _looking(len(wanted)) as seen:
         for start in range(0, len(wanted), ASKED_AT_ONCE):
             batch = wanted[start : start + ASKED_AT_ONCE]
-            found = _at_once(lambda path: _object_at(files, urls[path], work), batch)
+            found = _at_once(lambda path: _object_at(files, urls[path], seen), batch)
             gone = [path for path, held in zip(batch, found, strict=True) if held is None]
             for bucket in sorted({urls[path].split("/")[2] for path in gone}):
                 _require_bucket(files, bucket)
@@ -114,9 +114,19 @@ def list_names(name: str) -> bool:
 # -- objects --------------------------------------------------------------------------------------------------
 
 
-def _object_at(files: Any, url: str, work: Work) -> Object | None:
+@contextmanager
+def _looking(count: int) -> Iterator[Callable[[], None]]:
+    """Report how many objects were looked at, if that takes a while."""
+    if count <= AT_ONCE:
+        yield lambda: None
+        return
+    with working("look at objects", count) as work:
+        yield work.advance
+
+
+def _object_at(files: Any, url: str, seen: Callable[[], None]) -> Object | None:
     key = url.split("/", 3)[3].encode() if url.count("/") > 2 else b""
-    work.advance()
+    seen()
     if not 0 < len(key) <= LONGEST_KEY or max(map(len, key.split(b"/"))) > LONGEST_NAME:
         return None
     try:
@@ -164,7 +174,8 @@ def _renew(files: Any, objects: Mapping[Path, Object]) -> None:
         new = {path: held for path, held in objects.items() if kept.get(path) != (*held, _changed_ns(path))}
         if not new:
             return
-        with working(f"fetch {len(new):,} objects (MB)", sum(held.size for held in new.values()) >> 20) as work:
+        megabytes = sum(held.size for held in new.values()) >> 20
+        with working(f"fetch {len(new):,} objects{' (MB)' if megabytes else ''}", megabytes or None) as work:
             told = _Megabytes(work)
             _at_once(lambda path: record.keep(path, new[path], _download(files, path, new[path], told)), list(new))
 

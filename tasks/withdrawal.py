@@ -107,7 +107,7 @@ def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, act: str, kno
     with working("look for rows", sum(len(store.versions(name)) for name in names)) as work:
         for name in names:
             if name not in corpora:
-                raise StoreError(f"{store.root} holds versions of '{name}', which is not known here")
+                raise StoreError(f"{store.address} holds versions of '{name}', which is not known here")
             for version in (versions := store.versions(name)):
                 store.fetch(version)
                 found = _sift(version, corpora[name], [mark for mark in marks if mark.corpus in (None, name)])

@@ -29,6 +29,7 @@ from tasks.store.objects import blocks, one_line, open_objects, require_bucket
 
 ADDRESS = ".remote"
 CLAIMS = ".claims"
+SWEPT = "swept"  # in the claim of a commit whose objects were removed
 
 
 @dataclass(frozen=True)
@@ -74,13 +75,14 @@ class Remote:
     # -- commit -----------------------------------------------------------------------------------------------
 
     def claim(self, corpus: str, build_key: str) -> str:
-        """Claim the name of the next version; an interrupted build with the same key gets the one that it had."""
+        """Claim the name of the next version; an interrupted build with the same key gets the one that it had, unless
+        what it had sent was swept away since."""
         committed = set(self.names(corpus))
         number = max((int(name[1:]) for name in committed), default=0) + 1
         while not self._create(f"{corpus}/{CLAIMS}/v{number}.json", json.dumps({"build_key": build_key}).encode()):
             with self._told():
                 held = json.loads(self.files.cat_file(f"{self.url}/{corpus}/{CLAIMS}/v{number}.json"))
-            if held["build_key"] == build_key and f"v{number}" not in set(self.names(corpus)):
+            if held == {"build_key": build_key} and f"v{number}" not in set(self.names(corpus)):
                 break
             number += 1
         return f"v{number}"
@@ -108,12 +110,18 @@ class Remote:
                     self.files.cp_file(source, target)
                 else:
                     self.files.put_file(str(folder / entry.path), target, Metadata={"sha256": entry.sha256})
+        if self._swept(manifest.corpus, manifest.version):
+            raise StoreError(f"{place}: what was sent of this version was swept away meanwhile; build again")
         text = (folder / MANIFEST).read_bytes()
         if not self._create(f"{manifest.corpus}/{manifest.version}/{MANIFEST}", text):
             with self._told():
                 found = self.files.cat_file(f"{place}/{MANIFEST}")
             if found != text:
                 raise StoreError(f"{place}: another build has committed this version with other content; build again")
+
+    def _swept(self, corpus: str, version: str) -> bool:
+        with self._told():
+            return SWEPT in json.loads(self.files.cat_file(f"{self.url}/{corpus}/{CLAIMS}/{version}.json"))
 
     def _holds(self, target: str, entry: FileEntry) -> bool:
         """Whether an earlier try has sent a file whole: its hash was stored with it."""
@@ -202,6 +210,8 @@ def open_remote(url: str) -> Remote:
         raise StoreError(
             "store: expected s3://bucket/prefix without user, password or query; keys are in AWS_… variables"
         )
+    if odd := sorted(set(url) & set("*[]{}\n")):
+        raise StoreError(f"store: expected a URL without wildcard characters, found {odd[0]!r}")
     remote = Remote(url.rstrip("/"))
     require_bucket(remote.files, remote.url, StoreError)
     if not (remote.copy / ADDRESS).is_file():

@@ -106,11 +106,11 @@ def find_run(store: Store, name: str | None) -> Run:
         newest = {(run.corpus, run.config): run for run in runs}  # a later run of the same config settles earlier ones
         open_runs = [run for run in newest.values() if run.current_state() in ("failed", "interrupted")]
         if not open_runs:
-            raise StoreError(f"nothing to resume in {store.root}: no run has failed or was interrupted")
+            raise StoreError(f"nothing to resume in {store.address}: no run has failed or was interrupted")
         return max(open_runs, key=lambda run: run.run)
     named = [run for run in runs if run.run == name]
     if not named:
-        raise StoreError(f"no run '{name}' in {store.root}; `earmark status` lists the runs")
+        raise StoreError(f"no run '{name}' in {store.address}; `earmark status` lists the runs")
     return named[0]
 
 

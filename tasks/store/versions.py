@@ -72,14 +72,25 @@ class Store:
     root: Path
     remote: Remote | None = None
 
+    @property
+    def address(self) -> str:
+        """How messages name the store: its folder, or its URL."""
+        return self.remote.url if self.remote else str(self.root)
+
     def refresh(self, corpus: str | None = None) -> None:
-        """Bring what was withdrawn and the manifests of an object store's versions here, of one corpus or all; the
-        versions' files come later."""
+        """Bring what was withdrawn and the manifests of an object store's versions here, of one corpus or all.
+
+        The versions' files come later. What is no longer there is no version here either.
+        """
         if self.remote is None:
             return
         bring_withdrawals(self.root, self.remote)
-        for name in [corpus] if corpus else self.remote.corpora():
-            for version in self.remote.names(name):
+        there = {name: set(self.remote.names(name)) for name in ([corpus] if corpus else self.remote.corpora())}
+        for held in self.versions(corpus) if corpus else [v for name in self.corpora() for v in self.versions(name)]:
+            if held.name not in there.get(held.corpus, ()):
+                (held.folder / MANIFEST).unlink(missing_ok=True)
+        for name, versions in there.items():
+            for version in versions:
                 path = self.folder(name) / version / MANIFEST
                 if not path.is_file():
                     write_text(path, self.remote.read_manifest(name, version).to_json())
@@ -141,12 +152,14 @@ class Store:
         versions = self.versions(match["corpus"])
         if not versions:
             known = ", ".join(self.corpora()) or "none; build one first"
-            raise StoreError(f"no version of '{match['corpus']}' in {self.root}; corpora there: {known}")
+            raise StoreError(f"no version of '{match['corpus']}' in {self.address}; corpora there: {known}")
         if match["version"] is None:
             return self.fetch(versions[-1])
         named = {version.name: version for version in versions}
         if match["version"] not in named:
-            raise StoreError(f"{match['corpus']} has no {match['version']} in {self.root}; found: {', '.join(named)}")
+            raise StoreError(
+                f"{match['corpus']} has no {match['version']} in {self.address}; found: {', '.join(named)}"
+            )
         return self.fetch(named[match["version"]])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -15,9 +16,13 @@ import pytest
 pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale' or 'dev')")
 pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
 
+from typer.testing import CliRunner
+
+from flows.cli import app
 from schemas.errors import StoreError
 from schemas.mos_preferences import TABLES
 from tasks.store.diff import diff_table
+from tasks.store.leftovers import find_leftovers, remove_leftover
 from tasks.store.remote import ADDRESS, Remote
 from tasks.store.versions import Store, open_store, verify
 from tests.builds import Builds, build_version, contents_of, read_config
@@ -145,12 +150,87 @@ def test_damage_is_told(url: str, configs: list[Path], tmp_path: Path) -> None:
         open_store(str(another_machine(url, tmp_path / "there"))).find(CORPUS)
 
 
+def sweep(url: str, *options: str) -> str:
+    """What `earmark sweep` prints."""
+    done = CliRunner().invoke(app, ["sweep", "--store", url, *options], catch_exceptions=False)
+    assert done.exit_code == 0
+    return done.stdout
+
+
+def test_what_a_broken_commit_left_is_no_version_and_can_be_swept(
+    url: str, server: S3Server, configs: list[Path], unharmed: Store, tmp_path: Path
+) -> None:
+    store = open_store(url)
+    build_version(read_config(configs[0]), store.root)
+    place = f"/{url.removeprefix('s3://')}/{CORPUS}"
+    server.denied = (f"{place}/v2/manifest.json",)
+    try:
+        with pytest.raises(StoreError, match="access denied"):
+            build_version(read_config(configs[1]), store.root)
+    finally:
+        server.denied = ()
+    remote = Remote(url)
+    bucket, _, prefix = url.removeprefix("s3://").partition("/")
+    key = f"{prefix}/{CORPUS}/v2/pairs/train-00000-of-00001.parquet"
+    assert [version.name for version in open_store(url).versions(CORPUS)] == ["v1"]
+    assert "nothing that a killed commit left" in sweep(url)  # it may go on within a day
+    remote.files.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
+    before = remote.files.find(f"{url}/{CORPUS}")
+    assert f"{CORPUS} v2, never committed: " in sweep(url, "--older-h", "0", "--dry-run")
+    assert remote.files.find(f"{url}/{CORPUS}") == before
+
+    said = json.loads(sweep(url, "--older-h", "0", "--json"))
+    assert [(held["version"], held["objects"] > 3) for held in said["versions"]] == [("v2", True)]
+    assert said["uploads"] == [key]
+    assert not remote.files.exists(f"{url}/{CORPUS}/v2")
+    assert "nothing that a killed commit left" in sweep(url, "--older-h", "0")
+    assert remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
+
+    # the build goes on, under a name that nothing else can be found under
+    assert build_version(read_config(configs[1]), store.root).name == "v3"
+    assert [version.name for version in open_store(url).versions(CORPUS)] == ["v1", "v3"]
+
+
+def test_a_commit_that_is_swept_while_it_uploads_ends_with_an_error(
+    url: str, server: S3Server, configs: list[Path]
+) -> None:
+    store = open_store(url)
+
+    def swept(path: str) -> None:
+        if path.endswith("/v1/README.md"):
+            server.on_put = lambda path: None
+            for left in find_leftovers(store.remote):
+                remove_leftover(store.remote, left)
+
+    assert store.remote
+    server.on_put = swept
+    with pytest.raises(StoreError, match="swept away meanwhile; build again"):
+        build_version(read_config(configs[0]), store.root)
+    assert open_store(url).versions(CORPUS) == []
+    assert build_version(read_config(configs[0]), store.root).name == "v2"
+    assert store.remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
+
+
+def test_a_store_in_a_folder_has_nothing_to_sweep(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="expected a store in an object store, found "):
+        CliRunner().invoke(app, ["sweep", "--store", str(tmp_path)], catch_exceptions=False)
+
+
+def test_what_is_deleted_there_is_no_version_here(url: str, configs: list[Path]) -> None:
+    store = open_store(url)
+    build_version(read_config(configs[0]), store.root)
+    assert store.remote
+    store.remote.files.rm(f"{url}/{CORPUS}/v1", recursive=True)
+    assert open_store(url).versions(CORPUS) == []
+
+
 @pytest.mark.parametrize(
     ("written", "said"),
     [
         ("gs://bucket/store", "expected a folder, file:// or s3:// URL"),
         ("s3://key:secret@bucket/store", "without user, password"),
         ("s3://", "s3://bucket/prefix"),
+        ("s3://bucket/st*re", "without wildcard characters"),
     ],
 )
 def test_addresses_that_cannot_be(written: str, said: str) -> None:

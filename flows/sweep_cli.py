@@ -1,0 +1,67 @@
+"""`earmark sweep`: what killed commits left in an object store goes."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+
+import typer
+
+
+def sweep(
+    older_h: Annotated[
+        float, typer.Option("--older-h", min=0, metavar="HOURS", help="Only what was last written to so long ago.")
+    ] = 24.0,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; remove nothing.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="URL", help="The store, s3://bucket/prefix. Default: EARMARK_STORE."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Remove what killed commits left in an object store and no build went on with.
+
+    No version is touched. In a folder there is nothing to sweep: the next build of a corpus does it.
+
+    **Example:** `earmark sweep --store s3://lab/store --dry-run`
+    """
+    from schemas.errors import StoreError
+    from tasks.store.leftovers import find_leftovers, find_unended, remove_leftover, remove_unended
+    from tasks.store.versions import open_store
+
+    place = open_store(store)
+    if place.remote is None:
+        raise StoreError(
+            f"sweep: expected a store in an object store, found {place.address}; there, the next build of a corpus "
+            "removes what a killed one left"
+        )
+    before = datetime.now(UTC) - timedelta(hours=older_h)
+    versions = [left for left in find_leftovers(place.remote) if left.written <= before]
+    uploads = [left for left in find_unended(place.remote) if left.written <= before]
+    if not dry_run:
+        for version in versions:
+            remove_leftover(place.remote, version)
+        for upload in uploads:
+            remove_unended(place.remote, upload)
+    facts = {
+        "store": place.address,
+        "dry_run": dry_run,
+        "versions": [
+            {"corpus": v.corpus, "version": v.version, "objects": len(v.paths), "bytes": v.bytes} for v in versions
+        ],
+        "uploads": [upload.key for upload in uploads],
+    }
+    if as_json:
+        print(json.dumps(facts, indent=1))
+        return
+    done = "would go" if dry_run else "removed"
+    for version in versions:
+        what = (
+            f"{len(version.paths):,} objects, {version.bytes:,} bytes, the last of {version.written:%Y-%m-%d %H:%M} UTC"
+        )
+        print(f"{version.corpus} {version.version}, never committed: {what}: {done}")
+    for upload in uploads:
+        print(f"{upload.key}, an upload that never ended, of {upload.written:%Y-%m-%d %H:%M} UTC: {done}")
+    if not versions and not uploads:
+        print(f"{place.address}: nothing that a killed commit left, older than {older_h:g} hours")

@@ -1,0 +1,93 @@
+"""What killed commits left in an object store: objects under a name without a manifest, uploads that never ended.
+
+Nobody reads them as a version, and a build that goes on uses them; where none does, they only cost money.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from schemas.errors import StoreError
+from tasks.store.manifest import MANIFEST
+from tasks.store.objects import one_line
+from tasks.store.remote import CLAIMS, SWEPT, Remote
+
+_VERSION = re.compile(r"v[1-9][0-9]*")
+
+
+class Leftover(NamedTuple):
+    """Objects of one version that was never committed."""
+
+    corpus: str
+    version: str
+    paths: tuple[str, ...]
+    bytes: int
+    written: datetime  # when the last of them came
+
+
+class Unended(NamedTuple):
+    """An upload in parts that never ended."""
+
+    key: str
+    upload: str
+    written: datetime  # when it began
+
+
+def find_leftovers(remote: Remote) -> list[Leftover]:
+    """All objects under names of versions that have no manifest, by version."""
+    root = remote.url.partition("://")[2]
+    with one_line(remote.url, StoreError):
+        found: dict[str, dict[str, Any]] = remote.files.find(remote.url, detail=True)
+    held: dict[tuple[str, str], list[str]] = {}
+    for path in found:
+        corpus, *inner = path.removeprefix(f"{root}/").split("/")
+        if len(inner) < 2 or not _VERSION.fullmatch(inner[0]):
+            continue
+        if f"{root}/{corpus}/{inner[0]}/{MANIFEST}" not in found:
+            held.setdefault((corpus, inner[0]), []).append(path)
+    return [
+        Leftover(
+            corpus,
+            version,
+            tuple(paths),
+            sum(found[path]["size"] for path in paths),
+            max(found[path]["LastModified"] for path in paths),
+        )
+        for (corpus, version), paths in sorted(held.items())
+    ]
+
+
+def remove_leftover(remote: Remote, left: Leftover) -> None:
+    """Remove what a commit sent. Its claim is marked first and stays: should it still go on, it ends with an error."""
+    claim = f"{remote.url}/{left.corpus}/{CLAIMS}/{left.version}.json"
+    with one_line(remote.url, StoreError):
+        remote.files.pipe_file(claim, json.dumps({SWEPT: True}).encode())
+        remote.files.rm([f"s3://{path}" for path in left.paths])
+
+
+def find_unended(remote: Remote) -> Iterator[Unended]:
+    """All uploads in parts below the store that never ended."""
+    bucket, _, prefix = remote.url.partition("://")[2].partition("/")
+    more: dict[str, str] = {}
+    while True:
+        with one_line(remote.url, StoreError):
+            said = remote.files.call_s3(
+                "list_multipart_uploads", Bucket=bucket, Prefix=f"{prefix}/" if prefix else "", **more
+            )
+        for one in said.get("Uploads", ()):
+            yield Unended(one["Key"], one["UploadId"], one["Initiated"])
+        if not said.get("IsTruncated"):
+            return
+        more = {"KeyMarker": said["NextKeyMarker"], "UploadIdMarker": said["NextUploadIdMarker"]}
+
+
+def remove_unended(remote: Remote, left: Unended) -> None:
+    """Remove the parts of an upload."""
+    with one_line(remote.url, StoreError):
+        remote.files.call_s3(
+            "abort_multipart_upload", Bucket=remote.url.split("/")[2], Key=left.key, UploadId=left.upload
+        )
