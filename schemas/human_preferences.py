@@ -165,7 +165,8 @@ def _preference(name: str, task: str, dimension: str, first: str, says: str) -> 
     groups = (first, *(group for group in _GROUPS if group != first))
     params = {"task": task, "dimension": dimension}
     prompt = f"vote-pair-{dimension}"
-    mode = Mode("holistic", prompt, shows=_PAIR, json_field=dimension, says="Both clips in one request.")
+    facts = {"dimensions": [dimension]}
+    mode = Mode("holistic", prompt, shows=_PAIR, json_field=dimension, facts=facts, says="Both clips in one request.")
     return Evaluation(name, "preference", "human_preferences/tested_pairs", says, (mode,), groups, params=params)
 
 

@@ -108,11 +108,11 @@ def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str
 
     Args:
         facts: `text`, the words that both clips were made from; `dimensions`, which of `musicality` and `alignment`
-            are asked, both without it.
+            are asked, or `overall`; the first two without it.
         clips: measurements, the last two of which are A and B; one before them is a reference.
 
     Returns:
-        A, B or tie for each dimension, and `reason`.
+        A, B or tie for each dimension that is asked, and `reason`.
 
     Raises:
         BadRequest: fewer than two clips.
@@ -121,6 +121,10 @@ def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str
         raise BadRequest(f"expected two clips, found {len(clips)}")
     a, b = clips[-2], clips[-1]
     dimensions = facts.get("dimensions") or ["musicality", "alignment"]
+    if dimensions == ["overall"]:  # what sounds better; where neither does, what fits better
+        said = music_pair({**facts, "dimensions": ["musicality", "alignment"]}, clips)
+        choice = said["alignment"] if said["musicality"] == "tie" else said["musicality"]
+        return {"overall": choice, "reason": said["reason"]}
     answer, reasons = {}, []
     if "musicality" in dimensions:
         points_a, why_a = quality(a)
@@ -132,8 +136,8 @@ def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str
         reference = clips[-3] if len(clips) > 2 else None
         fit_a, fit_b = alignment(text, a, reference), alignment(text, b, reference)
         answer["alignment"] = _prefer(fit_a.points, fit_b.points, TIE_ALIGNMENT)
-        said = [f"{name}: {'; '.join(fit.notes)}" for name, fit in (("A", fit_a), ("B", fit_b)) if fit.notes]
-        reasons.append(". ".join(said) + "." if said else "No word of the text can be measured.")
+        heard = [f"{name}: {'; '.join(fit.notes)}" for name, fit in (("A", fit_a), ("B", fit_b)) if fit.notes]
+        reasons.append(". ".join(heard) + "." if heard else "No word of the text can be measured.")
     answer["reason"] = " ".join(reasons)[:600]
     return answer
 

@@ -63,6 +63,10 @@ class Prediction:
         return self.score is not None or self.choice is not None
 
 
+class NoMedia(StoreError):
+    """A sample cannot be asked about: its source withholds a clip, or the version was built without media."""
+
+
 @cache
 def prompt_named(name: str) -> Prompt:
     """A prompt of the repository."""
@@ -110,7 +114,11 @@ class Questioner:
         return tuple(dict.fromkeys(["id", *self._mode.columns, *extra]))
 
     def requests(self, row: Mapping[str, Any]) -> list[Asked]:
-        """The requests about a sample; none for a sample without items."""
+        """The requests about a sample; none for a sample without items.
+
+        Raises:
+            NoMedia: the prompt shows a clip or picture that the version does not hold.
+        """
         prompt = prompt_named(self._mode.prompt.format(language=row.get("language")))
         self.prompts[prompt.id] = prompt.sha256
         shown = {name: self._part(column, row[column]) for name, column in self._mode.shown.items()}
@@ -154,12 +162,11 @@ class Questioner:
         try:
             return prompt.render(**values)
         except PromptError as error:
-            missing = [name for name in self._mode.shown.values() if row[name] is None]
+            shown = [name for name in self._mode.shown.values() if names_clip(name) or names_image(name)]
+            missing = [name for name in shown if row[name] is None]
             if not missing:
                 raise
-            raise StoreError(
-                f"sample '{row['id']}' has no {missing[0]}; was the version built with its media? ({error})"
-            ) from None
+            raise NoMedia(f"the version does not hold {', '.join(missing)}: {error}") from None
 
     def _ask(self, prompt: Prompt, row: Mapping[str, Any]) -> Ask:
         if prompt.schema is not None:

@@ -20,7 +20,7 @@ from schemas.evaluations import Evaluation, Examinee
 from tasks.annotation.outcome import Forecast
 from tasks.annotation.session import Session
 from tasks.asking import asking
-from tasks.evaluation.asking import Asked, Prediction, Questioner
+from tasks.evaluation.asking import Asked, NoMedia, Prediction, Questioner
 from tasks.evaluation.results import as_markdown, count, is_right
 from tasks.evaluation.samples import Part, Samples, find_clips, find_evaluation, find_mode, select_samples
 from tasks.evaluation.scores import read_scores
@@ -168,16 +168,28 @@ def _questioner(
 
 def _questions(samples: Samples, questioner: Questioner) -> Iterator[tuple[str, list[Asked]]]:
     for rows in samples.batches(SAMPLES_AT_ONCE, questioner.columns):
-        for row in rows:
-            yield row["id"], questioner.requests(row)
+        asked, _ = _asked(rows, questioner)
+        yield from asked.items()
 
 
 def _answers(samples: Samples, questioner: Questioner, session: Session) -> Iterator[dict[str, Prediction]]:
     """Predictions, a batch of samples after the other."""
     for rows in samples.batches(SAMPLES_AT_ONCE, questioner.columns):
-        asked = {row["id"]: questioner.requests(row) for row in rows}
+        asked, without = _asked(rows, questioner)
         outcomes = iter(session.ask([one.request for held in asked.values() for one in held]).outcomes)
-        yield {sample: questioner.read(sample, held, [next(outcomes) for _ in held]) for sample, held in asked.items()}
+        said = {sample: questioner.read(sample, held, [next(outcomes) for _ in held]) for sample, held in asked.items()}
+        yield {**said, **without}
+
+
+def _asked(rows: list[dict[str, Any]], questioner: Questioner) -> tuple[dict[str, list[Asked]], dict[str, Prediction]]:
+    """The requests about each sample, and those samples that cannot be asked about because a clip is not at hand."""
+    asked, without = {}, {}
+    for row in rows:
+        try:
+            asked[row["id"]] = questioner.requests(row)
+        except NoMedia as fault:
+            without[row["id"]] = Prediction(row["id"], reason="no_media", detail=str(fault))
+    return asked, without
 
 
 def _finish(
