@@ -169,8 +169,9 @@ class Run:
                 await self._take([self._unclaimed.popleft() for _ in range(count)])
                 continue
             self._hungry.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._hungry.wait(), OTHERS_POLL_S if self._others else 60.0)
+            with suppress(TimeoutError):  # not `wait_for`, which forgets that it was cancelled once the event is set
+                async with asyncio.timeout(OTHERS_POLL_S if self._others else 60.0):
+                    await self._hungry.wait()
             if self._others and not self._unclaimed:
                 await self._look_at_others()
 

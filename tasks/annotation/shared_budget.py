@@ -93,7 +93,8 @@ class SharedBudget(Budget):
                     raise self.exhausted(standing.spent_usd, standing.doubtful_usd, worst_usd)
                 self._freed.clear()
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._freed.wait(), LOOK_AGAIN_S)
+                    async with asyncio.timeout(LOOK_AGAIN_S):
+                        await self._freed.wait()
                 await self._ledger.free_the_dead()
         self.reserved_usd += worst_usd
 

@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from schemas.annotation import Prices
+from schemas.annotation import AnnotatorConfig, Prices
 from schemas.errors import ConfigError
+from tasks.annotation.answers import Reply
 from tasks.annotation.backend import Media, make_backend, question
 from tasks.annotation.engine import Annotator
 from tasks.annotation.errors import AuthFailed, BudgetExhausted, QuotaExhausted
 from tasks.annotation.ledger import connect, open_ledger
 from tasks.annotation.outcome import Answer, Reject
 from tasks.annotation.progress import Progress
-from tasks.annotation.request import Choice, FreeText, Message, YesNo
+from tasks.annotation.request import Choice, FreeText, Message, Request, YesNo
 from tasks.annotation.session import Session
 from tests.annotation.conftest import Bench, LocalServer, ask_all, config_for, requests_for, serving
 from tests.servers.faults import ALL, TRANSPORT, Faults
@@ -52,6 +53,27 @@ def test_a_second_run_asks_nothing_and_one_more_row_asks_one(tmp_path: Path, run
         assert (await bench.ask(other, requests_for(other, 22))).exchanges == 0
         assert server.faults.numbers()["asked"] == 22
         await server.stop()
+
+    run(story)
+
+
+def test_a_fault_of_our_own_ends_the_run_however_many_workers_meet_it_at_once(tmp_path: Path, run: Any) -> None:
+    class Broken:
+        async def open(self) -> None: ...
+
+        async def close(self) -> None: ...
+
+        async def send(self, request: Request) -> str:
+            raise RuntimeError("no thread is left")
+
+        def read(self, request: Request, raw: str) -> Reply:
+            raise AssertionError
+
+    async def story() -> None:
+        config = AnnotatorConfig(annotator="openai:m", base_url="http://127.0.0.1:9/v1", max_concurrency=64)
+        async with open_ledger(tmp_path / "l.sqlite") as ledger, Annotator(config, ledger, backend=Broken()) as asks:
+            with pytest.raises(RuntimeError, match="no thread is left"):
+                await asyncio.wait_for(asks.ask(requests_for(config, 50)), 120)
 
     run(story)
 
