@@ -210,7 +210,7 @@ CAPTIONS = Table(
 
 RAW = Table(
     name="raw",
-    description="One row a request of a stage: what the model wrote at last, whether or not it became a caption.",
+    description="One row a draw of a request: what the model wrote, whether or not it became a caption.",
     schema=pa.schema(
         [
             column("clip_id", pa.string(), "The track's id in the list."),
@@ -223,20 +223,20 @@ RAW = Table(
             column(
                 "text",
                 pa.string(),
-                "The last answer; a judge's is its probability of yes. Null if there is none.",
+                "The answer; a judge's is its probability of yes. Null if there is none.",
                 optional=True,
             ),
             column("model", pa.string(), "The annotator."),
             column("prompt", pa.string(), "Prompt file and version that asked."),
             column("request_key", pa.string(), "The request's key in the ledger."),
-            column("sample", pa.int64(), "Number of the last draw, from 0."),
+            column("sample", pa.int64(), "Number of the draw, from 0; what failed its checks was drawn again."),
             column("flags", WORDS, "Checks that it did not pass and that the config only notes."),
             column("notes", pa.string(), "What was done to the request to fit the model's limits.", optional=True),
             column("reason", pa.string(), "Why it cannot be used; null if it can.", optional=True),
             column("source", pa.string(), "The list's name in the config."),
         ]
     ),
-    key=("clip_id", "pipeline", "segment", "stage", "span"),
+    key=("clip_id", "pipeline", "segment", "stage", "span", "sample"),
     splits=False,
     source="source",
     says=("{model} about {start_s} s to {end_s} s, draw {sample}: {text}",),

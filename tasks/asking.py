@@ -45,11 +45,13 @@ class Checked:
         outcome: the answer that passed its check, else the last one; or the engine's reject.
         sample: number of the draw that it is, counted from 0.
         fault: what the check holds against the last answer; None if it passed, or if there is none.
+        earlier: the draws before it, which failed their check, in order.
     """
 
     outcome: Outcome
     sample: int
     fault: Fault | None = None
+    earlier: tuple[Checked, ...] = ()
 
     @property
     def tries(self) -> int:
@@ -89,7 +91,9 @@ def ask_checked(session: Session, requests: Sequence[Request], check: Check, tri
         drawn = [replace(requests[place], sample=requests[place].sample + sample) for place in places]
         for place, outcome in zip(places, session.ask(drawn).outcomes, strict=True):
             fault = None if isinstance(outcome, Reject) else check(place, outcome.value)
-            ended[place] = Checked(outcome, sample, fault)
+            before = ended.get(place)
+            earlier = (*before.earlier, replace(before, earlier=())) if before else ()
+            ended[place] = Checked(outcome, sample, fault, earlier)
         places = [place for place in places if ended[place].fault is not None]
         if not places:
             break

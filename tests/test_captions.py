@@ -110,6 +110,9 @@ def test_a_failed_check_is_drawn_again_then_rejected(tmp_path: Path, server: Ope
     server.answer = failing_once
     version = build_captions(config_of(tmp_path, direct(server.base_url)), tmp_path / "store")
     assert [row["sample"] for row in rows_of(version, "captions")] == [1, 1, 1]
+    draws = [(row["clip_id"], row["sample"], row["reason"]) for row in rows_of(version, "raw")]
+    assert draws == [(f"t{at}", *draw) for at in range(3) for draw in ((0, "mentions_vocals"), (1, None))]
+    assert len({row["request_key"] for row in rows_of(version, "raw")}) == 6
     once = config_of(tmp_path, direct(server.base_url, tries=1))
     with_rejects = build_captions(once, tmp_path / "store")
     assert rows_of(with_rejects, "captions") == []

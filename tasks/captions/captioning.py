@@ -58,6 +58,7 @@ SAID = pa.schema(
         ("reason", pa.string()),
         ("detail", pa.string()),
         ("final", pa.bool_()),
+        ("last", pa.bool_()),  # of the draws of one request
     ]
 )
 DESCRIPTION = " ".join(["word"] * 60)  # stands for a description that is not written yet, in a forecast
@@ -114,10 +115,8 @@ def listen_shard(stage: Stage, config: Captions, sessions: Sessions, encoder: Sh
             checks = pipeline.listen.held_to
             told = ask_checked(sessions[pipeline.name], requests, _check(checks), pipeline.listen.tries)
             facts = (pipeline.listen.annotator, listening_prompt(pipeline).id)
-            rows += [
-                _said((*piece[:3], "listen", *piece[3:6]), facts, one, checks)
-                for piece, one in zip(pieces[pipeline.name], told, strict=True)
-            ]
+            for piece, one in zip(pieces[pipeline.name], told, strict=True):
+                rows += _draws((*piece[:3], "listen", *piece[3:6]), facts, one, checks)
     write_rows(stage.work / "listened" / f"{shard:06d}.parquet", SAID, rows)
     return len(tracks)
 
@@ -143,7 +142,7 @@ def refine_shard(stage: Stage, config: Captions, sessions: Sessions, shard: int)
         facts = (pipeline.refine.annotator, refining_prompt(pipeline).id)
         for held, one in zip(segments, told, strict=True):
             head = (held[0]["row"], pipeline.name, held[0]["segment"], "refine", 0)
-            rows.append(_said((*head, held[0]["start_s"], held[-1]["end_s"]), facts, one, checks))
+            rows += _draws((*head, held[0]["start_s"], held[-1]["end_s"]), facts, one, checks)
     write_rows(stage.work / "refined" / f"{shard:06d}.parquet", SAID, rows)
     return len(rows)
 
@@ -177,18 +176,19 @@ def judge_shard(stage: Stage, config: Captions, sessions: Sessions, shard: int) 
 def _judged(judge: Judging, facts: tuple[str, str], outcome: Outcome) -> Row:
     notes = "; ".join(outcome.notes) or None
     if isinstance(outcome, Reject):
-        return (None, *facts, outcome.key, 0, [], notes, outcome.reason, outcome.detail, outcome.final)
+        return (None, *facts, outcome.key, 0, [], notes, outcome.reason, outcome.detail, outcome.final, True)
     p_yes = outcome.value["p_yes"]
     found = p_yes >= judge.least
     flags = ["implies_vocals"] if found and judge.action == "flag" else []
     detail = f"expected no word of voices, found one by {judge.annotator}, with a probability of {p_yes:.3f}"
     fault = ("implies_vocals", detail) if found and judge.action == "reject" else (None, None)
-    return (f"{p_yes:.6f}", *facts, outcome.key, 0, flags, notes, *fault, True)
+    return (f"{p_yes:.6f}", *facts, outcome.key, 0, flags, notes, *fault, True, True)
 
 
 def _rows(stage: Stage, part: str, shard: int) -> list[dict[str, Any]]:
+    """What was said at last."""
     rows: list[dict[str, Any]] = pq.ParquetFile(stage.work / part / f"{shard:06d}.parquet").read().to_pylist()
-    return rows
+    return [row for row in rows if row["last"]]
 
 
 def _whole(heard: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
@@ -208,15 +208,22 @@ def _check(checks: Checks) -> Check:
     return check
 
 
-def _said(head: Row, facts: tuple[str, str], one: Checked, checks: Checks) -> Row:
+def _draws(head: Row, facts: tuple[str, str], one: Checked, checks: Checks) -> list[Row]:
+    """Every draw of a request, the last one at the end."""
+    return [_said(head, facts, draw, checks, last=draw is one) for draw in (*one.earlier, one)]
+
+
+def _said(head: Row, facts: tuple[str, str], one: Checked, checks: Checks, *, last: bool) -> Row:
     text = one.outcome.value.strip() if isinstance(one.outcome, Answer) else None
-    noted = [fault.reason for fault in find_faults(text, checks) if fault.reason in checks.flag] if text else []
+    noted: list[str] = []
+    if text and checks.flag:
+        noted = [fault.reason for fault in find_faults(text, checks) if fault.reason in checks.flag]
     reason, detail = one.failure or (None, None)
     if detail and one.tries > 1:
         detail = f"{detail}; asked {one.tries} times"
     final = one.outcome.final if isinstance(one.outcome, Reject) else True
     notes = "; ".join(one.outcome.notes) or None
-    return (*head, text, *facts, one.outcome.key, one.sample, noted, notes, reason, detail, final)
+    return (*head, text, *facts, one.outcome.key, one.sample, noted, notes, reason, detail, final, last)
 
 
 def forecast(config: Captions, store: Store) -> dict[str, Any]:

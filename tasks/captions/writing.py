@@ -76,7 +76,8 @@ def _open(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Captions)
     said = [
         path for part in ("listened", "refined", "judged") for path in sorted((stage.work / part).glob("*.parquet"))
     ]
-    view_parquet(connection, "said", said, SAID)
+    view_parquet(connection, "draws", said, SAID)
+    connection.execute("CREATE VIEW said AS FROM draws WHERE last")
     rows = [{"place": at, "name": held.name, "last": held.last} for at, held in enumerate(config.pipelines)]
     connection.register("pipelines", pa.Table.from_pylist(rows))
 

@@ -1,22 +1,22 @@
--- Grain: one row a request of a stage, by track, pipeline, segment, stage and span.
+-- Grain: one row a draw of a request, by track, pipeline, segment, stage, span and sample.
 SELECT
     pool.track_id AS clip_id,
-    said.pipeline,
-    said.segment,
-    said.stage,
-    said.span,
-    said.start_s,
-    said.end_s,
-    said.text,
-    said.model,
-    said.prompt,
-    said.request_key,
-    said.sample,
-    said.flags,
-    said.notes,
-    said.reason,
+    draws.pipeline,
+    draws.segment,
+    draws.stage,
+    draws.span,
+    draws.start_s,
+    draws.end_s,
+    draws.text,
+    draws.model,
+    draws.prompt,
+    draws.request_key,
+    draws.sample,
+    draws.flags,
+    draws.notes,
+    draws.reason,
     $source AS source
-FROM said
+FROM draws
 JOIN pool USING (row)
-JOIN pipelines ON said.pipeline = pipelines.name
-ORDER BY pool.row, pipelines.place, said.segment, said.stage, said.span
+JOIN pipelines ON draws.pipeline = pipelines.name
+ORDER BY pool.row, pipelines.place, draws.segment, draws.stage, draws.span, draws.sample
