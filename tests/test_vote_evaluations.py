@@ -16,7 +16,6 @@ from schemas.human_preferences import CORPUS, HumanPreferences
 from tasks.annotation.prompts import load_prompt
 from tasks.evaluation import judging
 from tasks.evaluation.judging import Wish
-from tasks.evaluation.samples import Part
 from tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of
@@ -108,7 +107,7 @@ def test_a_battle_without_its_audio_is_counted_and_not_asked(
     config = Examinee(annotator="openai:hears", base_url=server.base_url, retry_base_s=0.01)
     wish = Wish("music-arena", both_orders=True)
     assert judging.forecast(version, CORPUS, store, config, wish)["to_ask"] == 4
-    facts, folder = judging.judge(version, CORPUS, store, config, wish, tmp_path / "out")
+    _, folder = judging.judge(version, CORPUS, store, config, wish, tmp_path / "out")
     assert len(bodies) == 4  # two battles, both ways
     assert all(
         body["response_format"]["json_schema"]["schema"]["properties"].keys() == {"overall", "reason"}
@@ -127,7 +126,7 @@ def test_no_audio_at_all_is_one_line(demo: tuple[Version, Store]) -> None:
             CORPUS,
             store,
             Examinee(annotator="builtin:music-pair-2"),
-            Wish("music-arena", part=Part("test")),
+            Wish("music-arena"),
             None,
         )
 
