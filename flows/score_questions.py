@@ -54,11 +54,11 @@ def build(
     with plan.stage() as stage:
         if (done := plan.up_to_date(tidy=False)) and not force:
             return done.name
+        measure_detector(stage, config)
         read_submissions(stage, config)
         read_comments(stage, config)
         scrub_threads(stage, config)
         find_scores(stage, config)
-        measure_detector(stage, config)
         shards = gather_threads(stage, config)
         held = unmapped(stage), unmapped(config)
         with asking(stage.store, config.writer) as writer, working("rewrite") as work:

@@ -124,11 +124,11 @@ def build_dump(config: ScoreQuestions, store: Path, gate: Gate | None = None) ->
     """Build a version of a forum's dump by the same steps in the same order as the flow."""
     planned = plan_build(config, open_store(str(store)))
     with planned.stage() as stage:
+        keep_measure(stage, config)
         read_submissions(stage, config)
         read_comments(stage, config)
         scrub_threads(stage, config)
         read_images(stage, config, gate)
-        keep_measure(stage, config)
         make_questions(stage, config)
         return planned.commit(stage, card_sections(stage))
 

@@ -220,7 +220,7 @@ def test_no_line_stops_a_build(tmp_path_factory: pytest.TempPathFactory, posts: 
 
 
 @pytest.mark.slow
-@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(spoilt_lines(), max_size=30), st.lists(spoilt_lines(), max_size=30))
 def test_no_lines_stop_a_build(tmp_path_factory: pytest.TempPathFactory, posts: list[bytes], said: list[bytes]) -> None:
     build_spoilt(tmp_path_factory.mktemp("fuzz"), posts, said)

@@ -6,7 +6,6 @@ import shlex
 
 from schemas.score_questions import Detector
 from tasks.forum.measuring import FIRST_SEED, GOAL, Measure, kept_measure
-from tasks.store.card import markdown_cell
 from tasks.store.figures import Grid, Section
 from tasks.store.staging import Stage
 
@@ -24,10 +23,10 @@ def card_sections(stage: Stage) -> dict[str, str]:
     kinds = "; ".join(
         f"{kind} {measure.recall(kind):.3f} and {_figure(measure.precision(kind))}" for kind in measure.told
     )
-    goal = f"{'meets' if measure.meets_goal else 'MISSES'} the goal of {GOAL} for both on clean ones"
     told = (
-        f"Recall and precision of `{markdown_cell(measure.model)}` on {measure.drawings:,} drawn scores a kind, beside "
-        f"as many drawings that are none: {kinds}. That {goal}. {_how(measure)} {UNLIKE.partition(',')[0]}."
+        f"Recall and precision of `{_safe(measure.model)}` on {measure.drawings:,} drawn scores a kind, beside as many "
+        f"drawings of each of {', '.join(measure.taken)}: {kinds}. {_goal(measure)} {_how(measure)} "
+        f"{UNLIKE.partition(',')[0]}."
     )
     return {HEADING: told}
 
@@ -45,8 +44,8 @@ def detector_section(stage: Stage) -> Section | None:
             for kind, told in measure.told.items()
         ),
         ("recall", "recall, at least", "precision"),
-        f"Goal: recall and precision of {GOAL} on clean ones. At least: the lower end of a 95 % interval (Clopper and "
-        "Pearson). Precision is that of as many scores as other drawings, the kinds of these in equal parts.",
+        f"{_goal(measure)} At least: the lower end of a 95 % interval (Clopper and Pearson). Precision is that of as "
+        "many scores as other drawings, the kinds of these in equal parts.",
     )
     others = Grid(
         "Drawn, and no score",
@@ -54,19 +53,29 @@ def detector_section(stage: Stage) -> Section | None:
         tuple((kind, measure.drawings, taken, taken / measure.drawings) for kind, taken in measure.taken.items()),
         ("share",),
     )
-    says = f"The detector {measure.model}: an image is a score from confidence {measure.least:g} on. {_how(measure)}"
+    command = _how(measure).replace("`", "")  # the page is no Markdown
+    says = f"The detector {measure.model}: an image is a score from confidence {measure.least:g} on. {command}"
     return Section(HEADING, (scores, others), f"{says} {UNLIKE}")
+
+
+def _goal(measure: Measure) -> str:
+    return f"The goal, {GOAL} for both on clean ones, is {'met' if measure.meets_goal else 'MISSED'}."
 
 
 def _how(measure: Measure) -> str:
     last = FIRST_SEED + measure.drawings - 1
     given = Detector()
-    model = "" if measure.model == given.model else f" --model {shlex.quote(measure.model)}"
+    model = "" if measure.model == given.model else f" --model {shlex.quote(_safe(measure.model))}"
     least = "" if measure.least == given.least else f" --least {measure.least:g}"
     return (
-        f"Measured by this build on drawings of the repository's own (seeds {FIRST_SEED} to {last}); so does "
+        f"Measured by this build on drawings of the repository's own (seeds {FIRST_SEED} to {last}); the same figures: "
         f"`python -m tests.benchmarks.bench_detector --drawings {measure.drawings}{model}{least}`."
     )
+
+
+def _safe(name: str) -> str:
+    """A name as it may stand in Markdown's code."""
+    return name.replace("`", "'")
 
 
 def _figure(share: float | None) -> str:

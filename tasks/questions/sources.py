@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from schemas.errors import InputError
 from schemas.score_questions import CORPUS, ScoreQuestions
 from tasks.anonymity import salt_digest, salt_of
 from tasks.fingerprint import file_digests
@@ -35,7 +36,7 @@ def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
     """SHA-256 of the dump's and review files, of the folders of images and detector if there are; the salt's trace.
 
     Raises:
-        InputError: a file is missing or cannot be read.
+        InputError: a file or folder is missing or cannot be read.
     """
     source = config.source
     written = [*source.submissions, *source.comments, *config.review.files]
@@ -43,7 +44,10 @@ def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
         digests = file_digests((without_place(name), config.path(name)) for name in written)
         if config.images.folder is not None:
             bring_folder(config.path(config.images.folder))
-            digests["images"] = _folder_digest(config.path(config.images.folder))
+            folder = config.path(config.images.folder)
+            if not folder.is_dir():
+                raise InputError(f"images.folder: expected a folder, found none at {config.images.folder}")
+            digests["images"] = _folder_digest(folder)
         if (model := config.path(config.detector.model)).is_dir():
             digests["detector"] = _folder_digest(model)
     return {**digests, "salt": salt_digest(salt_of(source.salt_env, store.root))}
