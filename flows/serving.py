@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import signal
 import socket
 import subprocess
@@ -13,14 +14,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING, Any
 
+import psutil
+
+from flows.warden import SERVE_MARK, end_family, start_warden
 from schemas.errors import ConfigError, EarmarkError
+
+if TYPE_CHECKING:
+    from prefect.events.schemas.automations import AutomationCore
 
 ROOT = Path(__file__).resolve().parent.parent
 POOL = "local"
 HEARTBEAT_S = 30  # the least that Prefect allows; deploy/automations.yaml waits for three
 START_S = 120
-STOP_S = 30
 
 
 @dataclass
@@ -30,13 +37,18 @@ class Processes:
     Attributes:
         api: the server's API.
         started: those that run until `end`, by name.
+        mark: what their environment and that of the runs holds, by which the warden finds them.
+        warden: ends them if this process is killed.
     """
 
     api: str
     started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    mark: str = field(default_factory=lambda: secrets.token_hex(8))
+    warden: subprocess.Popen[bytes] | None = None
 
     def start(self, name: str, *arguments: str) -> None:
         """Start a command that stays. A terminal's interrupt does not reach it: `end` decides the order."""
+        self.warden = self.warden or start_warden("serve", self.mark)
         self.started[name] = subprocess.Popen(
             self._command(arguments), cwd=ROOT, env=self._environment(), start_new_session=True
         )
@@ -59,16 +71,15 @@ class Processes:
         return next((name for name, process in self.started.items() if process.poll() is not None), None)
 
     def end(self) -> None:
-        """End all, newest first: the worker ends its runs while the server still listens."""
-        for process in reversed(self.started.values()):
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
-            try:
-                process.wait(STOP_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        """End all: the runs, which the worker tells the server, then the worker, then the server."""
+        if self.warden is None:
+            return
+        end_family(self.mark)
+        for process in self.started.values():
+            process.wait()
         self.started.clear()
+        self.warden.communicate()
+        self.warden = None
 
     def _command(self, arguments: tuple[str, ...]) -> list[str]:
         return [sys.executable, "-m", "prefect", *arguments]
@@ -81,7 +92,7 @@ class Processes:
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
             "PREFECT_SERVER_DATABASE_TIMEOUT": "60",  # SQLite under several runs: wait for the lock, do not fail
         }
-        return {**ours, **os.environ, "PREFECT_API_URL": self.api}
+        return {**ours, **os.environ, "PREFECT_API_URL": self.api, SERVE_MARK: self.mark}
 
 
 def serve(
@@ -127,6 +138,8 @@ def serve(
             deploy(processes, file, automations)
             if deploy_only:
                 return
+            if not known:
+                tell_crashed(processes.api)
             processes.start("worker", "worker", "start", "--pool", POOL, "--limit", str(at_once))
             if metrics_port:
                 serve_metrics(store, host, metrics_port)
@@ -155,7 +168,9 @@ def deploy(processes: Processes, file: Path, automations: Path) -> None:
 
 
 def install(file: Path, api: str) -> None:
-    """Make the automations of a file known to the server; those of the same name are replaced.
+    """Make the automations of a file known to the server; those of the same name are replaced if they differ.
+
+    One that is replaced forgets the runs that it waits for.
 
     Raises:
         ConfigError: the file is not there.
@@ -171,9 +186,47 @@ def install(file: Path, api: str) -> None:
     with get_client(sync_client=True) as client:
         for held in yaml.safe_load(file.read_text("utf-8"))["automations"]:
             wanted = AutomationCore.model_validate(held)
-            for old in client.read_automations_by_name(wanted.name):
+            known = client.read_automations_by_name(wanted.name)
+            if [_said(old) for old in known] == [_said(wanted)]:
+                continue
+            for old in known:
                 client.delete_automation(old.id)
             client.create_automation(wanted)
+
+
+def tell_crashed(api: str) -> None:
+    """Set runs to `Crashed` whose process ended with an earlier server, as when the machine failed.
+
+    Nobody else does: their worker is gone too, and a run that never said that it lives is not missed by the automation.
+    """
+    os.environ["PREFECT_API_URL"] = api
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.states import Crashed
+
+    under_way = FlowRunFilter.model_validate({"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}})
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=under_way):
+            if run.deployment_id and not _lives(run.infrastructure_pid):
+                said = "earmark serve ended before this run; a new run goes on where it stopped."
+                client.set_flow_run_state(run.id, Crashed(message=said))
+                _say(f"run {run.name} ended with an earlier server: told crashed")
+
+
+def _lives(pid: str | None) -> bool:
+    try:
+        return pid is not None and "prefect" in " ".join(psutil.Process(int(pid)).cmdline())
+    except (ValueError, psutil.NoSuchProcess):
+        return False
+
+
+def _said(automation: AutomationCore) -> dict[str, Any]:
+    """What a file can say of an automation; the server adds ids."""
+    from prefect.events.schemas.automations import AutomationCore
+
+    core = AutomationCore.model_validate(automation.model_dump(include=set(AutomationCore.model_fields)))
+    said: dict[str, Any] = core.model_dump(mode="json", exclude={"trigger": {"id"}})
+    return said
 
 
 def _check_free(host: str, port: int) -> None:

@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -95,10 +96,26 @@ class Prefect:
 
     def ask(self, path: str, body: Any = None) -> Any:
         """What the server's API answers."""
-        data = None if body is None else json.dumps(body).encode()
+        said = self._answer(path, None if body is None else json.dumps(body).encode())
+        return json.loads(said)
+
+    def tell(self, path: str) -> None:
+        """Post what needs no body and gets no answer."""
+        self._answer(path, b"")
+
+    def _answer(self, path: str, data: bytes | None) -> bytes:
+        """An answer. A server whose SQLite is locked says 503 or nothing, and is asked again."""
         request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
-        with urllib.request.urlopen(request, timeout=20) as answer:
-            return json.load(answer)
+        deadline = time.monotonic() + 180
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=90) as answer:
+                    said: bytes = answer.read()
+                    return said
+            except (urllib.error.HTTPError, TimeoutError) as error:
+                if getattr(error, "code", 503) != 503 or time.monotonic() > deadline:
+                    raise
+                time.sleep(1)
 
     def end(self) -> None:
         """End everything, newest first: as an interrupt from the terminal does, and by force what stays."""

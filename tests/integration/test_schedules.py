@@ -13,10 +13,12 @@ import psutil
 import pytest
 import yaml
 
+from tasks.store.staging import STAGING
 from tasks.store.versions import Store, verify
 from tests.annotation.test_kills import Server
 from tests.annotation.test_ledger import postgres  # noqa: F401  (a fixture)
 from tests.conftest import ROOT
+from tests.day import QUICK, served
 from tests.integration.test_deploy import Prefect, serving, waited
 from tests.music import make_pool, values_of
 
@@ -24,22 +26,22 @@ CORPUS = "pseudo-preferences"
 PROMPTS, CONCURRENCY = 20, 4
 REQUESTS = PROMPTS * 3 * 2
 EVERY_S = 20
-QUICK = {
-    "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
-    "PREFECT_WORKER_QUERY_SECONDS": "2",
-    "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
-}
+# A killed run is told crashed twice: by who waits for its process, and seconds later by the worker, which would undo a
+# retry that came in between. Then the worker says what may be wrong.
+DONE_WITH = "prefect.flow_runs.worker - Check whether the flow run exceeded its memory allocation"
+# What the page's button "retry" does.
+RETRY = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Retry from the UI"}, "force": True}
 
 
-def deployments(folder: Path, base_url: str, store: Path) -> Path:
-    """A deployment that asks a local server, every few seconds."""
+def deployments(folder: Path, base_url: str, store: Path, every_s: float | None = EVERY_S) -> Path:
+    """A deployment that asks a local server, every few seconds or only when told to."""
     values = values_of(base_url, judge={"max_concurrency": CONCURRENCY})
     deployment: dict[str, Any] = {
         "name": "often",
         "entrypoint": "flows/pseudo_preferences.py:build",
         "tags": ["earmark"],
         "parameters": {"config": {"corpus": CORPUS, "base": str(folder), **values}, "store": str(store)},
-        "schedules": [{"interval": EVERY_S, "active": True}],
+        "schedules": [{"interval": every_s, "active": True}] if every_s else [],
         "concurrency_limit": {"limit": 1, "collision_strategy": "CANCEL_NEW"},
         "work_pool": {"name": "local"},
     }
@@ -125,9 +127,72 @@ def test_a_worker_is_killed_in_mid_batch(tmp_path: Path, judge: Server, database
         (version,) = Store(store).versions(CORPUS)
         assert verify(version) == []
 
-        retry = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Retry from the UI"}, "force": True}
-        prefect.ask(f"/flow_runs/{lost['id']}/set_state", retry)  # what the page's button does
+        prefect.ask(f"/flow_runs/{lost['id']}/set_state", RETRY)
         again = waited("the retry", lambda: [r for r in runs(prefect, "COMPLETED") if r["id"] == lost["id"]], 120)
         assert again[0]["run_count"] == 2
         assert judge.counts()["asked"] == asked
         assert [version.name for version in Store(store).versions(CORPUS)] == ["v1"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_retry_ends_a_half_built_version(tmp_path: Path, judge: Server) -> None:
+    make_pool(tmp_path / "pool", PROMPTS)
+    store = tmp_path / "store"
+    with serving(tmp_path / "prefect", **QUICK) as prefect:
+        prefect.run("work-pool", "create", "local", "--type", "process")
+        file = deployments(tmp_path / "pool", judge.base_url, store, every_s=None)
+        prefect.run("--no-prompt", "deploy", "--all", "--prefect-file", str(file), seconds=180)
+        worker = prefect.start("worker", "start", "--pool", "local", folder=tmp_path)
+        prefect.run("deployment", "run", f"{CORPUS}/often")
+
+        log = prefect.home / "worker.log"
+
+        def killed(asked: int, times: int) -> str:
+            waited("the run to ask", lambda: judge.counts()["asked"] >= asked, 120)
+            for run in psutil.Process(worker.pid).children():
+                run.kill()
+            found = waited("the run to be told crashed", lambda: runs(prefect, "CRASHED"), 120)
+            waited("the worker to be done with it", lambda: log.read_text("utf-8").count(DONE_WITH) == times, 120)
+            assert [run["run_count"] for run in found] == [times]
+            assert judge.settled()["asked"] < REQUESTS
+            assert not Store(store).versions(CORPUS)
+            return str(found[0]["id"])
+
+        run = killed(REQUESTS // 5, 1)
+        prefect.ask(f"/flow_runs/{run}/set_state", RETRY)
+        assert killed(3 * REQUESTS // 5, 2) == run
+        prefect.run("flow-run", "retry", run)
+        (ended,) = waited("the second retry", lambda: runs(prefect, "COMPLETED"), 180)
+        assert (ended["id"], ended["run_count"]) == (run, 3)
+        assert REQUESTS <= judge.settled()["asked"] <= REQUESTS + 2 * CONCURRENCY
+        (version,) = Store(store).versions(CORPUS)
+        assert verify(version) == []
+        assert not list((store / CORPUS).glob(f"{STAGING}/*"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_serve_killed_or_ended_in_mid_run_leaves_no_process(tmp_path: Path, judge: Server) -> None:
+    make_pool(tmp_path / "pool", PROMPTS)
+    machine, store = tmp_path / "machine", tmp_path / "store"
+    file = deployments(tmp_path / "pool", judge.base_url, store)
+
+    def stopped(number: signal.Signals, asked: int) -> int:
+        with served(machine, file, store) as day:
+            waited("a run to ask", lambda: judge.counts()["asked"] >= asked, 120)
+            assert len(day.prefect.processes()) >= 4, "expected the command, the server, the worker and a run"
+            day.process.send_signal(number)
+            code = day.process.wait(90)
+            waited("what it started to end", lambda: not day.prefect.processes(), 120)
+        assert not Store(store).versions(CORPUS)
+        assert judge.settled()["asked"] < REQUESTS
+        return code
+
+    assert stopped(signal.SIGKILL, REQUESTS // 5) == -signal.SIGKILL
+    assert stopped(signal.SIGTERM, REQUESTS // 2) == 0
+    with served(machine, file, store) as day:
+        waited("the version", lambda: Store(store).versions(CORPUS), 240)
+        states = waited("the last run's end", lambda: (found := day.states())["COMPLETED"] and found, 120)
+        assert states["CRASHED"] == 2, f"expected both runs to be told to the server as they ended, found {states}"
+    assert REQUESTS <= judge.settled()["asked"] <= REQUESTS + 2 * CONCURRENCY
