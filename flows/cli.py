@@ -34,7 +34,9 @@ app = typer.Typer(
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="DIR", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
+    typer.Option(
+        "--store", metavar="DIR", help="A folder, or s3://bucket/prefix. Default: EARMARK_STORE, else data/store."
+    ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 SpecArgument = Annotated[

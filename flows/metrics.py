@@ -44,6 +44,7 @@ class Metrics(Collector):
         """The metrics as they are now, or were a moment ago."""
         if time.monotonic() >= self._good_until:
             started = time.monotonic()
+            self.store.refresh()  # other machines may have committed to an object store
             self._held = [*_of_runs(self.store), *_of_ledger(self.store)]
             took_s = time.monotonic() - started
             self._good_until = time.monotonic() + max(LEAST_AGE_S, took_s / SHARE_OF_TIME)

@@ -34,7 +34,7 @@ def build(
 
     Args:
         config: the build config.
-        store: the folder of the store.
+        store: the store: a folder, or s3://bucket/prefix.
         force: build again even if a version was built from the same inputs, config, schemas and code.
         inputs: digests of the input files, if the caller has just computed them.
 

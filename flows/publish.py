@@ -25,7 +25,7 @@ def publish(
     Args:
         corpus: `CORPUS`, its newest version, or `CORPUS@vN`.
         repo: `ORG/NAME` on the Hub that `HF_ENDPOINT` names; the token comes from `HF_TOKEN`.
-        store: the folder of the store.
+        store: the store: a folder, or s3://bucket/prefix.
         private: the repository must be private; a new one is made so.
         audio: whether audio leaves, where its licence allows.
         allow_builtin: whether labels of a `builtin:` annotator may leave.

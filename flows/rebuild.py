@@ -37,7 +37,7 @@ def rebuild(config: Rebuild, store: str = "data/store") -> list[Ending]:
 
     Args:
         config: the corpora, their configs, and where they are published.
-        store: the folder of the store.
+        store: the store: a folder, or s3://bucket/prefix.
 
     Returns:
         How each corpus ended.

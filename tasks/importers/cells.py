@@ -101,10 +101,10 @@ def clip(cell: Any, root: str) -> str:
         root: that folder, absolute; a path that starts with it, or a URL of what lies in it, is made relative to it.
     """
     text = identifier(cell, "file")
-    if text.startswith("s3://"):
-        text = str(place_of(text))
     if text[0] != "/" and ".." not in text and "\\" not in text and ":" not in text:
         return text
+    if text.startswith("s3://"):
+        text = str(place_of(text))
     drive = len(text) > 1 and text[1] == ":" and text[0].isalpha()
     if drive or "\\" in text or ".." in text.split("/"):
         raise BadRow("path_outside_root", f"expected a path below the root, with '/' only, found '{shown(text)}'")

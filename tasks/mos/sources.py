@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from schemas.mos_preferences import CORPUS, MosPreferences, Source
+from schemas.places import url_of
 from tasks.fingerprint import file_digests
 from tasks.importers.registry import input_files, listing, read_source
 from tasks.importers.rows import Rating
@@ -57,7 +58,8 @@ def named_audio(config: MosPreferences, source: Source) -> dict[str, Path]:
     """The audio file of every clip that a source's lists name."""
     rows = (row for row in read_source(source, config.path) if isinstance(row, Rating))
     named = {row.file: row.audio for row in islice(rows, config.limit)}
-    bring_first(_candidates(config, source, file, audio) for file, audio in named.items())
+    if url_of(audio_folder(config, source)):
+        bring_first(_candidates(config, source, file, audio) for file, audio in named.items())
     return {file: find_audio(config, source, file, audio) for file, audio in named.items()}
 
 
