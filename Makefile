@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: pass on what a machine has set for pip.
 UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(CURDIR)/$(BIN)/uv
-EXTRAS := audio scale dev
+EXTRAS := audio scale ray dask dev
 # Real inference has environments of its own: gigabytes that the other tests do without, and vLLM's own pins.
 MODELS := .venv-models
 VLLM := .venv-vllm
@@ -57,7 +57,7 @@ bench: $(VENV)/.dev $(MODELS)/.made ## Run the benchmarks; tests/benchmarks/RESU
 setup: $(VENV)/.dev ## Install the core and what tests need.
 
 setup-all: $(VENV)/.dev ## Install every extra that runs without a GPU (gigabytes: torch).
-	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,dev]'
+	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,ray,dask,dev]'
 
 constraints: $(BIN)/uv ## Renew the pinned versions.
 	$(UV) pip compile pyproject.toml $(foreach extra,$(EXTRAS),--extra $(extra)) --upgrade --no-annotate --no-header -q -o constraints.txt

@@ -17,7 +17,9 @@ CORE = ("prefect", "pyarrow", "duckdb", "pandas", "datasets", "huggingface_hub",
 EXTRAS = {
     "audio": ("torch", "audio-separator", "transformers", "torchcodec"),
     "cuda": ("torchaudio", "vllm"),
-    "scale": ("prefect-ray", "psycopg", "s3fs"),
+    "scale": ("psycopg", "s3fs"),
+    "ray": ("prefect-ray", "ray"),
+    "dask": ("prefect-dask", "distributed"),
 }
 KEYS = {
     "OPENAI_API_KEY": "OpenAI's API",

@@ -7,12 +7,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.registry import find_corpus, load
 from schemas.config import BuildConfig, parse_config, read_toml
-from schemas.errors import ConfigError, Interrupted
+from schemas.errors import ConfigError, Interrupted, MissingExtraError
 
 if TYPE_CHECKING:
     from schemas.corpus import Corpus
@@ -118,6 +119,7 @@ def run_build(
 
     with shown():
         plan, config = plan_build(name, path, store, limit)
+        check_engine(config)
         if not force and (done := plan.up_to_date()):
             return Built(done, new=False)
         before = store.latest(name)
@@ -136,6 +138,17 @@ def run_build(
             raise
         save_run(store, run.model_copy(update={"state": "completed", "version": version, "ended": datetime.now(UTC)}))
     return Built(Version(name, store.folder(name) / version), new=before is None or before.name != version)
+
+
+def check_engine(config: BuildConfig) -> None:
+    """Say at once what a build would find out after its first steps.
+
+    Raises:
+        MissingExtraError: the extra of the cluster that the config names is not installed.
+    """
+    runner = config.engine.runner
+    if runner != "threads" and find_spec(f"prefect_{runner}") is None:
+        raise MissingExtraError(f"engine.runner = '{runner}'", runner)
 
 
 def demo_config(name: str) -> Path:

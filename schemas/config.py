@@ -51,7 +51,7 @@ class Share(Model):
 class Resources(Model):
     """What shards take, by what they do. A cluster without GPUs takes shards with a model for `audio`."""
 
-    annotate: Share = Field(default=Share(cpus=0.25), description="Asks a model behind a server: it mostly waits.")
+    annotate: Share = Field(default=Share(cpus=0.5), description="Asks a model behind a server: it mostly waits.")
     audio: Share = Field(default=Share(cpus=1), description="Reads lists, decodes, measures, separates on a processor.")
     gpu: Share = Field(default=Share(cpus=1, gpus=1), description="Holds a model: a separator, vllm:, transformers:.")
 

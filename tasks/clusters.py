@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from prefect.futures import PrefectFuture
 
 from schemas.config import Engine, Share
-from schemas.errors import ConfigError, MissingExtraError
+from schemas.errors import ConfigError, EarmarkError, MissingExtraError
 
 Told = TypeVar("Told")
 
 LOCAL_STORE_BYTES = 256 << 20
 """Shared memory of a Ray of our own: shards get paths, not tables."""
 MARKED = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
-_USERS = 0
+STARTS = 3
+_USERS: list[Engine] = []
+"""Of the Ray that this process is connected to."""
 _MEETING = threading.Lock()
 
 
@@ -92,6 +96,7 @@ class DaskCluster:
             from prefect_dask import DaskTaskRunner
         except ImportError:
             raise MissingExtraError("runner = 'dask'", "dask") from None
+        logging.getLogger("distributed").setLevel(logging.WARNING)
         own = {
             "n_workers": engine.workers or os.cpu_count(),
             "threads_per_worker": max(1, int(1 / engine.resources.annotate.cpus)),
@@ -140,17 +145,18 @@ def _unreachable(engine: Engine, error: Exception) -> ConfigError:
 @contextmanager
 def _connected(engine: Engine) -> Iterator[None]:
     """Connect this process to Ray, once for all builds that it runs side by side."""
-    global _USERS
     with _MEETING:
-        if _USERS == 0:
+        if not _USERS:
             _connect(engine)
-        _USERS += 1
+        elif (engine.address, engine.workers) != (_USERS[0].address, _USERS[0].workers):
+            raise ConfigError("engine: builds side by side share one Ray: expected one address and number of workers")
+        _USERS.append(engine)
     try:
         yield
     finally:
         with _MEETING:
-            _USERS -= 1
-            if _USERS == 0:
+            _USERS.remove(engine)
+            if not _USERS:
                 import ray
 
                 ray.shutdown()
@@ -161,17 +167,30 @@ def _connect(engine: Engine) -> None:
         os.environ.setdefault(name, value)
     import ray
 
+    logging.getLogger("ray").setLevel(logging.ERROR)
     quiet = {"log_to_driver": False, "configure_logging": False, "namespace": "earmark"}
     if engine.address is None:
-        ray.init(
-            "local",
-            num_cpus=engine.workers,
-            include_dashboard=False,
-            object_store_memory=LOCAL_STORE_BYTES,
-            **quiet,
-        )
+        _start_own(partial(ray.init, "local", num_cpus=engine.workers, include_dashboard=False, **quiet))
         return
     try:
         ray.init(engine.address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise _unreachable(engine, error) from None
+
+
+def _start_own(start: Callable[..., object]) -> None:
+    """Start a Ray of our own. It gives its processes 30 seconds, which a busy machine may exceed: then once more.
+
+    Raises:
+        EarmarkError: it does not start.
+    """
+    for left in reversed(range(STARTS)):
+        try:
+            start(object_store_memory=LOCAL_STORE_BYTES)
+        except Exception as error:
+            if type(error) is not Exception:  # as its start is timed out; other faults have types of their own
+                raise
+            if not left:
+                raise EarmarkError(f"engine: Ray does not start on this machine: {error}") from None
+            continue
+        return

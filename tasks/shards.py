@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, Self, TypeVar
 from prefect.client.schemas.objects import RunInput
 from prefect.context import FlowRunContext
 from prefect.futures import PrefectFuture, PrefectFutureList
+from prefect.settings import get_current_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from prefect.tasks import Task
 
@@ -92,10 +93,7 @@ class Shards(TaskRunner[PrefectFuture[Any]]):
             MissingExtraError: the cluster's extra is not installed.
             EarmarkError: the cluster's machines cannot work on this build.
         """
-        if self._place is None:
-            self._place = _place_of(_engine_of_run(), self._threads)
-            self._stack.enter_context(self._place)
-        future: PrefectFuture[Any] = self._place.submit(task, parameters, wait_for, dependencies)
+        future: PrefectFuture[Any] = self._started_place().submit(task, parameters, wait_for, dependencies)
         return future
 
     def map(
@@ -104,13 +102,46 @@ class Shards(TaskRunner[PrefectFuture[Any]]):
         parameters: dict[str, Any],
         wait_for: Iterable[PrefectFuture[Any]] | None = None,
     ) -> PrefectFutureList[PrefectFuture[Any]]:
-        """Have all shards worked on; of those elsewhere, tells how many are done."""
-        futures = super().map(task, parameters, wait_for)
-        if isinstance(self._place, OnCluster) and futures:
-            work = Work(f"{task.name}: shards on {self._place.engine.runner}", len(futures))
+        """Have all shards worked on; of those on a cluster, tells how many are done. Raises as `submit`."""
+        place = self._started_place()
+        if not isinstance(place, OnCluster):
+            return super().map(task, parameters, wait_for)
+        place.shards = max((len(value) for value in parameters.values() if isinstance(value, list | tuple)), default=1)
+        futures = Awaited(super().map(task, parameters, wait_for))  # type: ignore[abstract]  # of Prefect's own list
+        if futures:
+            work = Work(f"{task.name}: shards on {place.engine.runner}", len(futures))
             for future in futures:
                 future.add_done_callback(lambda _: work.advance())
         return futures
+
+    def _started_place(self) -> TaskRunner[Any]:
+        if self._place is None:
+            engine = _engine_of_run()
+            threads = engine.runner == "threads"
+            place: TaskRunner[Any] = ThreadPoolTaskRunner(self._threads) if threads else OnCluster(engine)
+            self._stack.enter_context(place)
+            self._place = place
+        return self._place
+
+
+class Awaited(PrefectFutureList[PrefectFuture[Any]]):
+    """Shards on a cluster; a fault of the cluster itself is told in one line."""
+
+    def result(self, timeout: float | None = None, raise_on_failure: bool = True) -> list[Any]:
+        """As `PrefectFutureList.result`.
+
+        Raises:
+            EarmarkError: processes died again and again, or the cluster is gone.
+        """
+        try:
+            return super().result(timeout, raise_on_failure)
+        except Exception as error:
+            if type(error).__module__.partition(".")[0] not in ("ray", "distributed"):
+                raise
+            said = (str(error) or type(error).__name__).strip().splitlines()[0]
+            raise EarmarkError(
+                f"engine: the cluster lost a shard: {said}; what is finished is kept, go on with: earmark resume"
+            ) from error
 
 
 class OnCluster(TaskRunner[PrefectFuture[Any]]):
@@ -118,11 +149,16 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
 
     Args:
         engine: which cluster, and what a shard takes.
+
+    Attributes:
+        engine: as given.
+        shards: how many are being handed in.
     """
 
     def __init__(self, engine: Engine) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.engine = engine
+        self.shards = 1
         self._stack = ExitStack()
         self._cluster: Cluster
         self._examined = False
@@ -156,7 +192,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
             self._examine(parameters)
         share = self._share(parameters)
         for session in _given(parameters, SharedSession):
-            session.shared_by = self._cluster.at_once(share)
+            session.shared_by = min(self.shards, self._cluster.at_once(share))
         return self._cluster.submit(share, task, parameters, wait_for, dependencies)
 
     def _share(self, parameters: Mapping[str, Any]) -> Share:
@@ -247,10 +283,6 @@ def check_machines(stage: Stage, here: Machine, there: Iterable[Machine]) -> Non
 SHARED = "a cluster of several machines needs the store on a disk that all of them have under the same path"
 
 
-def _place_of(engine: Engine, threads: int) -> TaskRunner[Any]:
-    return ThreadPoolTaskRunner(max_workers=threads) if engine.runner == "threads" else OnCluster(engine)
-
-
 def _engine_of_run() -> Engine:
     context = FlowRunContext.get()
     config = (context.parameters or {}).get("config") if context else None
@@ -272,7 +304,7 @@ def _reachable_prefect(engine: Engine) -> Iterator[None]:
     Raises:
         ConfigError: that server is a temporary one, which only this machine reaches.
     """
-    if os.environ.get(API):
+    if get_current_settings().api.url:
         yield
         return
     if engine.address is not None:

@@ -75,15 +75,23 @@ class Visitor:
         store: whose ledger it uses.
         config: which model, this process's share of the pace, the budget of all.
         media: how to get at audio and images.
+
+    Attributes:
+        name: the session's.
+        config: as given.
     """
 
     def __init__(self, name: str, store: Store, config: AnnotatorConfig, media: Media) -> None:
         self.name = name
+        self.config = config
         self._made_of = (store, config, media)
         self._lock = threading.Lock()
         self._session: Session | None = None
         self._asking = 0
         self._left_at = time.monotonic()
+
+    def __reduce__(self) -> tuple[Callable[..., Visitor], tuple[Any, ...]]:
+        return visitor, (self.name, *self._made_of)  # on its way it may pass through several processes
 
     def ask(self, requests: Iterable[Request]) -> Report:
         """As `Session.ask`.
@@ -111,17 +119,31 @@ class Visitor:
                 self._asking -= 1
                 self._left_at = time.monotonic()
 
+    @property
+    def open(self) -> bool:
+        """Whether there is an open session behind it."""
+        return self._session is not None
+
+    def close(self) -> None:
+        """Close the session; what is asked through it ends."""
+        with self._lock:
+            self._close()
+
     def close_if_idle(self) -> bool:
         """Close the session if nobody has asked for a while; whether it is closed now."""
         if not self._lock.acquire(blocking=False):
             return False  # it is being opened, perhaps by a thread that waits for ours
         try:
-            if self._session is not None and not self._asking and time.monotonic() - self._left_at > IDLE_S:
-                session, self._session = self._session, None
-                session.__exit__(None, None, None)
-            return self._session is None
+            if not self._asking and time.monotonic() - self._left_at > IDLE_S:
+                self._close()
+            return not self.open
         finally:
             self._lock.release()
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.__exit__(None, None, None)
 
 
 def visitor(name: str, store: Store, config: AnnotatorConfig, media: Media) -> Visitor:

@@ -1,0 +1,346 @@
+"""Where shards are worked on: what a config may say, what travels, what is refused, and how processes share an
+annotator."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prefect.futures import PrefectFutureList
+
+import tasks.annotation.errors
+from flows import running
+from schemas.annotation import AnnotatorConfig
+from schemas.config import Engine, Share, parse_config
+from schemas.errors import ConfigError, EarmarkError, MissingExtraError
+from schemas.instrumentals import Separation
+from schemas.pseudo_preferences import PseudoPreferences
+from tasks import clusters, visiting
+from tasks.annotation.errors import BudgetExhausted
+from tasks.annotation.ledger import connect
+from tasks.asking import clip_media
+from tasks.audio.encode import Encoder, SharedEncoder
+from tasks.clusters import DaskCluster, RayCluster
+from tasks.instrumentals.separators import Separators
+from tasks.progress import Work
+from tasks.shards import Awaited, Machine, OnCluster, check_machines, look_around, travelling
+from tasks.store.staging import Stage
+from tasks.store.versions import Store
+from tasks.visiting import SharedSession, Visitor
+from tests.annotation.conftest import LocalServer, config_for, requests_for
+from tests.music import config_of, values_of
+from tests.servers.faults import Faults
+
+URL = "http://127.0.0.1:9/v1"
+HERE = Machine("one", "one/boot/ns", True, "code", "postgresql://db/earmark", False)
+
+
+def stage_in(folder: Path) -> Stage:
+    """A stage whose folder is there."""
+    (folder / "staging").mkdir(parents=True)
+    return Stage(Store(folder), "pseudo-preferences", "key", folder / "staging")
+
+
+def shared(folder: Path, config: AnnotatorConfig) -> SharedSession:
+    """A session on a store, as steps get it."""
+    return SharedSession(Store(folder), config, clip_media())
+
+
+@pytest.fixture
+def elsewhere(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Have each unpickled session be one of a process of its own; all are closed with the test."""
+    with ExitStack() as stack:
+
+        def arrive(sent: bytes) -> Visitor:
+            monkeypatch.setattr(visiting, "_VISITORS", {})
+            came: Visitor = pickle.loads(sent)
+            stack.callback(came.close)
+            return came
+
+        yield arrive
+
+
+# -- the config -----------------------------------------------------------------------------------------------
+
+
+def test_the_engine_is_no_part_of_what_is_built(tmp_path: Path) -> None:
+    plain = config_of(tmp_path, URL)
+    other = config_of(tmp_path, URL, engine={"runner": "ray", "workers": 3, "resources": {"audio": {"cpus": 2}}})
+    assert other.engine.resources.audio == Share(cpus=2)
+    assert (other.identity(), other.recorded()) == (plain.identity(), plain.recorded())
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"),
+    [
+        ({"runner": "spark"}, "engine.runner: input should be 'threads', 'ray' or 'dask', found 'spark'"),
+        ({"workers": 2}, "address and workers belong to a cluster"),
+        ({"runner": "ray", "address": "auto", "workers": 2}, "found both"),
+        ({"runner": "ray", "workers": 0}, "engine.workers: input should be greater than or equal to 1, found 0"),
+        ({"runner": "ray", "resources": {"gpu": {"cpus": 1, "gpus": 1.5}}}, "expected at most 1, or a whole number"),
+        ({"runner": "ray", "resources": {"tpu": {"cpus": 1}}}, "unknown key 'engine.resources.tpu'"),
+    ],
+    ids=str,
+)
+def test_a_fault_of_the_engine_is_one_line(tmp_path: Path, engine: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_config(PseudoPreferences, values_of(URL, engine=engine), tmp_path / "build.toml")
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("kind", "extra"), [(RayCluster, "ray"), (DaskCluster, "dask")])
+def test_a_missing_extra_is_named(kind: Any, extra: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, f"prefect_{extra}", None)
+    with ExitStack() as stack, pytest.raises(MissingExtraError, match=rf"earmark\[{extra}\]"):
+        kind(stack, Engine(runner=extra))
+    monkeypatch.setattr(running, "find_spec", lambda _: None)
+    with pytest.raises(MissingExtraError, match=rf"engine.runner = '{extra}' needs"):
+        running.check_engine(config_of(tmp_path, URL, engine={"runner": extra}))
+
+
+def test_a_ray_that_is_slow_to_start_is_started_again() -> None:
+    faults: list[Exception] = [Exception("timed out during startup")] * 2
+
+    def start(**_: Any) -> None:
+        if faults:
+            raise faults.pop()
+
+    clusters._start_own(start)
+    faults += [Exception("timed out during startup")] * 3
+    with pytest.raises(EarmarkError, match="Ray does not start on this machine: timed out"):
+        clusters._start_own(start)
+    faults.append(ValueError("ours"))
+    with pytest.raises(ValueError, match="ours"):
+        clusters._start_own(start)
+
+
+# -- what travels ---------------------------------------------------------------------------------------------
+
+
+def test_paths_travel_absolute_and_progress_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    stage = travelling(stage_in(Path("store")))
+    assert (stage.store.root, stage.folder) == (tmp_path / "store", tmp_path / "store/staging")
+    config = parse_config(PseudoPreferences, values_of(URL), Path("build.toml")).model_copy(update={"base": Path("in")})
+    assert travelling(config).base == tmp_path / "in"
+    assert travelling(Work("label", 3)) is None
+    assert travelling(7) == 7
+
+
+def all_errors(kind: type[EarmarkError]) -> list[type[EarmarkError]]:
+    """An error and all that derive from it."""
+    return [kind, *(one for below in kind.__subclasses__() for one in all_errors(below))]
+
+
+def test_errors_come_home_from_other_processes() -> None:
+    assert tasks.annotation.errors.LedgerError in all_errors(EarmarkError)
+    for kind in all_errors(EarmarkError):
+        if kind.__init__ is Exception.__init__ or kind.__init__ is EarmarkError.__init__:
+            error = kind("what was found")
+        elif kind is MissingExtraError:
+            error = kind("a model", "audio")
+        else:
+            continue
+        home = pickle.loads(pickle.dumps(error))
+        assert (type(home), str(home)) == (kind, str(error))
+
+
+def test_encoders_and_separators_are_one_for_each_process(tmp_path: Path) -> None:
+    for encoder in (Encoder(5), SharedEncoder(7)):
+        sent = pickle.dumps((encoder, clip_media(encoder)))
+        first, media = pickle.loads(sent)
+        again, _ = pickle.loads(sent)
+        assert first is again is media.load_audio
+        assert type(first) is type(encoder)
+    config = config_of(tmp_path, URL)
+    separators = Separators(Separation(), config.path, Store(tmp_path))
+    sent = pickle.dumps(separators)
+    assert pickle.loads(sent) is pickle.loads(sent)
+    with pickle.loads(sent).one() as separator:
+        assert separator.name == "centre-removal"
+
+
+# -- which machines -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("there", "message"),
+    [
+        ({"sees": False}, "two has no folder"),
+        ({"release": "other"}, "two runs other code or libraries"),
+        ({"ledger": "/shared/ledger.sqlite"}, "set EARMARK_LEDGER alike"),
+        ({"own_index": False}, "set EARMARK_MEDIA_INDEX"),
+    ],
+    ids=str,
+)
+def test_machines_that_cannot_work_on_a_build_are_refused(tmp_path: Path, there: dict[str, Any], message: str) -> None:
+    stage, fit = stage_in(tmp_path), HERE._replace(host="two", system="two/boot/ns", own_index=True)
+    check_machines(stage, HERE, [HERE, fit])
+    with pytest.raises(EarmarkError) as caught:
+        check_machines(stage, HERE, [HERE, fit._replace(**there)])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_machines_do_not_share_sqlite(tmp_path: Path) -> None:
+    stage, sqlite = stage_in(tmp_path), HERE._replace(ledger="/shared/ledger.sqlite")
+    check_machines(stage, sqlite, [sqlite, sqlite])
+    with pytest.raises(EarmarkError, match="EARMARK_LEDGER=postgresql://"):
+        check_machines(stage, sqlite, [sqlite._replace(system="two/boot/ns", own_index=True)])
+
+
+def test_a_process_finds_what_is_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = stage_in(tmp_path)
+    monkeypatch.setenv("EARMARK_LEDGER", "postgresql://user:secret@db:5432/earmark")
+    found = look_around(stage, "flows.pseudo_preferences")
+    assert found.sees
+    assert found.ledger == "postgresql://db:5432/earmark"
+    check_machines(stage, found, [found])
+
+
+class Counted:
+    """A cluster that only notes what shards take."""
+
+    def __init__(self, cpus: float, gpus: float) -> None:
+        self.cpus = cpus
+        self.gpus = gpus
+        self.taken: list[Share] = []
+
+    def at_once(self, share: Share) -> int:
+        """Half of what there is."""
+        return 4
+
+    def submit(self, share: Share, *given: Any) -> Any:
+        """Note it."""
+        self.taken.append(share)
+
+
+def takes(cluster: Counted, engine: Engine, **given: Any) -> Share:
+    """What a shard takes that is given these."""
+    runner = OnCluster(engine)
+    runner._cluster, runner.shards = cluster, 3  # type: ignore[assignment]
+    runner.submit(None, given)  # type: ignore[arg-type]
+    return cluster.taken[-1]
+
+
+def test_what_a_shard_is_given_says_what_it_takes(tmp_path: Path) -> None:
+    engine = Engine(runner="ray", address="auto")
+    asks = shared(tmp_path, AnnotatorConfig(annotator="openai:m", base_url=URL, max_concurrency=10))
+    holds = shared(tmp_path, AnnotatorConfig(annotator="transformers:m"))
+    config = config_of(tmp_path, URL)
+    model = Separators(Separation(model="m.ckpt"), config.path, Store(tmp_path))
+    plain = Separators(Separation(), config.path, Store(tmp_path))
+    kinds, both, none = engine.resources, Counted(4, 1), Counted(4, 0)
+    assert takes(both, engine, session=asks, shard=0) == kinds.annotate
+    assert takes(both, engine, sessions={"a": asks, "b": holds}) == kinds.gpu
+    assert takes(both, engine, separators=model) == kinds.gpu
+    assert takes(none, engine, separators=model) == kinds.audio
+    assert takes(both, engine, separators=plain) == kinds.audio
+    assert asks.shared_by == 3
+    with pytest.raises(ConfigError, match=r"engine.resources.audio: a shard takes 1 .* offers 0.5 and 0"):
+        takes(Counted(0.5, 0), engine, shard=0)
+
+
+def test_a_fault_of_the_cluster_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    killed = type("KilledWorker", (Exception,), {"__module__": "distributed.scheduler"})
+
+    def lose(*_: Any) -> list[Any]:
+        raise fault
+
+    monkeypatch.setattr(PrefectFutureList, "result", lose)
+    fault: Exception = killed("judge-1 was on 4 workers that died\nand more")
+    with pytest.raises(EarmarkError, match="the cluster lost a shard: judge-1 was on 4 workers that died; what is"):
+        Awaited([]).result()
+    fault = ValueError("ours")
+    with pytest.raises(ValueError, match="ours"):
+        Awaited([]).result()
+
+
+# -- sharing an annotator -------------------------------------------------------------------------------------
+
+
+def test_a_session_asks_elsewhere_at_its_share_of_the_pace(tmp_path: Path, elsewhere: Any) -> None:
+    with LocalServer(Faults()) as server:
+        config = config_for(server, max_concurrency=9)
+        with shared(tmp_path, config) as session:
+            session.shared_by = 2
+            sent = pickle.dumps(session)
+            assert pickle.loads(sent) is pickle.loads(sent)
+            one = elsewhere(sent)
+            two = elsewhere(pickle.dumps(one))  # a scheduler may hand it on
+            assert two.config.max_concurrency == 5
+            requests = requests_for(config, 20)
+            told = [one.ask(requests[:15]), two.ask(requests)]
+            assert [report.answered for report in told] == [15, 20]
+            assert session.ask(requests).from_ledger == 20
+        assert server.faults.asked.total() == 20
+
+
+def test_processes_share_a_budget(tmp_path: Path, elsewhere: Any) -> None:
+    prices = {"input_per_million": 1.0, "output_per_million": 10.0}
+    with LocalServer(Faults()) as server:
+        config = config_for(server, prices=prices, budget_usd=0.02, max_tokens=100)
+        spent: list[float] = []
+        with shared(tmp_path, config) as session:
+            visitors = [elsewhere(pickle.dumps(session)) for _ in range(3)]
+
+            def ask(number: int) -> None:
+                with pytest.raises(BudgetExhausted):
+                    visitors[number].ask(requests_for(config, 200, first=200 * number))
+
+            threads = [threading.Thread(target=ask, args=[number]) for number in range(3)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            ledger = connect(tmp_path / "ledger.sqlite")
+            spent = [row[0] for row in ledger.rows("SELECT sum(cost_usd) FROM attempts")]
+            kept = ledger.rows("SELECT sum(spent_usd), sum(reserved_usd) FROM budgets")
+            ledger.close()
+            for visitor in visitors:
+                visitor.close()
+        assert 0.01 < spent[0] <= 0.02
+        assert kept == [(pytest.approx(spent[0]), pytest.approx(0.0, abs=1e-9))]
+    ledger = connect(tmp_path / "ledger.sqlite")
+    assert ledger.rows("SELECT count(*) FROM budgets") == [(0,)]
+    ledger.close()
+
+
+def test_what_a_killed_process_had_reserved_counts_as_spent(tmp_path: Path, elsewhere: Any) -> None:
+    prices = {"input_per_million": 1.0, "output_per_million": 10.0}
+    with LocalServer(Faults()) as server:
+        config = config_for(server, prices=prices, budget_usd=0.02, max_tokens=100)
+        with shared(tmp_path, config) as session:
+            visitor = elsewhere(pickle.dumps(session))
+            assert visitor.ask(requests_for(config, 1)).answered == 1
+            ledger = connect(tmp_path / "ledger.sqlite")
+            ledger.begin()
+            ledger.run("INSERT INTO runs VALUES ('gone', 'elsewhere', 1, 0, 0)")
+            ledger.run("INSERT INTO budgets VALUES (?, 'gone', 0, 0, 0.0199)", (session.name,))
+            ledger.commit()
+            with pytest.raises(BudgetExhausted, match=r"up to 0\.0199 for answers that were lost"):
+                visitor.ask(requests_for(config, 100, first=1))
+            ledger.close()
+
+
+def test_an_idle_visitor_closes_when_another_one_opens(
+    tmp_path: Path, elsewhere: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(visiting, "IDLE_S", -1.0)
+    with LocalServer(Faults()) as server:
+        config = config_for(server)
+        with shared(tmp_path, config) as first, shared(tmp_path, config) as second:
+            one, two = pickle.loads(pickle.dumps(first)), pickle.loads(pickle.dumps(second))
+            assert one.ask(requests_for(config, 2)).answered == 2
+            assert one.open
+            assert two.ask(requests_for(config, 2)).from_ledger == 2
+            assert (one.open, two.open) == (False, True)
+            assert one.ask(requests_for(config, 3)).answered == 3
+            one.close()
+            two.close()
