@@ -96,7 +96,7 @@ def rejects_section(db: duckdb.DuckDBPyConnection) -> Section:
         Row(
             item,
             {"reason": reason, "stage": stage, "table": table},
-            {"line": file if line is None else f"{file}:{line}"} if file else {},
+            {"read from": file if line is None else f"{file}:{line}"} if file else {},
             {"what was found": detail},
         )
         for item, reason, stage, table, file, line, detail in found
