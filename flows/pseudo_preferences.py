@@ -10,7 +10,7 @@ from prefect import flow, unmapped
 from schemas.pseudo_preferences import PseudoPreferences
 from tasks.asking import asking
 from tasks.judgments.judging import SHARDS_AT_ONCE
-from tasks.judgments.labels import bias_section
+from tasks.judgments.labels import card_sections
 from tasks.judgments.pairs import plan_build
 from tasks.judgments.steps import count_rows, in_shards, judge, keep_consistent, plan_pairs, read_pool
 from tasks.progress import working
@@ -50,6 +50,6 @@ def build(
                 unmapped(stage), unmapped(config), unmapped(session), unmapped(questions), shards, unmapped(work)
             ).result()
         keep_consistent(stage, config)
-        said = {"How the judge leans": bias_section(stage)}
+        said = card_sections(stage)
         version = plan.commit(stage, sections=said)
         return show(version, said)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any
 
 import typer
@@ -54,6 +55,8 @@ def withdraw(
     if len(named) != 1:
         raise ConfigError("expected one of --annotator, --clip and --prompt")
     kind, value = named[0]
+    if kind == "clip" and not re.fullmatch(r"[0-9a-f]{64}", value):
+        raise ConfigError(f"expected a clip's SHA-256, 64 hexadecimal digits, found '{value}'")
     place = open_store(store)
     if corpus is not None:
         place.find(corpus)

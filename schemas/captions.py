@@ -323,6 +323,7 @@ CORPUS = Corpus(
     flow="flows.captions:build",
     forecast="tasks.captions.captioning:forecast",
     recount="tasks.captions.recounting:recount",
+    card="tasks.captions.writing:sections",
     report="tasks.captions.report:sections",
     views=VIEWS,
 )

@@ -50,6 +50,8 @@ class Corpus:
         forecast: `module:function` that says what a build would ask of models; None where it asks nothing.
         recount: `module:function` that writes the counted tables anew where rows were withdrawn; `tasks/recounting.py`
             tells how to write one. None where no table is counted from others.
+        card: `module:function` that gives the card's own sections from the tables alone, for a version of which rows
+            were withdrawn; None where they speak of more than the tables.
         report: `module:function` that gives the report's own sections; `tasks/report.py` tells how to write one.
         views: what `earmark export` gives to trainers; `schemas/views.py` tells how to declare one.
         hides_places: whether the file and line of a reject lead to a person: versions then name its source alone, and
@@ -68,6 +70,7 @@ class Corpus:
     flow: str
     forecast: str | None = None
     recount: str | None = None
+    card: str | None = None
     report: str | None = None
     hides_places: bool = False
     views: tuple[View, ...] = ()

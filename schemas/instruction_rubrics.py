@@ -235,6 +235,7 @@ CORPUS = Corpus(
     plan="tasks.rubrics.sources:plan_build",
     flow="flows.instruction_rubrics:build",
     forecast="tasks.rubrics.forecast:forecast",
+    card="tasks.rubrics.report:card_sections",
     report="tasks.rubrics.report:sections",
     views=VIEWS,
     evaluations=EVALUATIONS,

@@ -340,6 +340,7 @@ CORPUS = Corpus(
     story=_STORY,
     plan="tasks.prompt_sets.sources:plan_build",
     flow="flows.music_prompts:build",
+    card="tasks.prompt_sets.card:sections",
     report="tasks.prompt_sets.report:sections",
     forecast="tasks.prompt_sets.writing:forecast",
     views=VIEWS,

@@ -340,6 +340,7 @@ CORPUS = Corpus(
     plan="tasks.judgments.pairs:plan_build",
     flow="flows.pseudo_preferences:build",
     recount="tasks.judgments.labels:recount",
+    card="tasks.judgments.labels:card_sections",
     report="tasks.judgments.report:sections",
     forecast="tasks.judgments.pairs:forecast",
     views=VIEWS,

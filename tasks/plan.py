@@ -13,7 +13,7 @@ from schemas.corpus import Corpus
 from schemas.errors import InputError
 from tasks.fingerprint import build_key, code_digest, library_versions
 from tasks.progress import say
-from tasks.recounting import recounting
+from tasks.recounting import recounting, retelling
 from tasks.report import make_page
 from tasks.store.commit import Made, commit
 from tasks.store.manifest import Parent
@@ -104,5 +104,6 @@ def make_plan(
         prompts=prompts or {},
         models=models,
         recount=recounting(corpus, config.recorded()),
+        retell=retelling(corpus),
     )
     return Plan(store, made, build_key(identity, inputs, corpus.tables, made.code, made.prompts), digest)

@@ -4,6 +4,8 @@ A corpus with such tables (`Table.counted`) names `recount="tasks.<room>.<module
 function gets the stage, whose tables are without what was withdrawn, and the build's config. It reads nothing else,
 writes the counted tables again, and returns the steps whose accounts are other ones now. Where nothing was withdrawn,
 it would write the same bytes.
+
+Of the card's own sections, those are told of such a version that `Corpus.card` makes from the tables that are left.
 """
 
 from __future__ import annotations
@@ -17,6 +19,15 @@ from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
 
+def retelling(corpus: Corpus) -> Callable[[Stage], Mapping[str, str]]:
+    """What tells the card's own sections from the tables."""
+
+    def retell(stage: Stage) -> Mapping[str, str]:
+        return {} if corpus.card is None else _named(corpus.card)(stage)
+
+    return retell
+
+
 def recounting(corpus: Corpus, config: Mapping[str, Any]) -> Callable[[Stage], Sequence[Step]]:
     """What counts a corpus's tables anew.
 
@@ -28,8 +39,12 @@ def recounting(corpus: Corpus, config: Mapping[str, Any]) -> Callable[[Stage], S
     def recount(stage: Stage) -> Sequence[Step]:
         if corpus.recount is None:
             return ()
-        module, _, name = corpus.recount.partition(":")
-        counted: Sequence[Step] = getattr(import_module(module), name)(stage, corpus.config.model_validate(config))
+        counted: Sequence[Step] = _named(corpus.recount)(stage, corpus.config.model_validate(config))
         return counted
 
     return recount
+
+
+def _named(reference: str) -> Any:
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)

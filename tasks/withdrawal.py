@@ -14,7 +14,7 @@ from schemas.errors import StoreError
 from schemas.tables import REJECTS, UNSPLIT
 from tasks.anonymity import annotator_key, salt_of
 from tasks.progress import say, working
-from tasks.recounting import recounting
+from tasks.recounting import recounting, retelling
 from tasks.report import make_page
 from tasks.store.commit import PAGES, Made, commit
 from tasks.store.files import place
@@ -197,6 +197,7 @@ def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) ->
             models=manifest.models,
             page=partial(make_page, corpus),
             recount=recounting(corpus, manifest.config),
+            retell=retelling(corpus),
         )
         return commit(stage, made)
 

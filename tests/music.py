@@ -24,7 +24,7 @@ from schemas.config import parse_config, read_toml
 from schemas.pseudo_preferences import PseudoPreferences
 from tasks import plan
 from tasks.asking import asking
-from tasks.judgments.labels import bias_section
+from tasks.judgments.labels import card_sections
 from tasks.judgments.pairs import plan_build
 from tasks.judgments.steps import in_shards, judge, keep_consistent, plan_pairs, read_pool
 from tasks.store.versions import Version, open_store
@@ -64,7 +64,7 @@ def build_judged(config: PseudoPreferences, store_root: Path, *, force: bool = F
             for start in in_shards(questions):
                 judge.fn(stage, config, session, questions, start)
         keep_consistent.fn(stage, config)
-        return planned.commit(stage, sections={"How the judge leans": bias_section(stage)})
+        return planned.commit(stage, sections=card_sections(stage))
 
 
 def read_config(path: Path) -> PseudoPreferences:

@@ -21,7 +21,7 @@ from schemas.pseudo_preferences import PseudoPreferences
 from tasks.annotation.outcome import Answer, Outcome, Reject, Report
 from tasks.annotation.request import Request
 from tasks.judgments.judging import passes_of
-from tasks.judgments.labels import bias_section, expected, read_ranks
+from tasks.judgments.labels import card_sections, expected, read_ranks
 from tasks.judgments.pairs import plan_build
 from tasks.judgments.steps import in_shards, judge, keep_consistent, plan_pairs, read_pool
 from tasks.plan import Plan
@@ -282,7 +282,7 @@ def test_whatever_is_answered_can_be_committed_and_no_split_leaks(pool: Path, dr
     config = ways(pool)[BOTH, BOTH, False]
     draws = {(str(n), order): said for n, two in enumerate(drawn) for order, said in zip(ORDERS, two, strict=True)}
     with judged(pool, config, draws) as (stage, plan):
-        version = plan.commit(stage, sections={"How the judge leans": bias_section(stage)})
+        version = plan.commit(stage, sections=card_sections(stage))
         assert verify(version) == []
         tables = {name: rows_of(version, name) for name in ("clips", "pairs", "judgments", "labels")}
         inconsistent = [row for row in rows_of(version, "rejects") if row["reason"].startswith("inconsistent")]

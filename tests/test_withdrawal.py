@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
 from collections import Counter
@@ -11,10 +12,12 @@ from typing import Any
 
 import duckdb
 import pytest
+from typer.testing import CliRunner
 
+from flows.cli import app
 from flows.registry import CORPORA, find_corpus
 from schemas.config import parse_config, read_toml
-from schemas.errors import StoreError
+from schemas.errors import EarmarkError, StoreError
 from schemas.human_preferences import CORPUS, HumanPreferences
 from tasks import withdrawal
 from tasks.recounting import recounting
@@ -279,6 +282,7 @@ def test_a_track_leaves_what_was_made_from_it_in_three_corpora(chain: Store) -> 
     for name, version in new.items():
         assert verify(version) == []
         assert traces(version, words) == []
+        assert name == "instrumentals" or "## What" in (version.folder / "README.md").read_text()
         for table in version.manifest.rows:
             cells = [value for row in rows_of(version, table) for value in row.values() if isinstance(value, str)]
             assert track["track_id"] not in cells
@@ -304,6 +308,8 @@ def test_a_generated_clip_leaves_and_the_judge_s_bias_is_counted_anew(chain: Sto
         if (row["scope"], row["set"]) == ("all", "original")
     }
     assert told == pairs
+    card = (new.folder / "README.md").read_text()
+    assert f"| all | musicality | original | {pairs['musicality']:,} |" in card
 
 
 def test_an_annotator_is_found_as_their_export_names_them(tmp_path: Path) -> None:
@@ -327,3 +333,38 @@ def test_who_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
     assert traces(version, ["ann@mail", "bob@mail"]) == []
     other = withdraw(Store(tmp_path / "store"), "annotator", first["detail"].rpartition(" ")[2])
     assert [row["item"] for row in rows_of(other, "rejects")] == ["line 3"]
+
+
+def test_the_command_tells_first_and_does_it_then(tmp_path: Path) -> None:
+    config = config_of(tmp_path, cmi(tmp_path, [vote(), vote(who="bob"), vote(1, "ann")]))
+    store = Store(tmp_path / "store")
+    old = build_votes(config, store.root)
+    words = ["withdraw", "--annotator", "cmi/ann", "--reason", "asked for", "--store", str(store.root), "--json"]
+    told = CliRunner().invoke(app, [*words, "--dry-run"])
+    assert told.exit_code == 0, told.output
+    facts = json.loads(told.stdout)
+    assert facts["holding"][0]["rows"]["votes"] == 2
+    assert (facts["made"], store.find(old.corpus)) == ([], old)
+    assert not (store.root / "withdrawals").exists()
+    done = CliRunner().invoke(app, words)
+    assert json.loads(done.stdout)["made"] == [{"corpus": old.corpus, "version": "v2"}]
+    again = CliRunner().invoke(app, words)
+    assert again.exit_code == 0
+    assert store.find(old.corpus).name == "v2"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--annotator", "nobody"], "names this annotator"),
+        (["--clip", "abc"], "expected a clip's SHA-256, 64 hexadecimal digits, found 'abc'"),
+        (["--annotator", "a", "--clip", "b"], "expected one of --annotator, --clip and --prompt"),
+        (["--prompt", "p", "--corpus", "captions"], "no version of 'captions'"),
+    ],
+)
+def test_a_wrong_command_is_one_line(tmp_path: Path, words: list[str], said: str) -> None:
+    build_votes(config_of(tmp_path, cmi(tmp_path, [vote()])), tmp_path / "store")
+    told = CliRunner().invoke(app, ["withdraw", *words, "--reason", "x", "--store", str(tmp_path / "store")])
+    assert isinstance(told.exception, EarmarkError)
+    assert said in str(told.exception)
+    assert not (tmp_path / "store" / "withdrawals").exists()

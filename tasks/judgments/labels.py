@@ -152,7 +152,12 @@ def expected(rank_a: float, rank_b: float) -> str:
     return "tie" if rank_a == rank_b else "a" if rank_a < rank_b else "b"
 
 
-def bias_section(stage: Stage) -> str:
+def card_sections(stage: Stage) -> dict[str, str]:
+    """The card's own section."""
+    return {"How the judge leans": _bias_section(stage)}
+
+
+def _bias_section(stage: Stage) -> str:
     """The card's table of how the judge's choices are shared out."""
     rows = [row for row in _rows(_files(stage, BIAS.name)) if row["scope"] in ("all", "modality")]
     lines = [

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class Made:
         sections: further sections of the card, Markdown by heading.
         page: gives the report's sections once every table is staged.
         recount: counts tables anew where rows of others were withdrawn; gives the steps with other accounts.
+        retell: gives the card's sections where rows were withdrawn, from the tables that are left.
     """
 
     corpus: Corpus
@@ -63,6 +64,7 @@ class Made:
     sections: dict[str, str] = field(default_factory=dict)
     page: Callable[[Stage], Page] = lambda stage: Page()
     recount: Callable[[Stage], Sequence[Step]] = lambda stage: ()
+    retell: Callable[[Stage], Mapping[str, str]] = lambda stage: {}
 
 
 def commit(stage: Stage, made: Made) -> Version:
@@ -77,7 +79,10 @@ def commit(stage: Stage, made: Made) -> Version:
     _write_rejects_table(stage, made.corpus)
     stage.store.refresh(stage.corpus)
     if marks := marks_for(stage.store.root, stage.corpus):
-        stage, steps = sifted(stage, made.corpus.tables, steps, marks, made.recount)
+        whole = stage
+        stage, steps = sifted(whole, made.corpus.tables, steps, marks, made.recount)
+        if stage is not whole:
+            made = replace(made, sections=dict(made.retell(stage)))  # the build's own tell of what was withdrawn, too
     written = stage.tables()
     _check(stage, made.corpus.tables, written, steps)
     stage.store.refresh(stage.corpus)

@@ -57,7 +57,7 @@ def asked(server: OpenAIServer) -> int:
 
 def test_builds_without_prefect_run_the_flows_steps() -> None:
     flow = steps_called((ROOT / "flows/pseudo_preferences.py").read_text("utf-8"))
-    assert set(flow) >= {"read_pool", "plan_pairs", "asking", "judge", "keep_consistent", "bias_section"}
+    assert set(flow) >= {"read_pool", "plan_pairs", "asking", "judge", "keep_consistent", "card_sections"}
     source = Path(music.__file__).read_text("utf-8")
     body = source[source.index("def build_judged") : source.index("def read_config")]
     assert steps_called(body) == flow
