@@ -10,6 +10,7 @@ from schemas.errors import ConfigError, MissingExtraError
 from schemas.score_questions import Detector
 from tasks.forum import drawings
 from tasks.forum.detection import StaffLines, open_detector
+from tasks.forum.measuring import measure_detector
 
 
 def test_the_embedded_detector_gives_confidence_and_boxes() -> None:
@@ -56,6 +57,15 @@ def test_a_model_gives_boxes_within_the_image(tiny: Path) -> None:
     for left, top, width, height in sight.boxes:
         assert 0 <= left <= left + width <= page.width
         assert 0 <= top <= top + height <= page.height
+
+
+@pytest.mark.models
+def test_a_model_is_measured_in_place_of_the_default(tiny: Path) -> None:
+    config = Detector(model=tiny.name, drawings=2, least=0.0)
+    measure = measure_detector(config, tiny.parent)
+    assert measure.model == tiny.name
+    assert set(measure.told.values()) == set(measure.taken.values()) == {2}  # random weights call all a score
+    assert not measure.meets_goal
 
 
 @pytest.mark.models
