@@ -118,5 +118,5 @@ def file_digests(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
             digests[name] = sha256_file(path)
         except (OSError, ValueError) as error:
             url = url_of(path)
-            raise unreadable(f"{name} ({url})" if url else name, error) from None
+            raise unreadable(f"{name} ({url})" if url and url not in name else name, error) from None
     return digests

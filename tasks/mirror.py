@@ -22,7 +22,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 from schemas.errors import InputError
 from schemas.places import cache_folder, place_of, url_of
 from tasks.progress import Work, working
-from tasks.store.objects import AT_ONCE, blocks, one_line, open_objects, require_bucket
+from tasks.store.objects import AT_ONCE, BLOCK_BYTES, blocks, one_line, open_objects, require_bucket
 
 LISTS = ("", ".csv", ".json", ".tsv", ".txt")
 """Endings of the files that a published folder tells its rows in, beside its audio."""
@@ -107,7 +107,7 @@ def present(folder: Path, names: Iterable[str]) -> set[str]:
     return {name for name in names if folder / name in there}
 
 
-def list_names(name: str) -> bool:
+def is_list(name: str) -> bool:
     """Whether a file of a published folder is one of its lists."""
     return PurePosixPath(name).suffix.lower() in LISTS
 
@@ -178,7 +178,9 @@ def _renew(files: Any, objects: Mapping[Path, Object]) -> None:
         megabytes = sum(held.size for held in new.values()) >> 20
         with working(f"fetch {len(new):,} objects{' (MB)' if megabytes else ''}", megabytes or None) as work:
             told = _Megabytes(work)
-            _at_once(lambda path: record.keep(path, new[path], _download(files, path, new[path], told)), list(new))
+            _at_once(
+                lambda path: record.keep(path, new[path], _download(files, path, new[path], told)), list(new), told.stop
+            )
 
 
 def _download(files: Any, path: Path, held: Object, told: _Megabytes) -> int:
@@ -199,13 +201,14 @@ def _download(files: Any, path: Path, held: Object, told: _Megabytes) -> int:
                 stale.unlink(missing_ok=True)
         with _alone(part) as file:
             if file is not None:
-                start = file.tell() if file.tell() <= held.size else file.truncate(0)
+                start = max(0, file.tell() - 1) // BLOCK_BYTES * BLOCK_BYTES  # the last block may be torn
+                file.truncate(start)
                 told.add(start)
                 for block in blocks(files, url, InputError, start, held.etag):
                     file.write(block)
+                    file.flush()
+                    os.fsync(file.fileno())
                     told.add(len(block))
-                file.flush()
-                os.fsync(file.fileno())
                 part.replace(path)
         return path.stat().st_mtime_ns
     except FileNotFoundError:
@@ -277,25 +280,42 @@ def _record() -> Iterator[_Record]:
 
 
 class _Megabytes:
-    """Counts bytes, and reports whole megabytes."""
+    """Counts bytes, reports whole megabytes, and ends downloads where another one failed."""
 
     def __init__(self, work: Work) -> None:
         self._work = work
         self._bytes = 0
         self._alone = threading.Lock()
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Let no download go on."""
+        self._stopped.set()
 
     def add(self, count: int) -> None:
+        """Note bytes that have come.
+
+        Raises:
+            InputError: another download failed, or the build was stopped.
+        """
+        if self._stopped.is_set():
+            raise InputError("the inputs were not fetched to their end")
         with self._alone:
             before, self._bytes = self._bytes, self._bytes + count
             if whole := (self._bytes >> 20) - (before >> 20):
                 self._work.advance(whole)
 
 
-def _at_once(work: Callable[[Path], Result], paths: Sequence[Path]) -> list[Result]:
-    """Do something with many paths at once; results in order. A fault ends it."""
+def _at_once(
+    work: Callable[[Path], Result], paths: Sequence[Path], stop: Callable[[], None] = lambda: None
+) -> list[Result]:
+    """Do something with many paths at once; results in order. A fault ends it, and stops what is under way."""
     pool = ThreadPoolExecutor(AT_ONCE)
     try:
         return list(pool.map(work, paths))
+    except BaseException:
+        stop()
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 

@@ -22,6 +22,7 @@ from schemas.errors import ConfigError, InputError
 from schemas.mos_preferences import MosPreferences
 from schemas.places import place_of, url_of
 from tasks.mirror import bring, bring_first, bring_folder, present
+from tasks.store.objects import BLOCK_BYTES
 from tasks.store.versions import open_store
 from tests.builds import Builds, build_version, config_of, contents_of, rows_of
 from tests.conftest import ROOT
@@ -138,6 +139,7 @@ def test_tables_may_name_clips_by_their_urls(bucket: str, tmp_path: Path) -> Non
     refused = rows_of(version, "rejects")
     assert [(row["line"], row["reason"]) for row in refused] == [(4, "path_outside_root"), (5, "path_outside_root")]
     assert {row["file"] for row in refused} == {f"lab/{url}/rows.csv"}
+    assert [row["detail"].partition("found ")[2] for row in refused] == [f"'{name}'" for name in rows[2:]]
 
 
 def test_the_first_that_is_there(bucket: str, tmp_path: Path) -> None:
@@ -196,12 +198,12 @@ def test_a_large_object_goes_on_where_it_was_killed(bucket: str, server: S3Serve
         child = builds.start(config, tmp_path / "store")
         assert builds.said() == -signal.SIGKILL
         (part,) = (tmp_path / "cache" / "inputs" / ".parts").iterdir()
-        assert 0 < part.stat().st_size < len(text)
+        assert BLOCK_BYTES <= part.stat().st_size < len(text)
         assert not place_of(f"{url}/rows.csv").exists()
         before, held = len(server.read), part.stat().st_size
         builds.start(config, tmp_path / "store")
         assert builds.said() == 0
-    assert server.ranges[before:][0].startswith(f"bytes={held}-")
+    assert server.ranges[before:][0].startswith(f"bytes={(held - 1) // BLOCK_BYTES * BLOCK_BYTES}-")
     assert place_of(f"{url}/rows.csv").read_text() == text
     assert list((tmp_path / "cache" / "inputs" / ".parts").iterdir()) == []
 

@@ -103,15 +103,14 @@ def clip(cell: Any, root: str) -> str:
     text = identifier(cell, "file")
     if text[0] != "/" and ".." not in text and "\\" not in text and ":" not in text:
         return text
-    if text.startswith("s3://"):
-        text = str(place_of(text))
+    place = str(place_of(text)) if text.startswith("s3://") else text
     drive = len(text) > 1 and text[1] == ":" and text[0].isalpha()
     if drive or "\\" in text or ".." in text.split("/"):
         raise BadRow("path_outside_root", f"expected a path below the root, with '/' only, found '{shown(text)}'")
-    if text[0] == "/":
-        if not text.startswith(root + "/"):
+    if place[0] == "/":
+        if not place.startswith(root + "/"):
             raise BadRow("path_outside_root", f"expected a path below the root, found '{shown(text)}'")
-        return PurePosixPath(text).relative_to(root).as_posix()
+        return PurePosixPath(place).relative_to(root).as_posix()
     return text
 
 

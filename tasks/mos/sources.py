@@ -13,7 +13,7 @@ from tasks.fingerprint import file_digests
 from tasks.importers.registry import input_files, listing, read_source
 from tasks.importers.rows import Rating
 from tasks.media import audio_digest, media_index
-from tasks.mirror import bring_first, bring_folder, list_names
+from tasks.mirror import bring_first, bring_folder, is_list
 from tasks.mos.critiquing import kinds_asked, prompt_digests
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
@@ -35,7 +35,7 @@ def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
     for source in config.sources:
         if source.format != "table" and source.root is not None:
             # where the names of audio files tell the split, those are brought too
-            bring_folder(config.path(source.root), list_names if source.format != "tmhint-qi" else lambda name: True)
+            bring_folder(config.path(source.root), is_list if source.format != "tmhint-qi" else lambda name: True)
         digests |= file_digests(input_files(source, config.path))
         if names := listing(source, config.path):
             digests[f"{source.name}/folders"] = digest_of(names)

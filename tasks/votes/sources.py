@@ -22,7 +22,7 @@ from tasks.importers.rows import Note, Reject
 from tasks.importers.table import kind_of, without_place
 from tasks.importers.votes import Vote, Voted, table_votes
 from tasks.media import audio_digest, media_index
-from tasks.mirror import bring_folder, list_names
+from tasks.mirror import bring_folder, is_list
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.rejects import rejects_table
@@ -76,7 +76,7 @@ def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
 def _bring_lists(config: HumanPreferences, source: Source) -> None:
     """Bring what lies behind URLs: a published folder's lists, and of the folders in `files` the `.json` files."""
     if source.format == "musiceval":
-        bring_folder(config.path(source.root), list_names)
+        bring_folder(config.path(source.root), is_list)
     for written in source.files:
         bring_folder(_path(config, source, written), lambda name: name.lower().endswith(LOCAL_BATTLES))
 
