@@ -244,6 +244,30 @@ def test_what_cannot_be_had_is_one_line(bucket: str, server: S3Server, tmp_path:
     assert not (tmp_path / "store" / "mos-preferences").exists()
 
 
+def test_a_connection_that_breaks_is_one_line_and_what_came_is_kept(
+    bucket: str, server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3fs.S3FileSystem, "retries", 1)
+    s3fs.S3FileSystem.clear_instance_cache()
+    content = bytes(3 * BLOCK_BYTES)
+    s3fs.S3FileSystem().pipe_file(f"s3://{bucket}/dump.zst", content)
+    path = place_of(f"s3://{bucket}/dump.zst")
+
+    def cut(_: str) -> None:
+        server.cut = (f"/{bucket}/dump.zst",) if server.read.count(f"/{bucket}/dump.zst") > 1 else ()
+
+    server.on_read = cut
+    with pytest.raises(InputError, match=r"dump.zst: cannot be reached: ") as told:
+        bring([path])
+    assert "\n" not in str(told.value)
+    assert not path.exists()
+    server.on_read, server.cut = (lambda path: None), ()
+    before = len(server.ranges)
+    bring([path])
+    assert path.read_bytes() == content
+    assert not any(asked.startswith("bytes=0-") for asked in server.ranges[before:])
+
+
 def test_files_of_this_machine_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "one").write_text("1")
     assert url_of(tmp_path / "one") is None

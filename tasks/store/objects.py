@@ -37,6 +37,7 @@ def one_line(where: str, kind: type[EarmarkError]) -> Iterator[None]:
         where: the URL that is asked.
         kind: the error to raise.
     """
+    from aiohttp import ClientError
     from botocore.exceptions import BotoCoreError, NoCredentialsError
 
     try:
@@ -46,7 +47,7 @@ def one_line(where: str, kind: type[EarmarkError]) -> Iterator[None]:
     except (PermissionError, NoCredentialsError) as error:
         said = f"{where}: access denied ({_said(error)}); check the keys in AWS_… variables and what they may do there"
         raise kind(said) from None
-    except (OSError, BotoCoreError) as error:
+    except (OSError, BotoCoreError, ClientError) as error:
         raise kind(f"{where}: cannot be reached: {_said(error)}") from None
 
 

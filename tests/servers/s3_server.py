@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 DENIED = b"<?xml version='1.0'?><Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"
@@ -19,6 +19,7 @@ class S3Server:
         ranges: which bytes those were, such as `bytes=0-99`.
         on_read: called with the path before an object's bytes are sent.
         denied: begins of paths that nobody may do anything with.
+        cut: paths of objects whose bytes end too early.
     """
 
     def __init__(self) -> None:
@@ -31,6 +32,7 @@ class S3Server:
         self.ranges: list[str] = []
         self.on_read: Callable[[str], None] = lambda path: None
         self.denied: tuple[str, ...] = ()
+        self.cut: tuple[str, ...] = ()
         self._app: Any = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
@@ -62,4 +64,9 @@ class S3Server:
             self.ranges.append(environ.get("HTTP_RANGE", ""))
             self.on_read(path)
         answer: Iterable[bytes] = self._app(environ, start)
-        return answer
+        return _broken(answer) if method == "GET" and path in self.cut else answer
+
+
+def _broken(answer: Iterable[bytes]) -> Iterator[bytes]:
+    yield b"".join(answer)[:1000]
+    raise ConnectionAbortedError("the server broke off")
