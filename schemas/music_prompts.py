@@ -241,7 +241,7 @@ TRIPLETS = Table(
     ),
     key=("triplet_id",),
     exclusive=("triplet_id",),
-    made_of=("shots",),
+    made_of=(("shots", "prompt_id"),),
     says=(
         "drawn as {stratum}: {genre}, {instrument}, {mood_theme}",
         "tracks with two of its tags: {genre_instrument_tracks}, {genre_mood_tracks}, {instrument_mood_tracks}",

@@ -75,6 +75,7 @@ INSTRUCTIONS = Table(
         ]
     ),
     key=("instruction_id", "language"),
+    gathers=(("samples", "instruction_id"), ("samples", "truth_id")),
     exclusive=("instruction_id",),
     source="source",
 )  # fmt: skip

@@ -79,9 +79,10 @@ class Table:
         optional: whether a version without rows for it leaves it out; `datasets` loads no table that has none.
         exclusive: columns whose values may not occur in two splits.
         links: columns that name a row of another table: (column, table); that table's key has one column.
-        gathers: tables whose rows link to this one and are what it is there for: where rows of theirs are withdrawn
-            and none that names a row here stays, that row goes too, with all that links to it.
-        made_of: tables whose rows link to this one and went into it: where one of them is withdrawn, the row goes too.
+        gathers: tables whose rows name this one's in a column, and are what those are there for: where rows of theirs
+            are withdrawn and none that names a row here stays, that row goes too: (table, column that holds our key).
+        made_of: tables whose rows went into the row here that they name: where one of them is withdrawn, the row goes
+            too: (table, column that holds our key).
         counted: whether its rows are counted from those of other tables. Where some of those are withdrawn, the
             corpus's `recount` writes it anew.
         source: the column that names a row's source, as `licences` in the config does. Rows whose source may not be
@@ -101,8 +102,8 @@ class Table:
     optional: bool = False
     exclusive: tuple[str, ...] = ()
     links: tuple[tuple[str, str], ...] = ()
-    gathers: tuple[str, ...] = ()
-    made_of: tuple[str, ...] = ()
+    gathers: tuple[tuple[str, str], ...] = ()
+    made_of: tuple[tuple[str, str], ...] = ()
     counted: bool = False
     source: str | None = None
     files: tuple[str, ...] = ()

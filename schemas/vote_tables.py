@@ -34,7 +34,9 @@ CLIPS = Table(
     ),
     key=("clip_id",),
     exclusive=("clip_sha256",),
-    gathers=("comparisons", "ratings"),
+    gathers=(
+        ("comparisons", "clip_a"), ("comparisons", "clip_b"), ("comparisons", "reference_clip"), ("ratings", "clip_id"),
+    ),
     source="terms",
     says=("{file} of {source}, made by {model}",),
 )  # fmt: skip
@@ -65,7 +67,7 @@ COMPARISONS = Table(
     ),
     key=("comparison_id",),
     exclusive=("prompt_id",),
-    gathers=("votes",),
+    gathers=(("votes", "comparison_id"),),
     links=(("clip_a", "clips"), ("clip_b", "clips"), ("reference_clip", "clips")),
     source="source",
     says=("{votes} votes on {clip_a} against {clip_b}, prompt {prompt_id} ({modality})",),

@@ -19,8 +19,9 @@ from tasks.report import make_page
 from tasks.store.commit import PAGES, Made, commit
 from tasks.store.files import place
 from tasks.store.manifest import Parent
+from tasks.store.restating import is_current, restated
 from tasks.store.sift import Sifting, sift
-from tasks.store.staging import staging
+from tasks.store.staging import Stage, staging
 from tasks.store.versions import Store, Version
 from tasks.store.withdrawals import Kind, Mark, Withdrawal, digest_of_value, save_withdrawal, withdrawals
 
@@ -179,8 +180,9 @@ def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) ->
         if store.latest(corpus.name) != version:
             return None
         stage = replace(staged, build_key=manifest.build_key)
+        older = _restate(stage, corpus, version)
         for entry in manifest.files:
-            if entry.path not in PAGES and entry.table != REJECTS.name:
+            if entry.path not in PAGES and entry.table not in older:
                 place(version.folder / entry.path, stage.version / entry.path)
         for number, path in enumerate(version.files(REJECTS.name, UNSPLIT)):
             place(path, stage.work / "rejects" / f"{number:06d}.parquet")
@@ -200,6 +202,18 @@ def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) ->
             retell=retelling(corpus),
         )
         return commit(stage, made)
+
+
+def _restate(stage: Stage, corpus: Corpus, version: Version) -> set[str]:
+    """Write the tables that have the schema of an earlier release in that of this one; their names, and of rejects."""
+    written = {REJECTS.name}
+    for table in corpus.tables:
+        splits = {split: version.files(table.name, split) for split in version.manifest.rows.get(table.name, {})}
+        if table.name not in written and not is_current(table, [path for paths in splits.values() for path in paths]):
+            for split, paths in splits.items():
+                stage.write(table, split, restated(table, paths))
+            written.add(table.name)
+    return written
 
 
 def _heir(parent: Parent, store: Store, act: Withdrawal) -> Parent:

@@ -30,6 +30,7 @@ from tests.captions import build_captions
 from tests.conftest import ROOT
 from tests.music import build_judged
 from tests.prompt_builds import build_prompts
+from tests.rubrics import build_rubrics
 from tests.separating import build_separated
 from tests.votes import SALT, Row, build_votes, cmi, config_of, vote
 
@@ -321,6 +322,25 @@ def test_an_annotator_is_found_as_their_export_names_them(tmp_path: Path) -> Non
     assert withdrawal.as_tables_have_it(store, key) == key
     with pytest.raises(StoreError, match="names this annotator; is it written as the tables have it, or as SOURCE/ID"):
         withdrawal.search(store, ALL, "annotator", withdrawal.as_tables_have_it(store, "other/ann@mail.com"))
+
+
+def test_a_rubrics_clip_leaves_with_its_instruction(tmp_path: Path) -> None:
+    path = ROOT / "data/demo/instruction-rubrics.toml"
+    store = Store(tmp_path / "store")
+    old = build_rubrics(parse_config(ALL["instruction-rubrics"].config, read_toml(path), path), store.root)
+    samples = rows_of(old, "samples")
+    clip = next(row["clip_sha256"] for row in samples if row["kind"] == "swap")
+    own = [row for row in samples if row["clip_sha256"] == clip]
+    used = keys((row for row in samples if row["clip_sha256"] != clip), "instruction_id")
+    alone = (keys(own, "instruction_id") | keys(own, "truth_id")) - used - {None}
+    words = {clip, *keys(own, "sample_id"), *alone}
+    assert alone
+    assert {word for _, word in traces(old, words)} == words
+    new = withdraw(store, "clip", clip, "instruction-rubrics")
+    assert traces(new, words) == []
+    instructions = {name: keys(rows_of(version, "instructions"), "instruction_id") for name, version in
+                    (("old", old), ("new", new))}  # fmt: skip
+    assert instructions["old"] - instructions["new"] == alone
 
 
 def test_who_cannot_be_read_is_not_shown(tmp_path: Path) -> None:

@@ -273,24 +273,22 @@ def _following(
         long = {value for values in keys.values() for value in values if len(value) >= LONG}
         if long:
             mask |= _where(own[table.key[0]], long.__contains__)
-        mask |= _where(own[table.key[0]], _named_by(table, held, texts, marked).__contains__)
+        mask |= _where(own[table.key[0]], _named_by(table, texts, marked).__contains__)
     return mask
 
 
 def _named_by(
     table: Table,
-    held: Mapping[str, Table],
     texts: Mapping[str, Mapping[str, pa.ChunkedArray]],
     marked: Mapping[str, Mask],
 ) -> set[str]:
     """Keys of a table's rows that leave because rows which name them do."""
 
-    def named(sources: Sequence[str], leaving: bool) -> set[str]:
+    def named(sources: Sequence[tuple[str, str]], leaving: bool) -> set[str]:
         return {
             value
-            for source in sources
-            for column, target in (held[source].links if source in held else ())
-            if target == table.name and column in texts[source]
+            for source, column in sources
+            if column in texts.get(source, {})
             for value in _held(texts[source][column], marked[source] if leaving else ~marked[source])
         }
 

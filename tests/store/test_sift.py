@@ -40,7 +40,7 @@ SONGS = (
     table("clips", ("clip_id",), ("clip_id", "split", "prompt_id", "clip_sha256", "file"), audio=True, files=("file",)),
     table(
         "pairs", ("pair_id",), ("pair_id", "split", "a", "b"),
-        links=(("a", "clips"), ("b", "clips")), gathers=("votes",),
+        links=(("a", "clips"), ("b", "clips")), gathers=(("votes", "pair_id"),),
     ),
     table("votes", ("vote_id",), ("vote_id", "split", "pair_id", "annotator"), links=(("pair_id", "pairs"),)),
     table("agreement", ("scope", "value"), ("scope", "value", "rate"), splits=False),
@@ -277,6 +277,34 @@ def test_a_version_that_a_build_commits_meanwhile_is_looked_through(
     assert ids(store.find("songs"), "clips") == ["clip-b", "clip-c", "clip-d", "clip-e"]
     assert act_against(store.root, late.manifest.digest()) == act
     assert ids(store.find("words"), "captions") == ["cap-c", "cap-f"]
+
+
+def with_columns(names: Sequence[str], **optional: bool) -> Mapping[str, Corpus]:
+    """The corpora, where captions have other columns and descriptions than before."""
+    fields = [
+        column(name, pa.string(), "Told anew.", optional=optional.get(name, name != "caption_id")) for name in names
+    ]
+    captions = Table(name="captions", description="Of songs.", schema=pa.schema(fields), key=("caption_id",))
+    return {**CORPORA, "words": corpus("words", (captions, *WORDS_OF[1:]))}
+
+
+def test_a_version_of_an_earlier_release_gets_the_schema_of_this_one(store: Store) -> None:
+    now = with_columns(("caption_id", "split", "clip_id", "heard_sha256", "mood"))  # without text, with mood
+    withdrawal.withdraw(store, now, withdrawal.search(store, now, "clip", SHA["c"]), "asked for")
+    words = store.find("words")
+    assert verify(words) == []
+    assert [(row["caption_id"], row["mood"], "text" in row) for row in rows_of(words, "captions")] == [
+        ("cap-a", None, False), ("cap-f", None, False),
+    ]  # fmt: skip
+    assert words.manifest.schemas != store.find("words@v1").manifest.schemas
+
+
+def test_what_an_earlier_release_did_not_hold_is_one_line(store: Store) -> None:
+    now = with_columns(("caption_id", "split", "clip_id", "heard_sha256", "mood"), mood=False)
+    with pytest.raises(StoreError, match="table captions: an earlier release wrote it without mood; build the corpus"):
+        withdrawal.withdraw(store, now, withdrawal.search(store, now, "clip", SHA["c"]), "asked for")
+    assert store.find("words").name == "v1"
+    assert act_against(store.root, store.find("words").manifest.digest())
 
 
 LETTERS = st.sampled_from("abcdefgh")

@@ -1,0 +1,44 @@
+"""Tables of an earlier release, in the schema of this one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.errors import StoreError
+from schemas.tables import Table
+
+_ROWS, _AUDIO_ROWS = 16_384, 16
+
+
+def is_current(table: Table, paths: Sequence[Path]) -> bool:
+    """Whether files have a table's schema, with its descriptions."""
+    return all(pq.read_schema(path).equals(table.schema, check_metadata=True) for path in paths)
+
+
+def restated(table: Table, paths: Sequence[Path]) -> Iterator[pa.Table]:
+    """The rows of files in a table's schema: columns that were not there are null, those that are no more are left out.
+
+    Raises:
+        StoreError: a required column was not there, or a column holds other values now.
+    """
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            held = set(file.schema_arrow.names)
+            if missing := [name for name in table.required if name not in held]:
+                raise StoreError(
+                    f"table {table.name}: an earlier release wrote it without {', '.join(missing)}; build the corpus "
+                    "again: the build leaves out what was withdrawn"
+                )
+            for batch in file.iter_batches(_AUDIO_ROWS if table.embedded else _ROWS):
+                columns = [
+                    batch[field.name] if field.name in held else pa.nulls(batch.num_rows, field.type)
+                    for field in table.schema
+                ]
+                try:
+                    yield pa.table(columns, names=table.schema.names).cast(table.schema)
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                    raise StoreError(f"table {table.name}: values of an earlier release do not fit: {error}") from None
