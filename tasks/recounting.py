@@ -14,7 +14,10 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
+from pydantic import ValidationError
+
 from schemas.corpus import Corpus
+from schemas.errors import StoreError
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
@@ -29,7 +32,7 @@ def retelling(corpus: Corpus) -> Callable[[Stage], Mapping[str, str]]:
 
 
 def recounting(corpus: Corpus, config: Mapping[str, Any]) -> Callable[[Stage], Sequence[Step]]:
-    """What counts a corpus's tables anew.
+    """What counts a corpus's tables anew; raises a StoreError if the config is one of an earlier release.
 
     Args:
         corpus: the corpus.
@@ -39,7 +42,16 @@ def recounting(corpus: Corpus, config: Mapping[str, Any]) -> Callable[[Stage], S
     def recount(stage: Stage) -> Sequence[Step]:
         if corpus.recount is None:
             return ()
-        counted: Sequence[Step] = _named(corpus.recount)(stage, corpus.config.model_validate(config))
+        try:
+            read = corpus.config.model_validate(config)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(map(str, first["loc"]))
+            raise StoreError(
+                f"{corpus.name}: the version's config is of an earlier release ({where}: {first['msg']}); build the "
+                "corpus again: the build leaves out what was withdrawn"
+            ) from None
+        counted: Sequence[Step] = _named(corpus.recount)(stage, read)
         return counted
 
     return recount

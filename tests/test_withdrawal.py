@@ -343,6 +343,15 @@ def test_a_rubrics_clip_leaves_with_its_instruction(tmp_path: Path) -> None:
     assert instructions["old"] - instructions["new"] == alone
 
 
+def test_a_config_of_an_earlier_release_is_one_line(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    with (
+        staging(store, CORPUS.name, "0" * 16, say=print) as stage,
+        pytest.raises(StoreError, match=r"an earlier release \(sources: .*\); build the corpus again"),
+    ):
+        recounting(CORPUS, {"sources": []})(stage)
+
+
 def test_who_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
     source = cmi(tmp_path, [vote(), vote(1, "ann@mail.com", **{"confidence_preference-musicality": "7"})])
     with (tmp_path / "cmi.jsonl").open("a") as file:
