@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,12 +31,10 @@ class Cluster(Protocol):
     """A cluster that is connected. A shard whose process dies is worked on again, by another one.
 
     Attributes:
-        cpus: processors of all its machines.
-        gpus: GPUs of all its machines.
+        offers: processors and GPUs of each machine, or of each process where they are divided so.
     """
 
-    cpus: float
-    gpus: float
+    offers: list[tuple[float, float]]
 
     def submit(self, share: Share, *given: Any) -> PrefectFuture[Any]:
         """Have a shard worked on; `given` is what a task runner's `submit` takes."""
@@ -58,8 +57,8 @@ class RayCluster:
             raise MissingExtraError("runner = 'ray'", "ray") from None
         stack.enter_context(_connected(engine))
         self._runner = stack.enter_context(RayTaskRunner())
-        offered = ray.cluster_resources()
-        self.cpus, self.gpus = offered.get("CPU", 0.0), offered.get("GPU", 0.0)
+        found = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+        self.offers = [(one.get("CPU", 0.0), one.get("GPU", 0.0)) for one in found]
 
     def submit(self, share: Share, *given: Any) -> PrefectFuture[Any]:
         """As `Cluster`."""
@@ -110,9 +109,7 @@ class DaskCluster:
         except OSError as error:
             raise _unreachable(engine, error) from None
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        offered = [worker["resources"] for worker in workers]
-        self.cpus, self.gpus = (sum(one.get(name, 0.0) for one in offered) for name in ("cpus", "gpus"))
-        self._processes = len(offered)
+        self.offers = [tuple(worker["resources"].get(name, 0.0) for name in ("cpus", "gpus")) for worker in workers]
 
     def submit(self, share: Share, *given: Any) -> PrefectFuture[Any]:
         """As `Cluster`."""
@@ -125,7 +122,7 @@ class DaskCluster:
 
     def at_once(self, share: Share) -> int:
         """As `Cluster`: the threads of one process share a session."""
-        return max(1, min(self._processes, _at_once(self, share)))
+        return max(1, min(len(self.offers), _at_once(self, share)))
 
     def ask_each(self, question: Callable[[], Told]) -> list[Told]:
         """As `Cluster`; each process counts as a machine."""
@@ -133,8 +130,10 @@ class DaskCluster:
 
 
 def _at_once(cluster: Cluster, share: Share) -> int:
-    by_gpus = [cluster.gpus / share.gpus] if share.gpus else []
-    return max(1, int(min([cluster.cpus / share.cpus, *by_gpus])))
+    room = [
+        min(cpus / share.cpus, gpus / share.gpus if share.gpus else cpus / share.cpus) for cpus, gpus in cluster.offers
+    ]
+    return max(1, sum(map(int, room)))
 
 
 def _unreachable(engine: Engine, error: Exception) -> ConfigError:
@@ -173,9 +172,22 @@ def _connect(engine: Engine) -> None:
         _start_own(partial(ray.init, "local", num_cpus=engine.workers, include_dashboard=False, **quiet))
         return
     try:
+        _knock(engine.address)
         ray.init(engine.address, **quiet)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         raise _unreachable(engine, error) from None
+
+
+def _knock(address: str) -> None:
+    """Make sure that somebody listens at `host:port`: Ray itself tries for minutes.
+
+    Raises:
+        OSError: nobody does.
+        ValueError: it is no port.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if colon:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
 
 
 def _start_own(start: Callable[..., object]) -> None:

@@ -133,15 +133,8 @@ class Awaited(PrefectFutureList[PrefectFuture[Any]]):
         Raises:
             EarmarkError: processes died again and again, or the cluster is gone.
         """
-        try:
+        with _told_in_a_line("the cluster lost a shard", "what is finished is kept, go on with: earmark resume"):
             return super().result(timeout, raise_on_failure)
-        except Exception as error:
-            if type(error).__module__.partition(".")[0] not in ("ray", "distributed"):
-                raise
-            said = (str(error) or type(error).__name__).strip().splitlines()[0]
-            raise EarmarkError(
-                f"engine: the cluster lost a shard: {said}; what is finished is kept, go on with: earmark resume"
-            ) from error
 
 
 class OnCluster(TaskRunner[PrefectFuture[Any]]):
@@ -201,17 +194,18 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
         Raises:
             ConfigError: no machine has so much.
         """
-        kinds = self.engine.resources
+        kinds, offers = self.engine.resources, self._cluster.offers
         asks = bool(_given(parameters, SharedSession))
         runs_model = any(getattr(value, "in_process", False) for value in _given(parameters, object))
         if runs_model:
-            name, share = ("gpu", kinds.gpu) if self._cluster.gpus else ("audio", kinds.audio)
+            name, share = ("gpu", kinds.gpu) if any(gpus for _, gpus in offers) else ("audio", kinds.audio)
         else:
             name, share = ("annotate", kinds.annotate) if asks else ("audio", kinds.audio)
-        if share.cpus > self._cluster.cpus or share.gpus > self._cluster.gpus:
+        if not any(share.cpus <= cpus and share.gpus <= gpus for cpus, gpus in offers):
+            most = "; ".join(sorted({f"{cpus:g} and {gpus:g}" for cpus, gpus in offers})) or "none"
             raise ConfigError(
-                f"engine.resources.{name}: a shard takes {share.cpus:g} processors and {share.gpus:g} GPUs, and the "
-                f"cluster of {self.engine.runner} offers {self._cluster.cpus:g} and {self._cluster.gpus:g}"
+                f"engine.resources.{name}: a shard takes {share.cpus:g} processors and {share.gpus:g} GPUs, and no "
+                f"machine of the cluster of {self.engine.runner} offers as much: {most}"
             )
         return share
 
@@ -225,7 +219,9 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
         assert context is not None
         flow = context.flow.fn.__module__  # type: ignore[union-attr]  # within its own run a flow is known
         question = partial(look_around, stages[0], flow)
-        check_machines(stages[0], question(), self._cluster.ask_each(question))
+        with _told_in_a_line("a machine of the cluster cannot run Earmark", "install the same as here"):
+            there = self._cluster.ask_each(question)
+        check_machines(stages[0], question(), there)
 
 
 def travelling(value: Any) -> Any:
@@ -295,6 +291,19 @@ def _given(parameters: Mapping[str, Any], kind: type[Given]) -> list[Given]:
         one for value in parameters.values() for one in (value.values() if isinstance(value, Mapping) else [value])
     ]
     return [value for value in values if isinstance(value, kind)]
+
+
+@contextmanager
+def _told_in_a_line(what: str, then: str) -> Iterator[None]:
+    """Have a fault of the cluster itself told in one line."""
+    try:
+        yield
+    except Exception as error:
+        theirs = type(error).__module__.partition(".")[0] in ("ray", "distributed")
+        if not theirs and not isinstance(error, ModuleNotFoundError):
+            raise
+        said = (str(error) or type(error).__name__).strip().splitlines()[0]
+        raise EarmarkError(f"engine: {what}: {said}; {then}") from error
 
 
 @contextmanager

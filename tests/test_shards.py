@@ -120,6 +120,14 @@ def test_a_ray_that_is_slow_to_start_is_started_again() -> None:
         clusters._start_own(start)
 
 
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "[::1]:1", "127.0.0.1:port"])
+def test_a_ray_that_is_not_there_is_told_at_once(address: str) -> None:
+    pytest.importorskip("prefect_ray", reason="without the extra ray")
+    with ExitStack() as stack, pytest.raises(ConfigError, match="no cluster of ray answers at") as caught:
+        RayCluster(stack, Engine(runner="ray", address=address))
+    assert "\n" not in str(caught.value)
+
+
 # -- what travels ---------------------------------------------------------------------------------------------
 
 
@@ -207,9 +215,8 @@ def test_a_process_finds_what_is_around_it(tmp_path: Path, monkeypatch: pytest.M
 class Counted:
     """A cluster that only notes what shards take."""
 
-    def __init__(self, cpus: float, gpus: float) -> None:
-        self.cpus = cpus
-        self.gpus = gpus
+    def __init__(self, *offers: tuple[float, float]) -> None:
+        self.offers = list(offers)
         self.taken: list[Share] = []
 
     def at_once(self, share: Share) -> int:
@@ -236,15 +243,15 @@ def test_what_a_shard_is_given_says_what_it_takes(tmp_path: Path) -> None:
     config = config_of(tmp_path, URL)
     model = Separators(Separation(model="m.ckpt"), config.path, Store(tmp_path))
     plain = Separators(Separation(), config.path, Store(tmp_path))
-    kinds, both, none = engine.resources, Counted(4, 1), Counted(4, 0)
+    kinds, both, none = engine.resources, Counted((4, 1), (4, 0)), Counted((4, 0))
     assert takes(both, engine, session=asks, shard=0) == kinds.annotate
     assert takes(both, engine, sessions={"a": asks, "b": holds}) == kinds.gpu
     assert takes(both, engine, separators=model) == kinds.gpu
     assert takes(none, engine, separators=model) == kinds.audio
     assert takes(both, engine, separators=plain) == kinds.audio
     assert asks.shared_by == 3
-    with pytest.raises(ConfigError, match=r"engine.resources.audio: a shard takes 1 .* offers 0.5 and 0"):
-        takes(Counted(0.5, 0), engine, shard=0)
+    with pytest.raises(ConfigError, match=r"engine.resources.audio: a shard takes 1 .* as much: 0.5 and 0$"):
+        takes(Counted((0.5, 0), (0.5, 0)), engine, shard=0)
 
 
 def test_a_fault_of_the_cluster_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
