@@ -52,6 +52,7 @@ bench: $(VENV)/.dev $(MODELS)/.made ## Run the benchmarks; tests/benchmarks/RESU
 	$(BIN)/python -m tests.benchmarks.bench_forum
 	$(BIN)/python -m tests.benchmarks.bench_detector
 	$(BIN)/python -m tests.benchmarks.bench_workers
+	$(BIN)/python -m tests.benchmarks.bench_day
 	$(MODELS)/bin/python -m tests.benchmarks.bench_separation
 
 setup: $(VENV)/.dev ## Install the core and what tests need.

@@ -17,25 +17,31 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import combinations
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import psutil
 import yaml
-from scipy.stats import theilslopes
 
 from tests.conftest import ROOT
 from tests.integration.test_deploy import Prefect, waited
 
-ENDED = {"COMPLETED", "CANCELLED", "FAILED", "CRASHED"}
-UNDER_WAY = {"RUNNING", "PENDING", "CANCELLING"}
+ENDED = ("COMPLETED", "CANCELLED", "FAILED", "CRASHED")
+UNDER_WAY = ("RUNNING", "PENDING", "CANCELLING")
 QUICK = {
     "PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "2",
     "PREFECT_WORKER_QUERY_SECONDS": "2",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
 }
 READY = b"schedules run"
-PARTS = {"prefect server start": "server", "create_app": "server", "prefect worker start": "worker"}
+PARTS = {
+    "prefect server start": "server",
+    "create_app": "server",
+    "prefect worker start": "worker",
+    "flows.warden": "warden",
+}
 """The processes that stay, by words of their command lines; whatever else `earmark serve` has started is a run."""
 
 
@@ -44,7 +50,7 @@ class Rest:
     """What is held while no run is in flight.
 
     Attributes:
-        fires: runs that the schedules have brought to an end until then.
+        fires: runs that were completed until then.
         parts: of each process that stays: `memory_mib`, `threads`, and open files by kind.
         runs: processes of runs that are still there.
         temporary: names in the folder for temporary files.
@@ -78,25 +84,22 @@ class Day:
 
     def fire(self, count: int, seconds: float = 600) -> Rest:
         """Let the schedules bring that many more runs to their end; what is held when all is at rest again."""
-        wanted = self.ended()["COMPLETED"] + count
+        wanted = self.count("COMPLETED") + count
         self._schedules("resume_deployment")
-        waited(f"{wanted} runs", lambda: self.ended()["COMPLETED"] >= wanted, seconds)
+        waited(f"{wanted} runs", lambda: self.count("COMPLETED") >= wanted, seconds)
         self._schedules("pause_deployment")
-        waited("the last runs", lambda: not UNDER_WAY & self.states().keys() and not self.held().runs, seconds)
+        waited("the last runs", lambda: not self.count(*UNDER_WAY) and not self.held().runs, seconds)
         self.rests.append(self._settled())
         return self.rests[-1]
 
-    def states(self) -> Counter[str]:
-        """Runs by their state."""
+    def count(self, *states: str) -> int:
+        """Runs in one of the states."""
         assert self.process.poll() is None, f"earmark serve ended by itself: {self.log.read_text()[-3000:]}"
-        found: Counter[str] = Counter()
-        while page := self.prefect.ask("/flow_runs/filter", {"offset": found.total(), "limit": 200}):
-            found.update(run["state_type"] for run in page)
-        return found
+        return int(self.prefect.ask("/flow_runs/count", {"flow_runs": {"state": {"type": {"any_": list(states)}}}}))
 
-    def ended(self) -> Counter[str]:
-        """Runs that came to an end, by their state."""
-        return Counter({state: count for state, count in self.states().items() if state in ENDED})
+    def states(self) -> dict[str, int]:
+        """Runs that are under way or have ended, by their state."""
+        return {state: count for state in (*ENDED, *UNDER_WAY) if (count := self.count(state))}
 
     def held(self) -> Rest:
         """What is held now."""
@@ -111,8 +114,7 @@ class Day:
                     parts[name] = _held(child)
             except psutil.NoSuchProcess:
                 continue  # a run that has just ended
-        fires = sum(self.ended().values())
-        return Rest(fires, parts, runs, sorted(path.name for path in self.temporary.iterdir()))
+        return Rest(self.count("COMPLETED"), parts, runs, sorted(path.name for path in self.temporary.iterdir()))
 
     def _settled(self, samples: int = 5) -> Rest:
         """The least that is held over some seconds: what a request in flight opens is closed in one of the samples."""
@@ -133,9 +135,11 @@ class Day:
 
 def growth(rests: list[Rest], part: str, what: str, fires: int = 24) -> float:
     """How much a part holds more after a day's fires, by the median of the slopes between rests (Theil and Sen)."""
-    values = [rest.parts[part].get(what, 0.0) for rest in rests]
-    slope, *_ = theilslopes(values, [rest.fires for rest in rests])
-    return float(slope * fires)
+    slopes = [
+        (after.parts[part].get(what, 0.0) - before.parts[part].get(what, 0.0)) / (after.fires - before.fires)
+        for before, after in combinations(rests, 2)
+    ]
+    return median(slopes) * fires
 
 
 def _held(process: psutil.Process) -> dict[str, float]:
