@@ -77,9 +77,12 @@ class RayCluster:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+        def answer() -> Told:
+            return question()  # Ray takes functions, and none that are given a part of what they need
+
         workers = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
         asked = [
-            ray.remote(num_cpus=0)(question)
+            ray.remote(num_cpus=0)(answer)
             .options(scheduling_strategy=NodeAffinitySchedulingStrategy(node["NodeID"], soft=False))
             .remote()
             for node in workers

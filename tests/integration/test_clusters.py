@@ -7,10 +7,18 @@ import importlib.util
 import math
 import os
 from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from schemas.config import Engine
+from tasks.clusters import DaskCluster, RayCluster
+from tasks.shards import check_machines, look_around
+from tasks.store.staging import Stage
+from tasks.store.versions import Store
 from tests import music, separating
 from tests.annotation.test_kills import Server, received
 from tests.builds import contents_of
@@ -53,6 +61,17 @@ def needs(runner: str) -> None:
     """Skip where a cluster's extra is absent."""
     if importlib.util.find_spec({"ray": "prefect_ray", "dask": "prefect_dask"}[runner]) is None:
         pytest.skip(f"without the extra {runner}")
+
+
+@pytest.mark.parametrize(("runner", "kind"), [("ray", RayCluster), ("dask", DaskCluster)])
+def test_each_machine_is_examined(runner: Any, kind: Any, tmp_path: Path) -> None:
+    needs(runner)
+    stage = Stage(Store(tmp_path), "pseudo-preferences", "key", tmp_path)
+    question = partial(look_around, stage, "flows.pseudo_preferences")
+    with ExitStack() as stack:
+        there = kind(stack, Engine(runner=runner, workers=1)).ask_each(question)
+    assert there == [question()]
+    check_machines(stage, question(), there)
 
 
 @pytest.mark.parametrize("runner", ["ray", "dask"])
