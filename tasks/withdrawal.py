@@ -95,9 +95,10 @@ def search(store: Store, corpora: Mapping[str, Corpus], kind: Kind, value: str, 
     held = _recorded(store, act)
     found = _look(store, corpora, kind, act, held.marks if held else (Mark.of(kind, value, corpus=only),))
     if not found.holdings:
-        where = store.remote.url if store.remote else store.root
         other = ", or as SOURCE/ID with the salt of their build" if kind == "annotator" else ""
-        raise StoreError(f"no version in {where} names this {kind}; is it written as the tables have it{other}?")
+        raise StoreError(
+            f"no version in {store.address} names this {kind}; is it written as the tables have it{other}?"
+        )
     return found
 
 

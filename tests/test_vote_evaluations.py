@@ -55,7 +55,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Version, Store]:
         return build_votes(parse_config(HumanPreferences, read_toml(path), path), root), Store(root)
 
 
-@pytest.mark.parametrize("dimension", ["musicality", "alignment"])
+@pytest.mark.parametrize("dimension", ["musicality", pytest.param("alignment", marks=pytest.mark.slow)])
 def test_a_model_is_asked_about_one_dimension_of_each_pair(
     demo: tuple[Version, Store], server: OpenAIServer, tmp_path: Path, dimension: str
 ) -> None:

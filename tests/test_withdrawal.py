@@ -133,8 +133,10 @@ def own_words(rows: Iterable[Row], *names: str) -> set[str]:
     "source",
     [
         "arena-battles",
-        "our-study",
-        *(pytest.param(name, marks=pytest.mark.slow) for name in ("cmi-pref", "music-arena", "headphone-study")),
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in ("cmi-pref", "music-arena", "our-study", "headphone-study")
+        ),
     ],
 )
 def test_an_annotator_of_the_demo_leaves_no_trace(demo: Store, source: str) -> None:
@@ -324,6 +326,7 @@ def test_an_annotator_is_found_as_their_export_names_them(tmp_path: Path) -> Non
         withdrawal.search(store, ALL, "annotator", withdrawal.as_tables_have_it(store, "other/ann@mail.com"))
 
 
+@pytest.mark.slow
 def test_a_rubrics_clip_leaves_with_its_instruction(tmp_path: Path) -> None:
     path = ROOT / "data/demo/instruction-rubrics.toml"
     store = Store(tmp_path / "store")
