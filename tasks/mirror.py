@@ -21,6 +21,7 @@ from typing import IO, Any, NamedTuple, TypeVar
 
 from schemas.errors import InputError
 from schemas.places import cache_folder, place_of, url_of
+from schemas.sqlite import write_ahead
 from tasks.progress import Work, working
 from tasks.store.objects import AT_ONCE, BLOCK_BYTES, blocks, one_line, open_objects, require_bucket
 
@@ -271,7 +272,7 @@ def _record() -> Iterator[_Record]:
         _inputs() / "objects.sqlite", timeout=60, isolation_level=None, check_same_thread=False
     )
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
+        write_ahead(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         connection.execute(_SCHEMA)
         yield _Record(connection)

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from schemas.sqlite import BUSY_S, write_ahead
 from tasks.annotation.errors import LedgerError
 from tasks.annotation.ledger_rows import Row, migrations
 
-BUSY_S = 60.0
-"""How long to wait for another process's commit."""
 AT_ONCE = 2_000
 """Values in one IN list."""
 _TURNS: defaultdict[Path, threading.Lock] = defaultdict(threading.Lock)
@@ -34,7 +33,8 @@ class SqliteDriver:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = _connect(path)
-            for setting in ("journal_mode=WAL", "synchronous=FULL", "cache_size=-65536"):
+            write_ahead(self._connection)
+            for setting in ("synchronous=FULL", "cache_size=-65536"):
                 self._connection.execute(f"PRAGMA {setting}")
             self._migrate()
             self._reader = _connect(path)  # sees only what is durable

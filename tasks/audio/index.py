@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from schemas.sqlite import write_ahead
 from tasks.audio.faults import LONGEST_S
 from tasks.audio.probe import AudioFault, Probe, probe, within
 
@@ -39,7 +40,7 @@ class MediaIndex:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         with self._open() as connection:
-            connection.execute("PRAGMA journal_mode = WAL")
+            write_ahead(connection)
             connection.execute("BEGIN IMMEDIATE")
             if connection.execute("PRAGMA user_version").fetchone()[0] != FORMAT:
                 for statement in ("DROP TABLE IF EXISTS media", *_SCHEMA.split("; ")):

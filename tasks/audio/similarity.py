@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import ConfigError, MissingExtraError
+from schemas.sqlite import write_ahead
 from tasks.audio.decode import decode_mono
 
 Vector: TypeAlias = npt.NDArray[np.float32]
@@ -207,7 +208,7 @@ class Similarity:
     def _open(self) -> Iterator[sqlite3.Connection]:
         connection = sqlite3.connect(self._kept, timeout=60)
         try:
-            connection.execute("PRAGMA journal_mode = WAL")
+            write_ahead(connection)
             connection.execute(_SCHEMA)
             yield connection
             connection.commit()

@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -210,3 +211,16 @@ def test_ledgers_of_one_file_take_turns_and_a_closed_one_leaves_its_own(tmp_path
         pool.submit(first.begin).result(timeout=60)
     first.commit()
     first.close()
+
+
+def test_processes_that_make_a_ledger_at_once_all_get_it(tmp_path: Path) -> None:
+    opening = (
+        "import sys; from tasks.annotation.ledger import connect; [connect(path).close() for path in sys.argv[1:]]"
+    )
+    paths = [f"{tmp_path / str(number)}.sqlite" for number in range(150)]
+    command = [sys.executable, "-c", opening, *paths]
+    processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+    with ThreadPoolExecutor(4) as pool:
+        told = list(pool.map(lambda process: process.communicate()[1], processes))
+    assert told == ["", "", "", ""]
+    assert len(list(tmp_path.glob("*.sqlite"))) == 150

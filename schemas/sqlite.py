@@ -1,0 +1,30 @@
+"""What every SQLite file that several processes share needs: a write-ahead log, whoever opens it first."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+
+BUSY_S = 60.0
+"""How long to wait for another process."""
+PAUSE_S = 0.01
+
+
+def write_ahead(connection: sqlite3.Connection, wait_s: float = BUSY_S) -> None:
+    """Give a file a write-ahead log, so that one process writes while others read.
+
+    While processes that open a new file at once all ask for it, SQLite says "locked" without the wait that its timeout
+    promises: it is asked again.
+
+    Raises:
+        sqlite3.Error: the file is no database, or is locked for longer than `wait_s` seconds.
+    """
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+        time.sleep(PAUSE_S)
