@@ -1,30 +1,75 @@
--- Grain: one row a line of a file of submissions, in its order; of those passed by nothing is kept, the rest is judged later
+-- Grain: one row a line of a file of submissions, in its order; why it is passed by, or its fate; only what is kept keeps
+-- its texts
 WITH lines AS (
+    SELECT
+        * EXCLUDE (title, selftext),
+        coalesce(title, '') AS title,
+        coalesce(selftext, '') AS text,
+        TRY_CAST(created_utc AS DOUBLE) AS created_s
+    FROM dump_lines
+),
+looked_at AS (
     SELECT
         *,
         CASE
             WHEN id IS NULL THEN 'malformed'
             WHEN len(getvariable('subreddits')) > 0
                 AND NOT list_contains(getvariable('subreddits'), coalesce(lower(subreddit), '')) THEN 'other_subreddit'
-            -- what is no time at all is judged later
-            WHEN TRY_CAST(created_utc AS DOUBLE) BETWEEN 0 AND 4102444800
-                AND NOT year(make_timestamp((TRY_CAST(created_utc AS DOUBLE) * 1000000)::BIGINT))
+            -- what is no time at all is a reject below
+            WHEN created_s BETWEEN 0 AND 4102444800
+                AND NOT year(make_timestamp((created_s * 1000000)::BIGINT))
                 BETWEEN getvariable('first_year') AND getvariable('last_year') THEN 'other_year'
-        END AS passed
-    FROM dump_lines
+        END AS passed,
+        CASE
+            WHEN regexp_matches(coalesce(url, ''), '(?i)^https?://[^?#]+\.(png|jpe?g|gif|webp|bmp|tiff?)([?#].*)?$')
+                THEN 'direct'
+            WHEN contains(coalesce(media_metadata, ''), '"Image"') THEN 'gallery'
+            WHEN contains(coalesce(preview, ''), '"url"') THEN 'preview'
+        END AS image_from
+    FROM lines
+),
+counted AS (
+    SELECT
+        *,
+        -- counting words costs most; where single spaces part them, their splitting is quicker than a pattern
+        CASE
+            WHEN passed IS NOT NULL OR image_from IS NULL
+                OR length(title) + length(text) > 100 * getvariable('longest_words') THEN NULL
+            WHEN regexp_full_match(title || ' ' || text, '\S+( \S+)*') THEN len(string_split(title || ' ' || text, ' '))
+            ELSE len(regexp_extract_all(title || ' ' || text, '\S+'))
+        END AS words
+    FROM looked_at
+),
+judged AS (
+    SELECT
+        *,
+        CASE
+            WHEN passed IS NOT NULL THEN NULL
+            WHEN NOT regexp_full_match(id, '[A-Za-z0-9_]{1,32}') THEN 'bad_id'
+            WHEN created_s IS NULL OR NOT created_s BETWEEN 0 AND 4102444800 THEN 'bad_time'
+            WHEN removed_by_category IS NOT NULL OR regexp_matches(text, '^\s*\[(removed|deleted)\]\s*$')
+                OR regexp_matches(title, '^\s*\[(removed|deleted)') THEN 'removed'
+            WHEN lower(over_18) IN ('true', '1') AND NOT getvariable('adult') THEN 'adult'
+            WHEN NOT regexp_matches(title, '\S') THEN 'missing_title'
+            WHEN image_from IS NULL THEN 'no_image'
+            WHEN words IS NULL OR words > getvariable('longest_words') THEN 'too_many_words'
+            ELSE 'kept'
+        END AS fate
+    FROM counted
 )
 SELECT
     passed,
+    fate,
     CASE WHEN passed IS NULL THEN id END AS id,
-    CASE WHEN passed IS NULL THEN subreddit END AS subreddit,
-    CASE WHEN passed IS NULL THEN author END AS author,
-    CASE WHEN passed IS NULL THEN created_utc END AS created_utc,
-    CASE WHEN passed IS NULL THEN title END AS title,
-    CASE WHEN passed IS NULL THEN selftext END AS selftext,
-    CASE WHEN passed IS NULL THEN url END AS url,
-    CASE WHEN passed IS NULL THEN over_18 END AS over_18,
-    CASE WHEN passed IS NULL THEN removed_by_category END AS removed_by_category,
-    CASE WHEN passed IS NULL THEN media_metadata END AS media_metadata,
-    CASE WHEN passed IS NULL THEN gallery_data END AS gallery_data,
-    CASE WHEN passed IS NULL THEN preview END AS preview
-FROM lines
+    CASE WHEN fate = 'kept' THEN author END AS author,
+    CASE WHEN fate = 'kept' THEN lower(subreddit) END AS subreddit,
+    CASE WHEN fate = 'kept' THEN year(make_timestamp((created_s * 1000000)::BIGINT)) END AS created_year,
+    CASE WHEN fate = 'kept' THEN title END AS title,
+    CASE WHEN fate = 'kept' THEN text END AS text,
+    CASE WHEN fate = 'kept' THEN words END AS words,
+    CASE WHEN fate = 'kept' THEN image_from END AS image_from,
+    CASE WHEN fate = 'kept' THEN url END AS url,
+    CASE WHEN fate = 'kept' THEN media_metadata END AS media_metadata,
+    CASE WHEN fate = 'kept' THEN gallery_data END AS gallery_data,
+    CASE WHEN fate = 'kept' THEN preview END AS preview
+FROM judged
