@@ -35,7 +35,7 @@ RETRY = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Ret
 
 def deployments(folder: Path, base_url: str, store: Path, every_s: float | None = EVERY_S) -> Path:
     """A deployment that asks a local server, every few seconds or only when told to."""
-    values = values_of(base_url, judge={"max_concurrency": CONCURRENCY})
+    values = values_of(base_url, judge={"max_concurrency": CONCURRENCY, "read_timeout_s": 10, "total_timeout_s": 60})
     deployment: dict[str, Any] = {
         "name": "often",
         "entrypoint": "flows/pseudo_preferences.py:build",
@@ -76,13 +76,24 @@ def runs(prefect: Prefect, *states: str) -> list[dict[str, Any]]:
     return found
 
 
-@pytest.fixture
-def judge() -> Iterator[Server]:
+def listening(latency_ms: int) -> Iterator[Server]:
     """A judge that takes its time."""
-    started = Server("--listen", "--latency-ms", "200")
+    started = Server("--listen", "--latency-ms", str(latency_ms))
     yield started
     started.process.kill()
     started.process.communicate()
+
+
+@pytest.fixture
+def judge() -> Iterator[Server]:
+    """A judge with whom a run takes some seconds."""
+    yield from listening(200)
+
+
+@pytest.fixture
+def slow_judge() -> Iterator[Server]:
+    """A judge with whom a run takes longer than processes are given to end in order."""
+    yield from listening(1500)
 
 
 @pytest.fixture
@@ -173,20 +184,20 @@ def test_a_retry_ends_a_half_built_version(tmp_path: Path, judge: Server) -> Non
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_serve_killed_or_ended_in_mid_run_leaves_no_process(tmp_path: Path, judge: Server) -> None:
+def test_serve_killed_or_ended_in_mid_run_leaves_no_process(tmp_path: Path, slow_judge: Server) -> None:
     make_pool(tmp_path / "pool", PROMPTS)
     machine, store = tmp_path / "machine", tmp_path / "store"
-    file = deployments(tmp_path / "pool", judge.base_url, store)
+    file = deployments(tmp_path / "pool", slow_judge.base_url, store)
 
     def stopped(number: signal.Signals, asked: int) -> int:
         with served(machine, file, store) as day:
-            waited("a run to ask", lambda: judge.counts()["asked"] >= asked, 120)
+            waited("a run to ask", lambda: slow_judge.counts()["asked"] >= asked, 120)
             assert len(day.prefect.processes()) >= 4, "expected the command, the server, the worker and a run"
             day.process.send_signal(number)
             code = day.process.wait(90)
             waited("what it started to end", lambda: not day.prefect.processes(), 120)
         assert not Store(store).versions(CORPUS)
-        assert judge.settled()["asked"] < REQUESTS
+        assert slow_judge.settled()["asked"] < REQUESTS
         return code
 
     assert stopped(signal.SIGKILL, REQUESTS // 5) == -signal.SIGKILL
@@ -195,4 +206,4 @@ def test_serve_killed_or_ended_in_mid_run_leaves_no_process(tmp_path: Path, judg
         waited("the version", lambda: Store(store).versions(CORPUS), 240)
         waited("the last run's end", lambda: day.count("COMPLETED"), 120)
         assert day.count("CRASHED") == 2, f"expected both lost runs to be told crashed, found {day.states()}"
-    assert REQUESTS <= judge.settled()["asked"] <= REQUESTS + 2 * CONCURRENCY
+    assert REQUESTS <= slow_judge.settled()["asked"] <= REQUESTS + 2 * CONCURRENCY
