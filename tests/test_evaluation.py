@@ -301,7 +301,7 @@ def test_scores_give_the_same_table(built: tuple[Version, Store], truth: list[di
     assert facts["rows"][0]["metrics"]["accuracy"]["value"] == 1.0
     blank = [{**row, "choice": ""} if place == 0 else row for place, row in enumerate(truth)]
     facts, _ = judging.read(
-        version, corpus, store, write_scores(tmp_path / "blank.csv", blank), MUSICALITY, tmp_path / "o"
+        version, corpus, store, write_scores(tmp_path / "[r]ight.csv", blank), MUSICALITY, tmp_path / "o"
     )
     assert facts["unanswered"] == {"no_score": 1}
 

@@ -13,7 +13,7 @@ from schemas.errors import InputError
 from schemas.evaluations import Evaluation
 from tasks.evaluation.asking import INCONSISTENT, Prediction
 from tasks.evaluation.samples import Samples
-from tasks.sql import literal
+from tasks.sql import exactly, literal
 
 READERS = {
     ".csv": "read_csv({}, header = true, all_varchar = true)",
@@ -76,7 +76,7 @@ def _rows(path: Path, evaluation: Evaluation) -> tuple[list[dict[str, Any]], tup
         raise InputError(f"{path}: no such file")
     try:
         with duckdb.connect() as connection:
-            table = connection.sql(f"FROM {reader.format(literal(path))}").to_arrow_table()
+            table = connection.sql(f"FROM {reader.format(literal(exactly(path)))}").to_arrow_table()
     except duckdb.Error as error:
         raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
     columns = table.column_names

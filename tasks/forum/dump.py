@@ -15,7 +15,7 @@ from schemas.errors import InputError
 from tasks.forum.lines import UTF8_MARK, Fault, blocks, copy_readable, find_faults, is_packed
 from tasks.importers.lines import unreadable
 from tasks.progress import Work
-from tasks.sql import query
+from tasks.sql import exactly, query
 
 COLUMNS = {
     "submissions": (
@@ -105,7 +105,7 @@ def scan(
 def _read(connection: duckdb.DuckDBPyConnection, path: Path, kind: str, work: Work, limit: int | None) -> None:
     """Fill the table `scanned`; its `rowid` is the line's place among those that are not blank."""
     given = {
-        "file": str(path),
+        "file": exactly(path),
         "columns": dict.fromkeys(COLUMNS[kind], "VARCHAR"),
         "compression": "zstd" if is_packed(path) else "none",
     }

@@ -20,9 +20,9 @@ from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
 THREADS_ENTER, COMMENTS_ENTER = "questions", "sources"  # the published tables that they would have become rows of
+MOST_BITS = 1 << 29  # DuckDB's bitstring_agg takes at most 10^9
 RAW = "forum"  # folder below `work` for what still has the dump's names and ids; nothing else reads it
 
-_OBJECT = "expected a JSON object with an id"
 _ID = "expected an id of letters and digits, found something else"
 SUBMISSION_DETAILS = {
     "bad_id": _ID,
@@ -90,7 +90,7 @@ def read_comments(stage: Stage, config: ScoreQuestions) -> Step:
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "candidates", [stage.work / RAW / "candidates.parquet"])
         candidates = _count(connection, "candidates")
-        set_variables(connection, {"least_comments": config.filter.least_comments, "bits": 128 * max(candidates, 1024)})
+        set_variables(connection, {"least_comments": config.filter.least_comments, "bits": hash_bits(candidates)})
         connection.execute(f"SET VARIABLE wanted = ({query('score_questions/wanted')})")
         scanned = _scan(connection, stage, config, "comments")
         kept = _keep(connection, stage, "answers")
@@ -113,6 +113,14 @@ def read_comments(stage: Stage, config: ScoreQuestions) -> Step:
             rejected={"too_few_comments": len(quiet)} if len(quiet) else {},
         )
     )
+
+
+def hash_bits(candidates: int) -> int:
+    """How many bits tell links to candidates from others: less than one other link in sixty finds its bit set.
+
+    Beyond four million candidates it is more than one in sixty, which costs time and changes no row.
+    """
+    return min(128 * max(candidates, 1024), MOST_BITS)
 
 
 def _scan(connection: duckdb.DuckDBPyConnection, stage: Stage, config: ScoreQuestions, kind: str) -> list[Scanned]:

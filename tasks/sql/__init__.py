@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 from collections.abc import Sequence
 from functools import cache
 from importlib import resources
@@ -35,7 +36,15 @@ def connect(spill: Path) -> duckdb.DuckDBPyConnection:
     )
 
 
-def literal(path: Path) -> str:
+def exactly(path: Path) -> str:
+    """A path of someone's own by which DuckDB's readers find that file alone: they take `*`, `?` and `[` for patterns.
+
+    A store's path holds none of these.
+    """
+    return glob.escape(str(path))
+
+
+def literal(path: Path | str) -> str:
     """A path as an SQL string, for the statements that take no parameters."""
     return "'" + str(path).replace("'", "''") + "'"
 

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import pyarrow.parquet as pq
 import pytest
 import zstandard
@@ -16,7 +17,7 @@ from schemas.errors import InputError
 from schemas.forum import COMMENTS, THREADS
 from tasks.anonymity import key_of
 from tasks.forum.scrubbing import scrub_threads
-from tasks.forum.threads import RAW, read_comments, read_submissions
+from tasks.forum.threads import RAW, hash_bits, read_comments, read_submissions
 from tasks.store.manifest import Step
 from tests.forum.threads_of import SALT, comment, forum_config, forum_stage, submission, write_dump
 
@@ -92,6 +93,7 @@ def test_names_why_a_submission_is_dropped(tmp_path: Path, reason: str, changes:
         ("missing_body", {"body": None}),
         ("bad_score", {"score": "many"}),
         ("missing_parent", {"parent_id": None}),
+        ("missing_parent", {"link_id": None}),
         ("automatic", {"author": "AutoModerator"}),
         ("duplicate", {"id": "c00100"}),
     ],
@@ -130,6 +132,37 @@ def test_selection_is_counted_and_not_listed(tmp_path: Path) -> None:
     assert steps["submissions"].dropped == {"other_subreddit": 2, "other_year": 1}
     assert steps["comments"].dropped == {"other_thread": 1, "not_first_level": 1, "of_quiet_thread": 0}
     assert rejects == []
+
+
+def test_a_like_hash_makes_no_reject(tmp_path: Path) -> None:
+    """The scan knows threads by a hash of some bits; the judge knows them by name."""
+    place = f"hash(link) % {hash_bits(1)}"
+    same = f"SELECT link FROM (SELECT 't3_x' || range AS link FROM range(4_000_000)) WHERE {place} = "
+    with duckdb.connect() as connection:
+        found = connection.sql(f"{same} (SELECT {place} FROM (SELECT 't3_s0001' AS link)) LIMIT 1").fetchall()
+    write_dump(tmp_path / "RS.ndjson", [submission(1)])
+    write_dump(tmp_path / "RC.ndjson", [*answers(1), comment(9, 9, link_id=found[0][0], parent_id=None)])
+    steps, _, _, rejects = read(tmp_path)
+    assert rejects == []
+    assert steps["comments"].dropped["other_thread"] == 1
+
+
+def test_there_are_bits_for_any_number_of_candidates() -> None:
+    with duckdb.connect() as connection:
+        highest = hash_bits(10**9) - 1
+        assert connection.sql(f"SELECT bit_count(bitstring_agg({highest}, 0, {highest}))").fetchall() == [(1,)]
+
+
+@pytest.mark.parametrize("name", ["d[1].ndjson", "d*.ndjson", "d?.ndjson", "d[1]/*.ndjson.zst"])
+def test_a_name_of_a_file_is_no_pattern(tmp_path: Path, name: str) -> None:
+    (tmp_path / "d[1]").mkdir()
+    for other in ("d1.ndjson", "dx.ndjson", "d[1]/x.ndjson.zst"):
+        write_dump(tmp_path / other, [submission(2), submission(3)])
+    write_dump(tmp_path / name, [submission(1)])
+    write_dump(tmp_path / "RC.ndjson", answers(1, 2, 3))
+    steps, threads, _, _ = read(tmp_path, source={"submissions": [name], "comments": ["RC.ndjson"]})
+    assert [row["title"] for row in threads] == ["What chord is in bar 1?"]
+    assert steps["submissions"].entered == 1
 
 
 def test_reads_old_and_new_layouts_alike(tmp_path: Path) -> None:

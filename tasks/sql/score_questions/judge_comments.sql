@@ -3,8 +3,10 @@ SELECT
     getvariable('place') AS place,
     rowid + 1 AS line,
     CASE
-        WHEN submission IS NULL OR first_level IS NULL THEN 'missing_parent'
+        WHEN submission IS NULL THEN 'missing_parent'
+        -- before all else, so that what the scan lets through by a like hash has the fate of other threads' comments
         WHEN submission NOT IN (SELECT id FROM candidates) THEN 'other_thread'
+        WHEN first_level IS NULL THEN 'missing_parent'
         WHEN NOT first_level THEN 'not_first_level'
         WHEN NOT regexp_full_match(id, '[A-Za-z0-9_]{1,32}') THEN 'bad_id'
         WHEN NOT regexp_matches(coalesce(text, ''), '\S') THEN 'missing_body'

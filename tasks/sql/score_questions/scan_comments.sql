@@ -5,7 +5,9 @@ WITH lines AS (
         *,
         CASE
             WHEN id IS NULL THEN 'malformed'
-            WHEN get_bit(getvariable('wanted'), (hash(link_id) % getvariable('bits'))::INTEGER) = 0 THEN 'other_thread'
+            -- null has a hash too
+            WHEN link_id IS NOT NULL
+                AND get_bit(getvariable('wanted'), (hash(link_id) % getvariable('bits'))::INTEGER) = 0 THEN 'other_thread'
         END AS passed
     FROM dump_lines
 )
