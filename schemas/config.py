@@ -99,6 +99,11 @@ class BuildConfig(Model):
         default=Path(), description="Folder that relative paths start from: the config file's own; else given here."
     )
 
+    @field_validator("base")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value if is_url(str(value)) else value.absolute()  # a cluster's processes work in other folders
+
     @model_validator(mode="after")
     def _urls_hold_no_secrets(self) -> Self:
         for key, value in _texts(self.model_dump()):

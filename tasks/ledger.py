@@ -10,7 +10,8 @@ from tasks.store.versions import Store
 
 def ledger_address(store: Store) -> str:
     """Where answers are kept: `EARMARK_LEDGER` (a file or a postgresql:// URL), else `<store>/ledger.sqlite`."""
-    return os.environ.get("EARMARK_LEDGER") or str(store.root / "ledger.sqlite")
+    named = os.environ.get("EARMARK_LEDGER") or str(store.root / "ledger.sqlite")
+    return named if "://" in named else str(Path(named).absolute())
 
 
 def has_ledger(store: Store) -> bool:

@@ -22,7 +22,6 @@ from prefect.tasks import Task
 
 from schemas.config import BuildConfig, Engine, Share
 from schemas.errors import ConfigError, EarmarkError
-from schemas.places import is_url
 from tasks.annotation.ledger_rows import shown, this_host
 from tasks.clusters import Cluster, DaskCluster, RayCluster
 from tasks.fingerprint import code_digest, library_versions
@@ -227,10 +226,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
 def travelling(value: Any) -> Any:
     """A parameter as processes elsewhere need it: paths absolute, and no progress, which nobody there sees."""
     if isinstance(value, Stage):
-        store = replace(value.store, root=value.store.root.absolute())
-        return replace(value, store=store, folder=value.folder.absolute())
-    if isinstance(value, BuildConfig):
-        return value if is_url(str(value.base)) else value.model_copy(update={"base": value.base.absolute()})
+        return replace(value, store=value.store.absolute(), folder=value.folder.absolute())
     return None if isinstance(value, Work) else value
 
 

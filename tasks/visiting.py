@@ -17,12 +17,12 @@ from functools import partial
 from typing import Any
 
 from schemas.annotation import AnnotatorConfig
+from tasks.annotation import shared_budget
 from tasks.annotation.backend import Media
 from tasks.annotation.engine import Annotator, OnProgress
 from tasks.annotation.outcome import Report
 from tasks.annotation.request import Request
 from tasks.annotation.session import Session
-from tasks.annotation.shared_budget import forget
 from tasks.ledger import ledger_address
 from tasks.store.versions import Store
 
@@ -53,9 +53,11 @@ class SharedSession(Session):
         super().__init__(config, ledger=ledger_address(store), media=media, on_progress=on_progress)
         self.name = uuid.uuid4().hex
         self.shared_by = 1
-        self._made_of = (store, config, media)
+        self._handed_over = False
+        self._made_of = (store.absolute(), config, media)
 
     def __reduce__(self) -> tuple[Callable[..., Visitor], tuple[Any, ...]]:
+        self._handed_over = True
         store, config, media = self._made_of
         part = config.model_copy(update={"max_concurrency": math.ceil(config.max_concurrency / self.shared_by)})
         return visitor, (self.name, store, part, media)
@@ -63,8 +65,12 @@ class SharedSession(Session):
     async def _open(self) -> Annotator:
         made = await super()._open()
         if made.config.budget_usd is not None:
-            self._stack.push_async_callback(made.ledger.change, partial(forget, name=self.name))
+            self._stack.push_async_callback(self._close_budget, made)
         return made
+
+    async def _close_budget(self, made: Annotator) -> None:
+        if self._handed_over:
+            await made.ledger.change(partial(shared_budget.close, name=self.name))
 
 
 class Visitor:

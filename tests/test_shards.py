@@ -18,11 +18,13 @@ from flows import running
 from schemas.annotation import AnnotatorConfig
 from schemas.config import Engine, Share, parse_config
 from schemas.errors import ConfigError, EarmarkError, MissingExtraError
-from schemas.instrumentals import Separation
+from schemas.instrumentals import Instrumentals, Separation, Source
 from schemas.pseudo_preferences import PseudoPreferences
 from tasks import clusters, visiting
+from tasks.annotation import shared_budget
 from tasks.annotation.errors import BudgetExhausted
 from tasks.annotation.ledger import connect
+from tasks.annotation.ledger_rows import free_the_dead
 from tasks.asking import clip_media
 from tasks.audio.encode import Encoder, SharedEncoder
 from tasks.clusters import DaskCluster, RayCluster
@@ -135,10 +137,36 @@ def test_paths_travel_absolute_and_progress_stays(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     stage = travelling(stage_in(Path("store")))
     assert (stage.store.root, stage.folder) == (tmp_path / "store", tmp_path / "store/staging")
-    config = parse_config(PseudoPreferences, values_of(URL), Path("build.toml")).model_copy(update={"base": Path("in")})
+    config = PseudoPreferences(**values_of(URL), base="in")
     assert travelling(config).base == tmp_path / "in"
+    assert PseudoPreferences(**values_of(URL)).base == tmp_path
     assert travelling(Work("label", 3)) is None
     assert travelling(7) == 7
+
+
+def test_who_works_in_another_folder_finds_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visiting, "_VISITORS", {})
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    session = shared(Path("store"), AnnotatorConfig(annotator="openai:m", base_url=URL))
+    config = Instrumentals(corpus="instrumentals", source=Source(name="own", format="table", tracks="t.jsonl"))
+    separators = Separators(Separation(), config.path, Store(Path("store")))
+    sent = pickle.dumps((session, separators))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    came, there = pickle.loads(sent)
+    assert came._made_of[0].root == tmp_path / "store"
+    _, resolve, store = there._made_of
+    assert (resolve("m.ckpt"), store.root) == (tmp_path / "m.ckpt", tmp_path / "store")
+
+
+def test_a_ledger_that_is_named_from_another_folder_is_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = stage_in(tmp_path)
+    monkeypatch.setenv("EARMARK_LEDGER", "answers.sqlite")
+    monkeypatch.chdir(tmp_path)
+    here = look_around(stage, "flows.pseudo_preferences")
+    monkeypatch.chdir(tmp_path / "staging")
+    with pytest.raises(EarmarkError, match=r"would keep answers in .*/staging/answers.sqlite, this machine in"):
+        check_machines(stage, here, [look_around(stage, "flows.pseudo_preferences")])
 
 
 def all_errors(kind: type[EarmarkError]) -> list[type[EarmarkError]]:
@@ -310,13 +338,37 @@ def test_processes_share_a_budget(tmp_path: Path, elsewhere: Any) -> None:
             spent = [row[0] for row in ledger.rows("SELECT sum(cost_usd) FROM attempts")]
             kept = ledger.rows("SELECT sum(spent_usd), sum(reserved_usd) FROM budgets")
             ledger.close()
-            for visitor in visitors:
-                visitor.close()
         assert 0.01 < spent[0] <= 0.02
         assert kept == [(pytest.approx(spent[0]), pytest.approx(0.0, abs=1e-9))]
-    ledger = connect(tmp_path / "ledger.sqlite")
-    assert ledger.rows("SELECT count(*) FROM budgets") == [(0,)]
-    ledger.close()
+
+
+def test_a_build_that_has_ended_grants_nothing_more(tmp_path: Path, elsewhere: Any) -> None:
+    prices = {"input_per_million": 1.0, "output_per_million": 10.0}
+    with LocalServer(Faults()) as server:
+        config = config_for(server, prices=prices, budget_usd=0.02, max_tokens=100)
+        with shared(tmp_path, config) as session:
+            early, late = (elsewhere(pickle.dumps(session)) for _ in range(2))
+            assert early.ask(requests_for(config, 1)).answered == 1
+        for visitor in (early, late):  # whose shards are still at work
+            with pytest.raises(BudgetExhausted, match=r"budget_usd = 0\.02: the build that it was given to has ended"):
+                visitor.ask(requests_for(config, 1, first=1))
+        assert server.faults.asked.total() == 1
+
+
+def test_a_budget_is_kept_for_a_month(tmp_path: Path) -> None:
+    driver = connect(tmp_path / "ledger.sqlite")
+    driver.begin()
+    shared_budget.close(driver, "old")
+    shared_budget.add(driver, "new", "owner", 1.0, 0.0, 0.0)
+    driver.run("UPDATE budgets SET used_at = used_at - ?", (29 * 86_400.0,))
+    shared_budget.add(driver, "new", "owner", 1.0, 0.0, 0.0)
+    free_the_dead(driver)
+    assert driver.rows("SELECT count(*) FROM budgets") == [(2,)]
+    driver.run("UPDATE budgets SET used_at = used_at - ?", (2 * 86_400.0,))
+    free_the_dead(driver)
+    assert driver.rows("SELECT name, spent_usd FROM budgets") == [("new", 2.0)]
+    driver.commit()
+    driver.close()
 
 
 def test_what_a_killed_process_had_reserved_counts_as_spent(tmp_path: Path, elsewhere: Any) -> None:
@@ -329,7 +381,7 @@ def test_what_a_killed_process_had_reserved_counts_as_spent(tmp_path: Path, else
             ledger = connect(tmp_path / "ledger.sqlite")
             ledger.begin()
             ledger.run("INSERT INTO runs VALUES ('gone', 'elsewhere', 1, 0, 0)")
-            ledger.run("INSERT INTO budgets VALUES (?, 'gone', 0, 0, 0.0199)", (session.name,))
+            ledger.run("INSERT INTO budgets VALUES (?, 'gone', 0, 0, 0.0199, 0, 0)", (session.name,))
             ledger.commit()
             with pytest.raises(BudgetExhausted, match=r"up to 0\.0199 for answers that were lost"):
                 visitor.ask(requests_for(config, 100, first=1))

@@ -13,6 +13,8 @@ from urllib.parse import urlsplit
 
 ALIVE_S = 60.0
 """A process that was not seen for so long is dead, even where its process id is in use (again)."""
+BUDGETS_KEPT_S = 30 * 86_400.0
+"""A shared budget that nobody has used for so long goes: no process of its build is at work any more."""
 SCAN_FROM = 10_000
 OPEN_HERE: set[str] = set()
 """Owners that live in this process: another run with our process id is from before a restart."""
@@ -143,6 +145,7 @@ settled_at = ? WHERE id = ?
 LOSE_SIGHT = """
 UPDATE budgets SET doubtful_usd = doubtful_usd + reserved_usd, reserved_usd = 0 WHERE owner = ? AND reserved_usd <> 0
 """  # what was in flight when its process died may have been charged
+FORGET = "DELETE FROM budgets WHERE name IN (SELECT name FROM budgets GROUP BY name HAVING max(used_at) < ?)"
 
 
 def shown(address: str | Path) -> str:
@@ -261,8 +264,9 @@ def free(driver: Driver, owner: str) -> None:
 
 
 def free_the_dead(driver: Driver) -> int:
-    """End the claims of processes that are gone; returns how many processes."""
+    """End the claims of processes that are gone, and remove old budgets; returns how many processes."""
     now, here, freed = driver.now(), this_host(), 0
+    driver.run(FORGET, (now - BUDGETS_KEPT_S,))
     for owner, host, pid, seen_at in driver.rows("SELECT owner, host, pid, seen_at FROM runs"):
         lives = owner in OPEN_HERE or (now - seen_at <= ALIVE_S and (host != here or _running(pid)))
         if not lives:

@@ -1,6 +1,7 @@
 """A budget that processes share: what each has spent, and what it may still owe, stands in their ledger.
 
-A process that is killed leaves its reservation. Nobody knows what became of it, so it counts as spent for good.
+A process that is killed leaves its reservation. Nobody knows what became of it, so it counts as spent for good. A
+budget whose session has ended stays for a while, closed: other processes may still be at work, and get no more of it.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import NamedTuple
 
 from schemas.annotation import AnnotatorConfig
 from tasks.annotation.budget import NOTHING_USD, Budget
+from tasks.annotation.errors import BudgetExhausted
 from tasks.annotation.ledger import Ledger
 from tasks.annotation.ledger_rows import Driver
 from tasks.annotation.limits import ModelLimits
@@ -21,10 +23,10 @@ LOOK_AGAIN_S = 1.0
 ALL = ""  # the owner of the row that everyone changes first, so that rows are locked in one order
 
 KNOW = """
-INSERT INTO budgets (name, owner, spent_usd, doubtful_usd, reserved_usd) VALUES (?, ?, 0, 0, 0)
-ON CONFLICT (name, owner) DO UPDATE SET owner = excluded.owner
+INSERT INTO budgets (name, owner, spent_usd, doubtful_usd, reserved_usd, used_at) VALUES (?, ?, 0, 0, 0, ?)
+ON CONFLICT (name, owner) DO UPDATE SET used_at = excluded.used_at
 """
-LOOK = "SELECT sum(spent_usd), sum(doubtful_usd), sum(reserved_usd) FROM budgets WHERE name = ?"
+LOOK = "SELECT sum(spent_usd), sum(doubtful_usd), sum(reserved_usd), max(closed) FROM budgets WHERE name = ?"
 ADD = """
 UPDATE budgets SET spent_usd = spent_usd + ?, doubtful_usd = doubtful_usd + ?, reserved_usd = reserved_usd + ?
 WHERE name = ? AND owner = ?
@@ -32,34 +34,41 @@ WHERE name = ? AND owner = ?
 
 
 class Standing(NamedTuple):
-    """What all processes together have spent, lost from sight and set aside, and whether a reservation was granted."""
+    """What all processes together have spent, lost from sight and set aside.
+
+    Attributes:
+        granted: whether a reservation was.
+        closed: whether the budget's session has ended.
+    """
 
     spent_usd: float
     doubtful_usd: float
     reserved_usd: float
     granted: bool
+    closed: bool
 
 
 def reserve(driver: Driver, name: str, owner: str, worst_usd: float, cap_usd: float) -> Standing:
     """Set the worst case of a request aside if the cap allows; a change of the ledger."""
-    driver.run(KNOW, (name, ALL))
-    [(spent, doubtful, reserved)] = driver.rows(LOOK, (name,))
-    granted = spent + doubtful + reserved + worst_usd <= cap_usd
+    driver.run(KNOW, (name, ALL, driver.now()))
+    [(spent, doubtful, reserved, closed)] = driver.rows(LOOK, (name,))
+    granted = not closed and spent + doubtful + reserved + worst_usd <= cap_usd
     if granted:
-        driver.run(KNOW, (name, owner))
+        driver.run(KNOW, (name, owner, driver.now()))
         driver.run(ADD, (0.0, 0.0, worst_usd, name, owner))
-    return Standing(spent, doubtful, reserved, granted)
+    return Standing(spent, doubtful, reserved, granted, bool(closed))
 
 
 def add(driver: Driver, name: str, owner: str, spent_usd: float, doubtful_usd: float, reserved_usd: float) -> None:
     """Count on; a change of the ledger."""
-    driver.run(KNOW, (name, owner))
+    driver.run(KNOW, (name, owner, driver.now()))
     driver.run(ADD, (spent_usd, doubtful_usd, reserved_usd, name, owner))
 
 
-def forget(driver: Driver, name: str) -> None:
-    """Remove a budget whose session has ended; a change of the ledger."""
-    driver.run("DELETE FROM budgets WHERE name = ?", (name,))
+def close(driver: Driver, name: str) -> None:
+    """Grant nothing more of a budget, as its session has ended; a change of the ledger."""
+    driver.run(KNOW, (name, ALL, driver.now()))
+    driver.run("UPDATE budgets SET closed = 1 WHERE name = ? AND owner = ?", (name, ALL))
 
 
 class SharedBudget(Budget):
@@ -81,7 +90,7 @@ class SharedBudget(Budget):
         """As `Budget.reserve`, for all processes together.
 
         Raises:
-            BudgetExhausted: nothing is in flight anywhere and the cap could be passed.
+            BudgetExhausted: nothing is in flight anywhere and the cap could be passed, or the session has ended.
             LedgerError: the ledger cannot be written.
         """
         if self.cap_usd is not None:
@@ -89,6 +98,8 @@ class SharedBudget(Budget):
                 reserve, name=self._name, owner=self._ledger.owner, worst_usd=worst_usd, cap_usd=self.cap_usd
             )
             while not (standing := await self._ledger.change(change)).granted:
+                if standing.closed:
+                    raise BudgetExhausted(f"budget_usd = {self.cap_usd:g}: the build that it was given to has ended")
                 if standing.reserved_usd <= NOTHING_USD:
                     raise self.exhausted(standing.spent_usd, standing.doubtful_usd, worst_usd)
                 self._freed.clear()

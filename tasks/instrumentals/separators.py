@@ -45,7 +45,7 @@ class Separators:
 
     def __init__(self, config: Separation, resolve: Callable[[str], Path], store: Store) -> None:
         self.stopped = threading.Event()
-        self._made_of = (config, resolve, store)
+        self._made_of = (config, resolve, store.absolute())
         self._free: queue.SimpleQueue[Separator] = queue.SimpleQueue()
         self._loading = threading.Lock()
         self._loaded = False

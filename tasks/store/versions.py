@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -76,6 +76,10 @@ class Store:
     def address(self) -> str:
         """How messages name the store: its folder, or its URL."""
         return self.remote.url if self.remote else str(self.root)
+
+    def absolute(self) -> Store:
+        """The same store, for processes that work in another folder."""
+        return replace(self, root=self.root.absolute())
 
     def refresh(self, corpus: str | None = None) -> None:
         """Bring what was withdrawn and the manifests of an object store's versions here, of one corpus or all.

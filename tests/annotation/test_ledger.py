@@ -161,7 +161,7 @@ def test_a_claim_holds_while_its_process_lives_and_not_longer(
 
 
 def test_migrations_are_numbered_alike_and_a_newer_ledger_is_refused(tmp_path: Path) -> None:
-    assert [n for n, _ in migrations("sqlite")] == [n for n, _ in migrations("postgres")] == [1, 2, 3]
+    assert [n for n, _ in migrations("sqlite")] == [n for n, _ in migrations("postgres")] == [1, 2, 3, 4]
     driver = connect(tmp_path / "l.sqlite")
     driver.run("PRAGMA user_version = 999")
     driver.close()
