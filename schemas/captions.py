@@ -200,7 +200,7 @@ CAPTIONS = Table(
     ),
     key=("clip_id", "pipeline", "segment"),
     exclusive=("clip_id", "heard_sha256"),
-    source="source",
+    sources=("source",),
     says=(
         "read from {source_file}, line {source_line}: {file}, heard as {heard} from {start_s} s to {end_s} s",
         "written by {model} in stage {stage}, prompt {prompt}, draw {sample}, request {request_key}",
@@ -238,7 +238,7 @@ RAW = Table(
     ),
     key=("clip_id", "pipeline", "segment", "stage", "span", "sample"),
     splits=False,
-    source="source",
+    sources=("source",),
     says=("{model} about {start_s} s to {end_s} s, draw {sample}: {text}",),
 )
 

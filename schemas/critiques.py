@@ -87,7 +87,7 @@ CRITIQUES = Table(
     optional=True,
     exclusive=("sample_id",),
     links=(("sample_id", "ratings"),),
-    source="dataset",
+    sources=("dataset",),
     says=("described by {model} with {prompt} (request {request_key}); its MOS is {mos}",),
 )
 
@@ -125,7 +125,7 @@ PAIRED_CRITIQUES = Table(
     optional=True,
     exclusive=("first_id", "second_id"),
     links=(("pair_id", "pairs"), ("first_id", "ratings"), ("second_id", "ratings")),
-    source="dataset",
+    sources=("dataset",),
     says=(
         "compared by {model} with {prompt} (request {request_key}), try {tries}: the {better} clip is the chosen one",
         "scores {first_score} and {second_score}; MOS {first_mos} and {second_mos}",

@@ -168,7 +168,7 @@ TRACKS = Table(
     ),
     key=("track_id",),
     exclusive=("artist_id", "mix_sha256"),
-    source="source",
+    sources=("source",),
     files=("instrumental",),
     says=(
         "read from {source_file}, line {source_line}: {file}, {mix_duration_s} s of {mix_codec}",

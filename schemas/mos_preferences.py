@@ -234,7 +234,7 @@ RATINGS = Table(
     ),
     key=("sample_id",),
     exclusive=("sample_id", "clip_sha256"),
-    source="dataset",
+    sources=("dataset",),
     says=(
         "read from {source_file}, line {source_line}",
         "MOS {mos} on a scale from {scale_min} to {scale_max}; ratings: {votes}, standard error: {mos_se}",
@@ -282,7 +282,7 @@ PAIRS = Table(
     key=("pair_id",),
     exclusive=("chosen_id", "rejected_id"),
     links=(("chosen_id", "ratings"), ("rejected_id", "ratings")),
-    source="dataset",
+    sources=("dataset",),
     says=(
         "both clips stand in group {group_id}; they make a {category} pair",
         "MOS {chosen_mos} is above {rejected_mos}: a gap of {mos_gap}, decile {gap_decile} of the dataset's gaps, "
@@ -311,7 +311,7 @@ TRIPLETS = Table(
     ),
     key=("triplet_id",),
     links=(("a_id", "ratings"), ("b_id", "ratings"), ("c_id", "ratings")),
-    source="dataset",
+    sources=("dataset",),
     says=("all three clips stand in group {group_id}, each two a {category} pair", "MOS {a_mos} > {b_mos} > {c_mos}"),
 )
 

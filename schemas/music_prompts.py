@@ -270,7 +270,7 @@ PROMPTS = Table(
     ),
     key=("prompt_id",),
     links=(("prompt_id", "triplets"),),
-    source="writer",
+    sources=("writer",),
     says=("written by {writer} in {tries} tries, request {request_key}",),
 )
 
@@ -285,12 +285,13 @@ SHOTS = Table(
             column("item", pa.string(), "The clip, as the caption set names it."),
             column("text", pa.string(), "The caption."),
             column("clip_id", pa.string(), "The clip in the version of `captions`; null for files.", optional=True),
+            column("source", pa.string(), "The list that the clip is of, as `captions` names it; of files, the set."),
         ]
     ),
     key=("prompt_id", "place"),
     splits=False,
     links=(("prompt_id", "triplets"),),
-    source="pipeline",
+    sources=("source", "pipeline"),
 )
 
 TABLES = (PROMPTS, TRIPLETS, TAGS, COOCCURRENCE, SHOTS, REJECTS)

@@ -135,7 +135,7 @@ CLIPS = Table(
     ),
     key=("generation_id",),
     exclusive=("prompt_id", "clip_sha256"),
-    source="model",
+    sources=("model",),
     says=(
         "read from {source_file}, line {source_line}",
         "made by {model} from prompt {prompt_id}; {duration_s} s at {sample_rate_hz} Hz, peak {peak_dbfs} dBFS",

@@ -47,7 +47,7 @@ SAMPLES = Table(
     key=("sample_id", "language"),
     exclusive=("clip_sha256", "instruction_id", "pair_id"),
     links=(("clip_sha256", "clips"),),
-    source="source",
+    sources=("source",),
     says=(
         "read from {source_file}, line {source_line}; {kind} of {subset}; follows: {follows}",
         "judged against instruction {instruction_id}: {instruction}",
@@ -77,7 +77,7 @@ INSTRUCTIONS = Table(
     key=("instruction_id", "language"),
     gathers=(("samples", "instruction_id"), ("samples", "truth_id")),
     exclusive=("instruction_id",),
-    source="source",
+    sources=("source",),
 )  # fmt: skip
 
 ITEMS = Table(
@@ -100,7 +100,7 @@ ITEMS = Table(
     ),
     key=("instruction_id", "item", "language"),
     exclusive=("instruction_id",),
-    source="source",
+    sources=("source",),
 )  # fmt: skip
 
 LABELS = Table(
@@ -124,7 +124,7 @@ LABELS = Table(
     key=("sample_id", "item", "language"),
     exclusive=("sample_id",),
     links=(("clip_sha256", "clips"),),
-    source="source",
+    sources=("source",),
 )
 
 JUDGMENTS = Table(
@@ -150,7 +150,7 @@ JUDGMENTS = Table(
     ),
     key=("clip_sha256", "instruction_id", "pass", "question"),
     links=(("clip_sha256", "clips"),),
-    source="source",
+    sources=("source",),
 )  # fmt: skip
 
 CLIPS = Table(
@@ -175,7 +175,7 @@ CLIPS = Table(
     ),
     key=("clip_sha256",),
     exclusive=("clip_sha256", "group_id"),
-    source="source",
+    sources=("source",),
     rows_per_group=100,
     rows_per_file=100_000,
 )  # fmt: skip

@@ -210,7 +210,7 @@ QUESTIONS = Table(
     key=("question_id",),
     exclusive=("image_sha256",),
     links=(("question_id", "sources"),),
-    source="source",
+    sources=("source",),
     says=(
         "written by {writer}, request {request_key}",
         "{truth_letter} is right by {preference} preference; {category}, {subcategory}, {difficulty}",
@@ -267,7 +267,7 @@ SOURCES = Table(
     ),
     key=("question_id",),
     exclusive=("author_id",),
-    source="source",
+    sources=("source",),
     says=("from {forum}, {year}: {comments} comments, the best with {best_votes} votes",),
 )
 
@@ -293,7 +293,7 @@ REVIEWS = Table(
     key=("question_id", "reviewer"),
     splits=False,
     optional=True,
-    source="source",
+    sources=("source",),
     says=("{reviewer}: correct {musically_correct}, relevant {options_relevant}, offensive {offensive}, "
           "ambiguous {ambiguous}; counted: {applies}",),
 )  # fmt: skip

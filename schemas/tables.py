@@ -81,13 +81,13 @@ class Table:
         links: columns that name a row of another table: (column, table); that table's key has one column.
         gathers: tables whose rows name this one's in a column, and are what those are there for: where rows of theirs
             are withdrawn and none that names a row here stays, that row goes too: (table, column that holds our key).
-        made_of: tables whose rows went into the row here that they name: where one of them is withdrawn, the row goes
-            too: (table, column that holds our key).
+        made_of: tables whose rows went into the row here that they name: where one of them is withdrawn or held back,
+            the row is too: (table, column that holds our key).
         counted: whether its rows are counted from those of other tables. Where some of those are withdrawn, the
             corpus's `recount` writes it anew.
-        source: the column that names a row's source, as `licences` in the config does. Rows whose source may not be
-            redistributed are not published, nor are rows whose `links` lead to one; where only its audio and images
-            may not, the columns that embed them are null in what is published.
+        sources: the columns that name what a row comes from, as `licences` in the config does. Rows from a source that
+            may not be redistributed are not published, nor are rows whose `links` lead to one or that were made of one
+            (`made_of`); where only audio and images may not, the columns that embed them are null in what is published.
         files: columns that name an audio file within the version; they are published like the columns of audio.
         says: sentences with `{column}` in them, by which `earmark explain` tells what was decided for a row.
         rows_per_group: rows in one Parquet row group (aim at 100 to 300 MB in memory).
@@ -105,7 +105,7 @@ class Table:
     gathers: tuple[tuple[str, str], ...] = ()
     made_of: tuple[tuple[str, str], ...] = ()
     counted: bool = False
-    source: str | None = None
+    sources: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     says: tuple[str, ...] = ()
     rows_per_group: int = 500_000

@@ -37,7 +37,7 @@ CLIPS = Table(
     gathers=(
         ("comparisons", "clip_a"), ("comparisons", "clip_b"), ("comparisons", "reference_clip"), ("ratings", "clip_id"),
     ),
-    source="terms",
+    sources=("terms",),
     says=("{file} of {source}, made by {model}",),
 )  # fmt: skip
 
@@ -69,7 +69,7 @@ COMPARISONS = Table(
     exclusive=("prompt_id",),
     gathers=(("votes", "comparison_id"),),
     links=(("clip_a", "clips"), ("clip_b", "clips"), ("reference_clip", "clips")),
-    source="source",
+    sources=("source",),
     says=("{votes} votes on {clip_a} against {clip_b}, prompt {prompt_id} ({modality})",),
 )  # fmt: skip
 
@@ -101,7 +101,7 @@ VOTES = Table(
     key=("vote_id",),
     exclusive=("comparison_id",),
     links=(("comparison_id", "comparisons"),),
-    source="source",
+    sources=("source",),
     says=("read from {source_file}, line {source_line}; shown {shown}",),
 )  # fmt: skip
 
@@ -155,7 +155,7 @@ RATINGS = Table(
     optional=True,
     exclusive=("clip_id",),
     links=(("clip_id", "clips"),),
-    source="source",
+    sources=("source",),
     says=("rated {score} for {dimension} in {source_file}, line {source_line}",),
 )
 
@@ -185,7 +185,7 @@ TRAINING = Table(
     optional=True,
     counted=True,
     links=(("clip", "clips"), ("other_clip", "clips"), ("reference_clip", "clips")),
-    source="source",
+    sources=("source",),
 )
 
 BENCHMARK = Table(
@@ -216,7 +216,7 @@ BENCHMARK = Table(
     optional=True,
     counted=True,
     links=(("clip_a", "clips"), ("clip_b", "clips"), ("reference_clip", "clips")),
-    source="source",
+    sources=("source",),
 )
 
 _INTERVAL = "bound of the interval that covers 95 %, by bootstrap over comparisons"

@@ -29,6 +29,7 @@ from tasks.exports.rows import BATCH
 from tasks.importers.captions import Caption, read_captions
 from tasks.sql import connect, query, view_parquet
 from tasks.store.versions import Store, Version, verify
+from tasks.store.withhold import licences_of
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of
 from tests.captions import (
@@ -383,6 +384,26 @@ def test_a_silent_instrumental_is_a_reject(tmp_path: Path, server: OpenAIServer)
     )
     version = build_captions(config, store)
     assert {row["reason"] for row in rows_of(version, "rejects")} == {"audio_silent"}
+
+
+def test_tracks_that_may_not_be_passed_on_keep_their_name(tmp_path: Path, server: OpenAIServer) -> None:
+    """A licence holds by name: captions under another one would be published."""
+    store = tmp_path / "store"
+    make_tracks(tmp_path, 1)
+    none = {"redistribute": "none"}
+    separated = separating_config(tmp_path, source={"name": "vault"}, licences={"vault": none, "another": none})
+    build_separated(separated, store)
+
+    def built(name: str) -> Version:
+        source = {"name": name, "format": "table", "tracks": "tracks.jsonl"}
+        asked = direct(server.base_url)
+        return build_captions(config_of(tmp_path, asked, source=source, instrumentals="instrumentals"), store)
+
+    with pytest.raises(ConfigError, match=r"source.name: expected 'vault', .* found 'own'"):
+        built("own")
+    version = built("vault")
+    assert {row["source"] for row in rows_of(version, "captions")} == {"vault"}
+    assert licences_of(version, Store(store))["vault"].redistribute == "none"
 
 
 def test_instrumentals_of_another_corpus_are_refused(tmp_path: Path) -> None:

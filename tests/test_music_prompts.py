@@ -15,13 +15,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.config import parse_config
+from schemas.config import Licence, parse_config
 from schemas.errors import ConfigError, EarmarkError, InputError
-from schemas.music_prompts import CATEGORIES, MusicPrompts
+from schemas.music_prompts import CATEGORIES, CORPUS, MusicPrompts
 from tasks.prompt_sets.sources import plan_build
 from tasks.prompt_sets.writing import forecast
 from tasks.sql import query
 from tasks.store.checks import check_accounts
+from tasks.store.publication import bundled
 from tasks.store.versions import Store, Version, open_store
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of
@@ -399,6 +400,31 @@ def test_captions_of_a_version_are_examples_each(lists: Path, tmp_path: Path) ->
     shots = rows_of(version, "shots")
     assert shots
     assert {row["text"] for row in shots} <= texts
+
+
+@pytest.mark.parametrize("closed", [False, True])
+def test_prompts_after_captions_that_may_not_be_passed_on_are_held_back(
+    lists: Path, tmp_path: Path, closed: bool
+) -> None:
+    """The licence stands with the captions, whose list has another name than the caption set here."""
+    store = Store(tmp_path / "store")
+    terms = {"demo-tracks": Licence(redistribute="none" if closed else "rows")}
+    captions = read_captions_config(ROOT / "data/demo/captions.toml")
+    build_captions(captions.model_copy(update={"licences": terms}), store.root)
+    sets = [{"name": "ours", "version": "captions"}, {"name": "direct", "file": "direct.json"}]
+    version = build_prompts(config_of(lists, captions=sets, prompts=SMALL), store.root)
+    shown = {(row["pipeline"], row["source"]) for row in rows_of(version, "shots")}
+    assert shown == {("ours", "demo-tracks"), ("direct", "direct")}
+    with bundled(version, CORPUS.tables, store, audio=True, say=print) as bundle:
+        held = bundle.held_rows
+        tables = {table for entry in bundle.entries if (table := entry.path.partition("/")[0]) in version.manifest.rows}
+    if not closed:
+        assert (held, tables) == ({}, set(version.manifest.rows))
+        return
+    made = {name: len(rows_of(version, name)) for name in ("prompts", "triplets", "shots")}
+    assert made["prompts"] == sum(SMALL.values())
+    assert {name: held[name] for name in made} == made
+    assert tables - {"rejects"} == {"tags", "cooccurrence"}
 
 
 def test_the_identity_holds_what_decides(tmp_path: Path) -> None:

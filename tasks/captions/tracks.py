@@ -32,6 +32,7 @@ from tasks.store.manifest import Parent, Step
 from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage
 from tasks.store.versions import Store, Version
+from tasks.store.withhold import licences_of
 from tasks.tag_words import list_files
 
 IMPORTED = pa.schema(
@@ -71,10 +72,12 @@ def plan_build(config: Captions, store: Store, inputs: dict[str, str] | None = N
     """What a version would be made from; says whether there is anything to build.
 
     Raises:
-        ConfigError: `instrumentals` names another corpus.
+        ConfigError: `instrumentals` names another corpus, or one whose licence would not be known by the source's name.
         StoreError: the version that it names is not in the store.
     """
     version = instrumentals_version(config, store)
+    if version is not None:
+        _check_terms(config, version, store)
     parents = [Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for v in [version] if v]
     return make_plan(
         CORPUS,
@@ -96,6 +99,17 @@ def instrumentals_version(config: Captions, store: Store) -> Version | None:
         found = config.instrumentals
         raise ConfigError(f"instrumentals: expected 'instrumentals' or 'instrumentals@vN', found '{found}'")
     return store.find(config.instrumentals)
+
+
+def _check_terms(config: Captions, version: Version, store: Store) -> None:
+    """Captions of tracks of which nothing may be passed on are held back by the name that those have."""
+    name = version.manifest.config.get("source", {}).get("name")
+    terms = licences_of(version, store).get(name)
+    if terms is not None and terms.redistribute == "none" and config.source.name != name:
+        raise ConfigError(
+            f"source.name: expected '{name}', by which {version.corpus} {version.name} forbids to pass these tracks on "
+            f"(licences), found '{config.source.name}'"
+        )
 
 
 def instrumentals_of(version: Version | None) -> dict[str, Instrumental]:

@@ -28,6 +28,7 @@ class Caption(NamedTuple):
     text: str
     source_file: str
     line: int  # line of a TSV, or place in a JSON array, from 1
+    source: str | None = None  # whose clip it is, where the set says so
 
 
 def read_captions(path: Path, written: str) -> Iterator[Caption | Reject | Note]:

@@ -38,7 +38,13 @@ TRACKS_SCHEMA = pa.schema(
 )
 TRACK_TAGS_SCHEMA = pa.schema([("track", pa.int64()), ("category", pa.string()), ("tag", pa.string())])
 CAPTIONS_SCHEMA = pa.schema(
-    [("pipeline", pa.string()), ("item", pa.string()), ("text", pa.string()), ("voices", pa.bool_())]
+    [
+        ("pipeline", pa.string()),
+        ("item", pa.string()),
+        ("text", pa.string()),
+        ("voices", pa.bool_()),
+        ("source", pa.string()),
+    ]
 )
 MENTIONS_SCHEMA = pa.schema([("category", pa.string()), ("tag", pa.string()), ("captions", pa.int64())])
 RECALLS_SCHEMA = pa.schema(
@@ -64,7 +70,7 @@ SAMPLED_SCHEMA = pa.schema(
     ]
 )
 
-CaptionRow = tuple[str, str, str, bool]
+CaptionRow = tuple[str, str, str, bool, str]
 
 
 def plan_build(config: MusicPrompts, store: Store, inputs: dict[str, str] | None = None) -> Plan:
@@ -214,7 +220,8 @@ def _captions(
     for held in config.captions:
         found = _version_captions(stage.store, held) if held.version else _file_captions(config, held)
         for caption in _watched(_kept(islice(found, config.limit), PROMPTS.name, rejects, notes), work):
-            rows.append((held.name, caption.item, caption.text, names_voices(caption.text) is not None))
+            voices = names_voices(caption.text) is not None
+            rows.append((held.name, caption.item, caption.text, voices, caption.source or held.name))
             mentions.update(lexicon.named(caption.text))
     if not config.captions:
         notes.append("no caption sets: tags count no mentions, and the writer sees no examples")
@@ -230,11 +237,11 @@ def _version_captions(store: Store, held: CaptionSet) -> Iterator[Caption]:
     """Captions of a version of `captions`, in the order of its table.
 
     Raises:
-        StoreError: the version has no table `captions` with the columns clip_id, pipeline, segment and text.
+        StoreError: the version has no table `captions` with the columns clip_id, pipeline, segment, text and source.
     """
     assert held.version is not None
     version = store.find(held.version)
-    wanted = ["clip_id", "pipeline", "segment", "text"]
+    wanted = ["clip_id", "pipeline", "segment", "text", "source"]
     line = 0
     for path in version.files("captions"):
         with pq.ParquetFile(path) as file:
@@ -245,7 +252,7 @@ def _version_captions(store: Store, held: CaptionSet) -> Iterator[Caption]:
                     line += 1
                     if held.pipeline in (None, row["pipeline"]):
                         item = f"{row['clip_id']}/{row['pipeline']}/{row['segment']}"
-                        yield Caption(item, row["text"], f"{version.corpus}@{version.name}", line)
+                        yield Caption(item, row["text"], f"{version.corpus}@{version.name}", line, row["source"])
 
 
 def _kept(found: Iterable[Any], table: str, rejects: list[tuple[str, Reject]], notes: list[str]) -> Iterator[Any]:

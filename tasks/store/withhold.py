@@ -102,13 +102,20 @@ class Sieve:
     def __init__(self, version: Version, tables: Sequence[Table], terms: Terms) -> None:
         self.version, self.terms = version, terms
         self.tables = {table.name: table for table in tables if table.name in version.manifest.rows}
-        self.held = {name: Held() for name in self.tables}
+        self.held: dict[str, Held] = {}
         self._gone: dict[str, pa.Array] = {}  # keys of the rows that may not leave, by table
         self._mute: dict[str, pa.Array] = {}
+        self._made: dict[str, set[str]] = {}  # keys of rows that were made of such rows of other tables
         self.files: set[str] = set()  # audio files within the version that may leave
         self._open_sources: set[str] = set(terms.licences)
-        for name in self._in_order():
-            self._weigh(self.tables[name])
+        self._sources = {name: self._source_columns(table) for name, table in self.tables.items()}
+        while True:
+            before = sum(map(len, self._made.values()))
+            self.held, self.files = {name: Held() for name in self.tables}, set()
+            for name in self._in_order():
+                self._weigh(self.tables[name])
+            if sum(map(len, self._made.values())) == before:
+                break
 
     @property
     def all_audible(self) -> bool:
@@ -136,18 +143,37 @@ class Sieve:
         ordered = list(TopologicalSorter(graph).static_order())
         return sorted(ordered, key=lambda name: name == REJECTS.name)
 
+    def _source_columns(self, table: Table) -> list[str]:
+        """The columns that name what a table's rows come from.
+
+        Raises:
+            StoreError: an earlier release wrote it without one, and something may not leave.
+        """
+        paths = [path for split in self.splits(table.name) for path in self.version.files(table.name, split)]
+        held = set(pq.read_schema(paths[0]).names) if paths else set(table.sources)
+        missing = [name for name in table.sources if name not in held]
+        if missing and len(self.terms.closed):
+            raise StoreError(
+                f"{self.version.corpus} {self.version.name}: an earlier release wrote the table {table.name} without "
+                f"{missing[0]}, so what licences hold back of it cannot be told; build it again"
+            )
+        return [name for name in table.sources if name in held]
+
     def _weigh(self, table: Table) -> None:
         """Count what a table loses, and remember the keys of the rows that lose something."""
-        named = {*table.key[:1], *(column for column, _ in table.links), *([table.source] if table.source else [])}
-        named |= {*table.files, *({"file"} if table.name == REJECTS.name else ())}
+        makes = self._makes(table)
+        named = {*table.key[:1], *(column for column, _ in table.links), *self._sources[table.name]}
+        named |= {*table.files, *({"file"} if table.name == REJECTS.name else ()), *(column for _, column in makes)}
         columns = [*sorted(named), *(f"{name}.path" for name in table.embedded)]
         held, keys = self.held[table.name], table.key[0] if len(table.key) == 1 else None
         gone_keys, mute_keys = [], []
         for split in self.splits(table.name):
             for batch in self._batches(table, split, columns, ROWS):
                 gone, mute = self._gone_rows(table, batch), self._mute_rows(table, batch)
-                if table.source:
-                    self._open_sources.update(filter(None, pc.unique(batch[table.source]).to_pylist()))
+                for name in self._sources[table.name]:
+                    self._open_sources.update(filter(None, pc.unique(batch[name]).to_pylist()))
+                for name, column in makes:
+                    self._made.setdefault(name, set()).update(filter(None, batch[column].filter(gone).to_pylist()))
                 if keys:
                     gone_keys.append(batch[keys].filter(gone))
                     mute_keys.append(batch[keys].filter(mute))
@@ -170,17 +196,23 @@ class Sieve:
             first = pc.list_element(pc.split_pattern(pc.fill_null(batch["file"], "/"), "/"), 0)
             known = _names(self._open_sources - set(self.terms.closed.to_pylist()))
             return pc.invert(pc.is_in(first, known))
-        if table.source:
-            gone = pc.or_(gone, pc.is_in(batch[table.source], self.terms.closed))
+        for name in self._sources[table.name]:
+            gone = pc.or_(gone, pc.is_in(batch[name], self.terms.closed))
+        if made := self._made.get(table.name):
+            gone = pc.or_(gone, pc.is_in(batch[table.key[0]], _names(made)))
         return self._linked(table, batch, gone, self._gone)
 
     def _mute_rows(self, table: Table, batch: pa.RecordBatch) -> pa.Array:
         """Which rows' audio may not leave: all, where no column and no link tells their source."""
-        unknown = not table.source and not table.links
+        unknown = not self._sources[table.name] and not table.links
         mute = pa.array([unknown or not self.terms.audio] * batch.num_rows)
-        if table.source:
-            mute = pc.or_(mute, pc.invert(pc.is_in(batch[table.source], self.terms.audible)))
+        for name in self._sources[table.name]:
+            mute = pc.or_(mute, pc.invert(pc.is_in(batch[name], self.terms.audible)))
         return self._linked(table, batch, mute, self._mute)
+
+    def _makes(self, table: Table) -> list[tuple[str, str]]:
+        """The tables whose rows were made of a table's rows, and the column in which those name them."""
+        return [(t.name, column) for t in self.tables.values() for name, column in t.made_of if name == table.name]
 
     def _linked(self, table: Table, batch: pa.RecordBatch, marked: pa.Array, keys: Mapping[str, pa.Array]) -> pa.Array:
         """Mark the rows too that name a marked row of another table."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,7 @@ CLIPS = Table(
         ]
     ),
     key=("clip",),
-    source="origin",
+    sources=("origin",),
     files=("file",),
 )
 PAIRS = Table(
@@ -51,10 +52,14 @@ LABELS = Table(
     links=(("pair", "pairs"),),
 )
 TABLES = (LABELS, PAIRS, CLIPS, REJECTS)
-CARD = "---\npretty_name: X\nconfigs:\n" + "".join(
-    f"- config_name: {table.name}\n  data_files:\n  - split: train\n    path: {table.name}/train-*.parquet\n"
-    for table in TABLES
-)
+
+
+def card_of(tables: Sequence[Table]) -> str:
+    """The beginning of a card."""
+    return "---\npretty_name: X\nconfigs:\n" + "".join(
+        f"- config_name: {table.name}\n  data_files:\n  - split: train\n    path: {table.name}/train-*.parquet\n"
+        for table in tables
+    )
 
 
 def clip(name: str, origin: str | None) -> dict[str, Any]:
@@ -68,12 +73,17 @@ def reject(file: str | None) -> dict[str, Any]:
 
 
 def make_version(
-    store: Store, rows: dict[str, list[dict[str, Any]]], licences: dict[str, str], corpus: str = "toy", **values: Any
+    store: Store,
+    rows: dict[str, list[dict[str, Any]]],
+    licences: dict[str, str],
+    corpus: str = "toy",
+    tables: Sequence[Table] = TABLES,
+    **values: Any,
 ) -> Version:
     """A version with those rows, each table in one split."""
     folder = store.folder(corpus) / "v1"
     files = []
-    for table in TABLES:
+    for table in tables:
         held = pa.Table.from_pylist(rows.get(table.name, []), table.schema)
         for path in write_shards(folder / table.name, table, "train", [held]):
             files.append(entry(folder, path, table.name, len(held)))
@@ -82,7 +92,10 @@ def make_version(
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(row["clip"].encode())
         files.append(entry(folder, path))
-    for name, text in (("README.md", CARD + "---\n\n# X\n\nWords.\n\n## How\n\nSo.\n"), ("report.html", "<p>")):
+    for name, text in (
+        ("README.md", card_of(tables) + "---\n\n# X\n\nWords.\n\n## How\n\nSo.\n"),
+        ("report.html", "<p>"),
+    ):
         (folder / name).write_text(text)
         files.append(entry(folder, folder / name))
     manifest = Manifest(
@@ -95,7 +108,7 @@ def make_version(
         libraries={},
         steps=(),
         rejects={},
-        rows={table.name: {"train": len(rows.get(table.name, []))} for table in TABLES},
+        rows={table.name: {"train": len(rows.get(table.name, []))} for table in tables},
         files=tuple(files),
         **values,
     )
@@ -130,10 +143,10 @@ ROWS = {
 LICENCES = {"free": "all", "rows": "rows", "shut": "none"}
 
 
-def published(version: Version, store: Store, audio: bool = True) -> dict[str, Any]:
+def published(version: Version, store: Store, audio: bool = True, tables: Sequence[Table] = TABLES) -> dict[str, Any]:
     """The rows and files of a bundle, and what it holds back."""
-    with bundled(version, TABLES, store, audio=audio, say=print) as bundle:
-        found: dict[str, Any] = {table.name: [] for table in TABLES}
+    with bundled(version, tables, store, audio=audio, say=print) as bundle:
+        found: dict[str, Any] = {table.name: [] for table in tables}
         for file in bundle.entries:
             if file.path.endswith(".parquet"):
                 found[file.path.partition("/")[0]] += pq.ParquetFile(file.source).read().to_pylist()
@@ -159,6 +172,52 @@ def test_held_back_by_source_and_through_links(tmp_path: Path) -> None:
     assert "| pairs | train | 2 | 2 | 0 |" in card
     assert card.endswith("## How\n\nSo.\n")
     assert not (tmp_path / "toy/.publish").exists()
+
+
+TEXT = pa.string()
+QUOTES = Table(
+    name="quotes",
+    description="What a story was written after.",
+    schema=pa.schema([column(name, TEXT, "A name.") for name in ("story", "place", "origin", "shelf")]),
+    key=("story", "place"),
+    links=(("story", "plots"),),
+    sources=("origin", "shelf"),
+)
+PLOTS = Table(
+    "plots", "Plots.", pa.schema([column("story", TEXT, "A name.")]), ("story",), made_of=(("quotes", "story"),)
+)
+STORIES = Table("stories", "Stories.", PLOTS.schema, ("story",), links=(("story", "plots"),))
+WRITTEN = (STORIES, QUOTES, PLOTS, REJECTS)
+
+
+def written(*quotes: tuple[str, str, str]) -> dict[str, list[dict[str, Any]]]:
+    """Stories with what they were written after: (story, origin, shelf)."""
+    stories = [{"story": name} for name in ("s1", "s2", "s3", "s4")]
+    rows = [{"story": s, "place": str(at), "origin": o, "shelf": h} for at, (s, o, h) in enumerate(quotes)]
+    return {"stories": stories, "plots": stories, "quotes": rows, "rejects": [reject("free/x")]}
+
+
+def test_what_was_made_of_a_held_back_row_is_held_back(tmp_path: Path) -> None:
+    rows = written(("s1", "free", "free"), ("s2", "free", "free"), ("s2", "shut", "free"), ("s3", "free", "shut"))
+    version = make_version(Store(tmp_path), rows, LICENCES, tables=WRITTEN)
+    found = published(version, Store(tmp_path), tables=WRITTEN)
+    assert [row["story"] for row in found["stories"]] == ["s1", "s4"]
+    assert [row["story"] for row in found["plots"]] == ["s1", "s4"]
+    assert [(row["story"], row["origin"]) for row in found["quotes"]] == [("s1", "free")]
+    assert found["held"][0] == {"stories": 2, "plots": 2, "quotes": 3}
+
+
+def test_a_table_of_an_earlier_release_that_names_no_source_is_one_line(tmp_path: Path) -> None:
+    fields = [field for field in QUOTES.schema if field.name != "origin"]
+    old = Table("quotes", "Before.", pa.schema(fields), QUOTES.key, links=QUOTES.links, sources=("shelf",))
+    rows = written(("s1", "shut", "free"))
+    rows["quotes"] = [{k: v for k, v in row.items() if k != "origin"} for row in rows["quotes"]]
+    tables = (STORIES, old, PLOTS, REJECTS)
+    version = make_version(Store(tmp_path / "a"), rows, LICENCES, tables=tables)
+    with pytest.raises(StoreError, match=r"wrote the table quotes without origin, .* build it again"):
+        published(version, Store(tmp_path / "a"), tables=WRITTEN)
+    free = make_version(Store(tmp_path / "b"), rows, {"free": "all"}, tables=tables)
+    assert published(free, Store(tmp_path / "b"), tables=WRITTEN)["held"] == ({}, {})
 
 
 def test_nothing_held_back_is_the_version_itself(tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ SELECT
     shots.item,
     captions.text,
     CASE WHEN list_contains($versions::VARCHAR[], shots.pipeline)
-        THEN regexp_extract(shots.item, '^(.*)/[^/]*/[^/]*$', 1) END AS clip_id
+        THEN regexp_extract(shots.item, '^(.*)/[^/]*/[^/]*$', 1) END AS clip_id,
+    captions.source
 FROM shots
 JOIN captions USING (pipeline, item)
 SEMI JOIN answered USING (triplet_id)
