@@ -40,8 +40,7 @@ def sweep(
     versions = [left for left in find_leftovers(place.remote) if left.written <= before]
     uploads = [left for left in find_unended(place.remote) if left.written <= before]
     if not dry_run:
-        for version in versions:
-            remove_leftover(place.remote, version)
+        versions = [version for version in versions if remove_leftover(place.remote, version)]
         for upload in uploads:
             remove_unended(place.remote, upload)
     facts = {

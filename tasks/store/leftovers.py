@@ -5,7 +5,6 @@ Nobody reads them as a version, and a build that goes on uses them; where none d
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -14,7 +13,7 @@ from typing import Any, NamedTuple
 from schemas.errors import StoreError
 from tasks.store.manifest import MANIFEST
 from tasks.store.objects import one_line
-from tasks.store.remote import CLAIMS, SWEPT, Remote
+from tasks.store.remote import CLOSED, Remote
 
 _VERSION = re.compile(r"v[1-9][0-9]*")
 
@@ -38,16 +37,17 @@ class Unended(NamedTuple):
 
 
 def find_leftovers(remote: Remote) -> list[Leftover]:
-    """All objects under names of versions that have no manifest, by version."""
+    """All objects under names of versions that have no manifest, or an empty one that a sweep put, by version."""
     root = remote.url.partition("://")[2]
     with one_line(remote.url, StoreError):
         found: dict[str, dict[str, Any]] = remote.files.find(remote.url, detail=True)
     held: dict[tuple[str, str], list[str]] = {}
     for path in found:
         corpus, *inner = path.removeprefix(f"{root}/").split("/")
-        if len(inner) < 2 or not _VERSION.fullmatch(inner[0]):
+        if len(inner) < 2 or not _VERSION.fullmatch(inner[0]) or inner[1:] == [MANIFEST]:
             continue
-        if f"{root}/{corpus}/{inner[0]}/{MANIFEST}" not in found:
+        manifest = found.get(f"{root}/{corpus}/{inner[0]}/{MANIFEST}")
+        if manifest is None or manifest["size"] == len(CLOSED):
             held.setdefault((corpus, inner[0]), []).append(path)
     return [
         Leftover(
@@ -61,12 +61,17 @@ def find_leftovers(remote: Remote) -> list[Leftover]:
     ]
 
 
-def remove_leftover(remote: Remote, left: Leftover) -> None:
-    """Remove what a commit sent. Its claim is marked first and stays: should it still go on, it ends with an error."""
-    claim = f"{remote.url}/{left.corpus}/{CLAIMS}/{left.version}.json"
+def remove_leftover(remote: Remote, left: Leftover) -> bool:
+    """Remove what a commit sent; whether it was so: what was committed since it was found stays.
+
+    The name is closed first, by the object that a commit puts last: either the commit has ended, and nothing is
+    removed, or it never can.
+    """
+    if not remote.close(left.corpus, left.version):
+        return False
     with one_line(remote.url, StoreError):
-        remote.files.pipe_file(claim, json.dumps({SWEPT: True}).encode())
         remote.files.rm([f"s3://{path}" for path in left.paths])
+    return True
 
 
 def find_unended(remote: Remote) -> Iterator[Unended]:

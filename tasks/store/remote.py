@@ -4,6 +4,7 @@ A build works in the copy's staging folder as in any store. Its commit claims th
 made only once (S3's conditional put), uploads the files, and puts the manifest last, again only if there is none: what
 has no manifest is no version, and two committers never write below one name. A build that is killed midway finds its
 claim again and sends what is missing. Readers get the manifests at once and a version's files when they ask for it.
+Whoever removes what a commit sent puts an empty manifest first, in the same way: one of the two comes too late.
 
 The address of a copy stands in its file `.remote`, so a path to the copy names the remote store too. Ledger, media
 index and run records stay on this machine; `EARMARK_LEDGER` names a ledger that machines share.
@@ -29,7 +30,7 @@ from tasks.store.objects import blocks, one_line, open_objects, require_bucket
 
 ADDRESS = ".remote"
 CLAIMS = ".claims"
-SWEPT = "swept"  # in the claim of a commit whose objects were removed
+CLOSED = b""  # the manifest of a name whose objects were swept away: no commit can put its own there
 
 
 @dataclass(frozen=True)
@@ -58,14 +59,16 @@ class Remote:
 
     def names(self, corpus: str) -> list[str]:
         """The committed versions of a corpus: those that have a manifest."""
-        with self._told():
-            found = self.files.glob(f"{self.url}/{corpus}/v*/{MANIFEST}")
-        return [path.split("/")[-2] for path in found]
+        return [name for _, name in self._committed(corpus)]
 
     def corpora(self) -> list[str]:
         """The corpora that have a version."""
+        return sorted({corpus for corpus, _ in self._committed("*")})
+
+    def _committed(self, corpus: str) -> list[tuple[str, str]]:
         with self._told():
-            return sorted({path.split("/")[-3] for path in self.files.glob(f"{self.url}/*/v*/{MANIFEST}")})
+            found = self.files.glob(f"{self.url}/{corpus}/v*/{MANIFEST}", detail=True)
+        return [(path.split("/")[-3], path.split("/")[-2]) for path, held in found.items() if held["size"]]
 
     def read_manifest(self, corpus: str, name: str) -> Manifest:
         """A version's manifest."""
@@ -77,15 +80,31 @@ class Remote:
     def claim(self, corpus: str, build_key: str) -> str:
         """Claim the name of the next version; an interrupted build with the same key gets the one that it had, unless
         what it had sent was swept away since."""
-        committed = set(self.names(corpus))
-        number = max((int(name[1:]) for name in committed), default=0) + 1
-        while not self._create(f"{corpus}/{CLAIMS}/v{number}.json", json.dumps({"build_key": build_key}).encode()):
-            with self._told():
-                held = json.loads(self.files.cat_file(f"{self.url}/{corpus}/{CLAIMS}/v{number}.json"))
-            if held == {"build_key": build_key} and f"v{number}" not in set(self.names(corpus)):
-                break
+        number = max((int(name[1:]) for name in self.names(corpus)), default=0) + 1
+        while not self._claims(corpus, f"v{number}", build_key):
             number += 1
         return f"v{number}"
+
+    def _claims(self, corpus: str, version: str, build_key: str) -> bool:
+        """Claim a name; whether it is this build's and may still become a version."""
+        claim = f"{corpus}/{CLAIMS}/{version}.json"
+        while not self._create(claim, json.dumps({"build_key": build_key}).encode()):
+            holder = self._claimant(corpus, version)
+            if holder == build_key:
+                break
+            if holder is not None:
+                return False
+        with self._told():
+            return not self.files.exists(f"{self.url}/{corpus}/{version}/{MANIFEST}")
+
+    def _claimant(self, corpus: str, version: str) -> str | None:
+        """The key of the build that claimed a name; None where the claim is gone."""
+        try:
+            with self._told():
+                held = json.loads(self.files.cat_file(f"{self.url}/{corpus}/{CLAIMS}/{version}.json"))
+        except FileNotFoundError:
+            return None
+        return str(held.get("build_key", ""))
 
     def commit(self, folder: Path, manifest: Manifest, before: Manifest | None) -> None:
         """Upload what a version's folder holds; the manifest is put last, and only if there is none.
@@ -110,18 +129,24 @@ class Remote:
                     self.files.cp_file(source, target)
                 else:
                     self.files.put_file(str(folder / entry.path), target, Metadata={"sha256": entry.sha256})
-        if self._swept(manifest.corpus, manifest.version):
-            raise StoreError(f"{place}: what was sent of this version was swept away meanwhile; build again")
+        if self._claimant(manifest.corpus, manifest.version) != manifest.build_key:
+            raise StoreError(f"{place}: the claim to this name was removed meanwhile from {CLAIMS}/; build again")
         text = (folder / MANIFEST).read_bytes()
         if not self._create(f"{manifest.corpus}/{manifest.version}/{MANIFEST}", text):
             with self._told():
                 found = self.files.cat_file(f"{place}/{MANIFEST}")
+            if found == CLOSED:
+                raise StoreError(f"{place}: what was sent of this version was swept away meanwhile; build again")
             if found != text:
                 raise StoreError(f"{place}: another build has committed this version with other content; build again")
 
-    def _swept(self, corpus: str, version: str) -> bool:
+    def close(self, corpus: str, version: str) -> bool:
+        """Let nothing be committed under a name any more; whether it is so: a version that is there stays one."""
+        path = f"{corpus}/{version}/{MANIFEST}"
+        if self._create(path, CLOSED):
+            return True
         with self._told():
-            return SWEPT in json.loads(self.files.cat_file(f"{self.url}/{corpus}/{CLAIMS}/{version}.json"))
+            return bool(self.files.cat_file(f"{self.url}/{path}") == CLOSED)
 
     def _holds(self, target: str, entry: FileEntry) -> bool:
         """Whether an earlier try has sent a file whole: its hash was stored with it."""

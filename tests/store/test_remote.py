@@ -23,7 +23,7 @@ from schemas.errors import StoreError
 from schemas.mos_preferences import TABLES
 from tasks.store.diff import diff_table
 from tasks.store.leftovers import find_leftovers, remove_leftover
-from tasks.store.remote import ADDRESS, Remote
+from tasks.store.remote import ADDRESS, CLAIMS, Remote
 from tasks.store.versions import Store, open_store, verify
 from tests.builds import Builds, build_version, contents_of, read_config
 from tests.conftest import ROOT
@@ -157,18 +157,29 @@ def sweep(url: str, *options: str) -> str:
     return done.stdout
 
 
+def broken_commit(config: Path, store: Store, server: S3Server, version: str) -> None:
+    """A build whose every object was sent but the manifest."""
+    place = f"/{store.address.removeprefix('s3://')}/{CORPUS}/{version}"
+
+    def deny(path: str) -> None:
+        if path == f"{place}/croissant.json":  # the last but one
+            server.denied = (f"{place}/manifest.json",)
+
+    server.on_put = deny
+    try:
+        with pytest.raises(StoreError, match="access denied"):
+            build_version(read_config(config), store.root)
+    finally:
+        server.on_put = lambda path: None
+        server.denied = ()
+
+
 def test_what_a_broken_commit_left_is_no_version_and_can_be_swept(
     url: str, server: S3Server, configs: list[Path], unharmed: Store, tmp_path: Path
 ) -> None:
     store = open_store(url)
     build_version(read_config(configs[0]), store.root)
-    place = f"/{url.removeprefix('s3://')}/{CORPUS}"
-    server.denied = (f"{place}/v2/manifest.json",)
-    try:
-        with pytest.raises(StoreError, match="access denied"):
-            build_version(read_config(configs[1]), store.root)
-    finally:
-        server.denied = ()
+    broken_commit(configs[1], store, server, "v2")
     remote = Remote(url)
     bucket, _, prefix = url.removeprefix("s3://").partition("/")
     key = f"{prefix}/{CORPUS}/v2/pairs/train-00000-of-00001.parquet"
@@ -182,7 +193,7 @@ def test_what_a_broken_commit_left_is_no_version_and_can_be_swept(
     said = json.loads(sweep(url, "--older-h", "0", "--json"))
     assert [(held["version"], held["objects"] > 3) for held in said["versions"]] == [("v2", True)]
     assert said["uploads"] == [key]
-    assert not remote.files.exists(f"{url}/{CORPUS}/v2")
+    assert [path.rpartition("/")[2] for path in remote.files.find(f"{url}/{CORPUS}/v2")] == ["manifest.json"]  # empty
     assert "nothing that a killed commit left" in sweep(url, "--older-h", "0")
     assert remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
 
@@ -191,24 +202,76 @@ def test_what_a_broken_commit_left_is_no_version_and_can_be_swept(
     assert [version.name for version in open_store(url).versions(CORPUS)] == ["v1", "v3"]
 
 
-def test_a_commit_that_is_swept_while_it_uploads_ends_with_an_error(
-    url: str, server: S3Server, configs: list[Path]
+@pytest.mark.parametrize("at", ["README.md", "manifest.json"])
+def test_a_commit_that_is_swept_while_it_goes_on_ends_with_an_error(
+    at: str, url: str, server: S3Server, configs: list[Path]
 ) -> None:
     store = open_store(url)
+    assert store.remote
+    remote = store.remote
+    done: list[bool] = []
 
     def swept(path: str) -> None:
-        if path.endswith("/v1/README.md"):
+        if path.endswith(f"/v1/{at}"):
             server.on_put = lambda path: None
-            for left in find_leftovers(store.remote):
-                remove_leftover(store.remote, left)
+            done.extend(remove_leftover(remote, left) for left in find_leftovers(remote))
 
-    assert store.remote
     server.on_put = swept
     with pytest.raises(StoreError, match="swept away meanwhile; build again"):
         build_version(read_config(configs[0]), store.root)
+    assert done == [True]
     assert open_store(url).versions(CORPUS) == []
+    assert remote.corpora() == []
     assert build_version(read_config(configs[0]), store.root).name == "v2"
+    assert remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
+    assert [left.version for left in find_leftovers(remote)] == (["v1"] if at == "README.md" else [])  # sent too late
+
+
+def test_a_commit_that_ends_after_the_sweep_has_looked_keeps_its_files(
+    url: str, server: S3Server, configs: list[Path], unharmed: Store, tmp_path: Path
+) -> None:
+    store = open_store(url)
+    assert store.remote
+    broken_commit(configs[0], store, server, "v1")
+    (left,) = find_leftovers(store.remote)
+    before = len(server.put)
+    assert build_version(read_config(configs[0]), store.root).name == "v1"  # goes on, and writes only its manifest
+    assert [path.rpartition("/")[2] for path in server.put[before:] if "/v1/" in path] == ["manifest.json"]
+    assert not remove_leftover(store.remote, left)
+    assert_whole(url, unharmed, tmp_path / "there")
+
+
+def test_a_sweep_that_is_killed_is_ended_by_the_next(url: str, server: S3Server, configs: list[Path]) -> None:
+    store = open_store(url)
+    assert store.remote
+    broken_commit(configs[0], store, server, "v1")
+    (left,) = find_leftovers(store.remote)
+    assert store.remote.close(CORPUS, "v1")
+    assert find_leftovers(store.remote) == [left]
+    assert build_version(read_config(configs[0]), store.root).name == "v2"
+    assert f"{CORPUS} v1, never committed: " in sweep(url, "--older-h", "0")
+    assert find_leftovers(store.remote) == []
     assert store.remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
+
+
+def test_a_commit_whose_claim_somebody_removes_ends_with_an_error(
+    url: str, server: S3Server, configs: list[Path]
+) -> None:
+    store = open_store(url)
+    assert store.remote
+    remote = store.remote
+
+    def tidied(path: str) -> None:
+        if path.endswith("/v1/README.md"):
+            server.on_put = lambda path: None
+            remote.files.rm(f"{url}/{CORPUS}/{CLAIMS}", recursive=True)
+
+    server.on_put = tidied
+    with pytest.raises(StoreError, match=r"the claim to this name was removed meanwhile from \.claims/; build again"):
+        build_version(read_config(configs[0]), store.root)
+    assert open_store(url).versions(CORPUS) == []
+    assert build_version(read_config(configs[0]), store.root).name == "v1"
+    assert remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
 
 
 def test_a_store_in_a_folder_has_nothing_to_sweep(tmp_path: Path) -> None:
