@@ -233,6 +233,7 @@ RAW = Table(
             column("flags", WORDS, "Checks that it did not pass and that the config only notes."),
             column("notes", pa.string(), "What was done to the request to fit the model's limits.", optional=True),
             column("reason", pa.string(), "Why it cannot be used; null if it can.", optional=True),
+            column("heard_sha256", pa.string(), "SHA-256 of the file that was heard."),
             column("source", pa.string(), "The list's name in the config."),
         ]
     ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import shutil
@@ -30,8 +31,9 @@ from tasks.importers.captions import Caption, read_captions
 from tasks.sql import connect, query, view_parquet
 from tasks.store.versions import Store, Version, verify
 from tasks.store.withhold import licences_of
+from tasks.withdrawal import search, withdraw
 from tests.annotation.conftest import LocalServer
-from tests.builds import contents_of, rows_of
+from tests.builds import contents_of, rows_of, traces
 from tests.captions import (
     QUICK,
     build_captions,
@@ -346,6 +348,32 @@ def test_a_config_that_cannot_work_is_refused(tmp_path: Path, changed: Row, said
     values = {"source": {"name": "made", "format": "table", "tracks": "tracks.csv"}, **changed}
     with pytest.raises(ConfigError, match=said):
         parse_config(Captions, values, tmp_path / "build.toml")
+
+
+@pytest.mark.parametrize("failing", [1, 3])
+def test_a_clip_without_a_caption_can_be_withdrawn(tmp_path: Path, server: OpenAIServer, failing: int) -> None:
+    """What a model wrote of it leaves, though no caption came of it."""
+    write_tracks(tmp_path, 3)
+    failed: set[str] = set()
+
+    def answer(body: dict[str, Any], content: str) -> str:
+        if len(failed) < failing:
+            failed.add(content)
+        return failing_once(body, content) if content in failed else caption_answer(body, content)
+
+    server.answer = answer
+    store = Store(tmp_path / "store")
+    old = build_captions(config_of(tmp_path, direct(server.base_url, tries=1)), store.root)
+    assert len(rows_of(old, "captions")) == 3 - failing
+    track = rows_of(old, "rejects")[0]["item"]
+    clip = hashlib.sha256((tmp_path / f"{track[1:]}.wav").read_bytes()).hexdigest()
+    held = {name: len(rows_of(old, name)) for name in ("captions", "raw", "rejects")}
+    withdraw(store, {CORPUS.name: CORPUS}, search(store, {CORPUS.name: CORPUS}, "clip", clip), "asked for")
+    new = store.find("captions")
+    assert (new.name, verify(new)) == ("v2", [])
+    left = {name: len(rows_of(new, name)) for name in held}
+    assert left == {**held, "raw": held["raw"] - 1, "rejects": held["rejects"] - 1}
+    assert traces(new, [clip, f"'{track}'"]) == []
 
 
 @pytest.mark.parametrize("keep", ["embedded", "files"])

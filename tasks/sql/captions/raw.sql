@@ -15,6 +15,7 @@ SELECT
     draws.flags,
     draws.notes,
     draws.reason,
+    pool.clip_sha256 AS heard_sha256,
     $source AS source
 FROM draws
 JOIN pool USING (row)
