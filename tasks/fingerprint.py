@@ -45,8 +45,13 @@ def code_digest(module: str) -> str:
 
     Args:
         module: `flows.<corpus>`; its queries are those in `tasks/sql/<corpus>/`.
+
+    Raises:
+        ValueError: it is no module of ours.
     """
     modules = {path for path in _imported(module) if path.exists()}
+    if not modules:
+        raise ValueError(f"expected a module of ours, found '{module}'")
     sources = sorted(modules | _queries(module.rpartition(".")[2], modules))
     digest = hashlib.sha256()
     for path in sources:

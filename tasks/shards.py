@@ -214,10 +214,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
         stages = _given(parameters, Stage)
         if self.engine.address is None or not stages:
             return
-        context = FlowRunContext.get()
-        assert context is not None
-        flow = context.flow.fn.__module__  # type: ignore[union-attr]  # within its own run a flow is known
-        question = partial(look_around, stages[0], flow)
+        question = partial(look_around, stages[0])
         with _told_in_a_line("a machine of the cluster cannot run Earmark", "install the same as here"):
             there = self._cluster.ask_each(question)
         check_machines(stages[0], question(), there)
@@ -230,8 +227,9 @@ def travelling(value: Any) -> Any:
     return None if isinstance(value, Work) else value
 
 
-def look_around(stage: Stage, flow: str) -> Machine:
+def look_around(stage: Stage) -> Machine:
     """What this process finds around it, for a build."""
+    flow = f"flows.{stage.corpus.replace('-', '_')}"  # a deployment loads it under another name
     return Machine(
         host=socket.gethostname(),
         system=this_host(),

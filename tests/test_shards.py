@@ -7,6 +7,7 @@ import pickle
 import sys
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from schemas.config import Engine, Share, parse_config
 from schemas.errors import ConfigError, EarmarkError, MissingExtraError
 from schemas.instrumentals import Instrumentals, Separation, Source
 from schemas.pseudo_preferences import PseudoPreferences
-from tasks import clusters, visiting
+from tasks import clusters, fingerprint, visiting
 from tasks.annotation import shared_budget
 from tasks.annotation.errors import BudgetExhausted
 from tasks.annotation.ledger import connect
@@ -163,10 +164,10 @@ def test_a_ledger_that_is_named_from_another_folder_is_another(tmp_path: Path, m
     stage = stage_in(tmp_path)
     monkeypatch.setenv("EARMARK_LEDGER", "answers.sqlite")
     monkeypatch.chdir(tmp_path)
-    here = look_around(stage, "flows.pseudo_preferences")
+    here = look_around(stage)
     monkeypatch.chdir(tmp_path / "staging")
     with pytest.raises(EarmarkError, match=r"would keep answers in .*/staging/answers.sqlite, this machine in"):
-        check_machines(stage, here, [look_around(stage, "flows.pseudo_preferences")])
+        check_machines(stage, here, [look_around(stage)])
 
 
 def all_errors(kind: type[EarmarkError]) -> list[type[EarmarkError]]:
@@ -231,10 +232,21 @@ def test_machines_do_not_share_sqlite(tmp_path: Path) -> None:
         check_machines(stage, sqlite, [sqlite._replace(system="two/boot/ns", own_index=True)])
 
 
+def test_the_code_of_a_build_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = stage_in(tmp_path)
+    found = look_around(stage)
+    assert found.release != look_around(replace(stage, corpus="mos-preferences")).release
+    monkeypatch.setattr(fingerprint, "_names_in", lambda _: [])  # a flow that calls other code
+    assert found.release != look_around(stage).release
+    for unknown in ("pseudo_preferences", "flows.nothing"):  # as a deployment may name a flow that it loads by path
+        with pytest.raises(ValueError, match="expected a module of ours"):
+            fingerprint.code_digest(unknown)
+
+
 def test_a_process_finds_what_is_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = stage_in(tmp_path)
     monkeypatch.setenv("EARMARK_LEDGER", "postgresql://user:secret@db:5432/earmark")
-    found = look_around(stage, "flows.pseudo_preferences")
+    found = look_around(stage)
     assert found.sees
     assert found.ledger == "postgresql://db:5432/earmark"
     check_machines(stage, found, [found])

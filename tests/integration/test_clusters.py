@@ -67,7 +67,7 @@ def needs(runner: str) -> None:
 def test_each_machine_is_examined(runner: Any, kind: Any, tmp_path: Path) -> None:
     needs(runner)
     stage = Stage(Store(tmp_path), "pseudo-preferences", "key", tmp_path)
-    question = partial(look_around, stage, "flows.pseudo_preferences")
+    question = partial(look_around, stage)
     with ExitStack() as stack:
         there = kind(stack, Engine(runner=runner, workers=1)).ask_each(question)
     assert there == [question()]
