@@ -30,6 +30,7 @@ IDLE_S = 60.0
 """A visitor that nobody asked for so long is closed when another one opens: it may hold a model in memory."""
 
 _VISITORS: dict[str, Visitor] = {}
+"""Those that ever came, by name; closed ones stay, since shards may hold them and ask again."""
 _MEETING = threading.Lock()
 
 
@@ -135,14 +136,13 @@ class Visitor:
         with self._lock:
             self._close()
 
-    def close_if_idle(self) -> bool:
-        """Close the session if nobody has asked for a while; whether it is closed now."""
+    def close_if_idle(self) -> None:
+        """Close the session if nobody has asked for a while."""
         if not self._lock.acquire(blocking=False):
-            return False  # it is being opened, perhaps by a thread that waits for ours
+            return  # it is being opened, perhaps by a thread that waits for ours
         try:
             if not self._asking and time.monotonic() - self._left_at > IDLE_S:
                 self._close()
-            return not self.open
         finally:
             self._lock.release()
 
@@ -162,7 +162,5 @@ def close_idle() -> None:
     """Close the visitors that are idle."""
     with _MEETING:
         there = list(_VISITORS.values())
-    gone = [one.name for one in there if one.close_if_idle()]
-    with _MEETING:
-        for name in gone:
-            _VISITORS.pop(name, None)
+    for one in there:
+        one.close_if_idle()

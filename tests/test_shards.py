@@ -26,6 +26,7 @@ from tasks.annotation import shared_budget
 from tasks.annotation.errors import BudgetExhausted
 from tasks.annotation.ledger import connect
 from tasks.annotation.ledger_rows import free_the_dead
+from tasks.annotation.session import Session
 from tasks.asking import clip_media
 from tasks.audio.encode import Encoder, SharedEncoder
 from tasks.clusters import DaskCluster, RayCluster
@@ -398,6 +399,34 @@ def test_what_a_killed_process_had_reserved_counts_as_spent(tmp_path: Path, else
             with pytest.raises(BudgetExhausted, match=r"up to 0\.0199 for answers that were lost"):
                 visitor.ask(requests_for(config, 100, first=1))
             ledger.close()
+
+
+def test_a_process_opens_each_of_several_sessions_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visiting, "_VISITORS", {})
+    opened: list[str | None] = []
+
+    class Noted(Session):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            opened.append(named["shared_budget"])
+            super().__init__(*given, **named)
+
+    monkeypatch.setattr(visiting, "Session", Noted)
+    with LocalServer(Faults()) as server:
+        config = config_for(server)
+        with shared(tmp_path, config) as first, shared(tmp_path, config) as second, ExitStack() as stack:
+            for shard in range(3):
+                pair = pickle.loads(pickle.dumps((first, second)))
+                for one in pair:
+                    one.ask(requests_for(config, 1, first=shard))
+            assert opened == [first.name, second.name]
+            monkeypatch.setattr(visiting, "IDLE_S", -1.0)
+            pickle.loads(pickle.dumps(first)).close()
+            pair[0].ask(requests_for(config, 1))  # opens it again, and closes the other as idle
+            assert not pair[1].open
+            again = pickle.loads(pickle.dumps((first, second)))
+            assert all(one is other for one, other in zip(pair, again, strict=True))
+            for one in pair:
+                stack.callback(one.close)
 
 
 def test_an_idle_visitor_closes_when_another_one_opens(
