@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -34,6 +35,9 @@ from tasks.visiting import SharedSession
 
 API = "PREFECT_API_URL"
 Given = TypeVar("Given")
+_REPORTING: list[Engine] = []
+"""Builds of this process whose clusters report to its temporary server."""
+_MEETING = threading.Lock()
 
 
 class Machine(NamedTuple):
@@ -307,7 +311,9 @@ def _reachable_prefect(engine: Engine) -> Iterator[None]:
     Raises:
         ConfigError: that server is a temporary one, which only this machine reaches.
     """
-    if get_current_settings().api.url:
+    with _MEETING:
+        named = not _REPORTING and bool(get_current_settings().api.url)
+    if named:
         yield
         return
     if engine.address is not None:
@@ -317,8 +323,13 @@ def _reachable_prefect(engine: Engine) -> Iterator[None]:
         )
     from prefect.server.api.server import SubprocessASGIServer
 
-    os.environ[API] = SubprocessASGIServer().api_url  # inherited by what this process starts now
+    with _MEETING:
+        _REPORTING.append(engine)
+        os.environ[API] = SubprocessASGIServer().api_url  # inherited by what this process starts now
     try:
         yield
     finally:
-        del os.environ[API]
+        with _MEETING:
+            _REPORTING.remove(engine)
+            if not _REPORTING:
+                del os.environ[API]

@@ -3,6 +3,7 @@ annotator."""
 
 from __future__ import annotations
 
+import os
 import pickle
 import sys
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from prefect.futures import PrefectFutureList
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 import tasks.annotation.errors
 from flows import running
@@ -32,7 +34,7 @@ from tasks.audio.encode import Encoder, SharedEncoder
 from tasks.clusters import DaskCluster, RayCluster
 from tasks.instrumentals.separators import Separators
 from tasks.progress import Work
-from tasks.shards import Awaited, Machine, OnCluster, check_machines, look_around, travelling
+from tasks.shards import Awaited, Machine, OnCluster, _reachable_prefect, check_machines, look_around, travelling
 from tasks.store.staging import Stage
 from tasks.store.versions import Store
 from tasks.visiting import SharedSession, Visitor
@@ -251,6 +253,22 @@ def test_a_process_finds_what_is_around_it(tmp_path: Path, monkeypatch: pytest.M
     assert found.sees
     assert found.ledger == "postgresql://db:5432/earmark"
     check_machines(stage, found, [found])
+
+
+def test_clusters_side_by_side_report_to_one_temporary_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    engine = Engine(runner="ray")
+    with temporary_settings(restore_defaults={PREFECT_API_URL}):
+        with ExitStack() as one, ExitStack() as two:
+            one.enter_context(_reachable_prefect(engine))
+            named = os.environ["PREFECT_API_URL"]
+            two.enter_context(_reachable_prefect(engine))
+            one.close()
+            assert os.environ["PREFECT_API_URL"] == named
+        assert "PREFECT_API_URL" not in os.environ
+        elsewhere = _reachable_prefect(Engine(runner="ray", address="10.0.0.1:6379"))
+        with pytest.raises(ConfigError, match="a cluster that runs elsewhere"), elsewhere:
+            pass
 
 
 class Counted:
