@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, Self, TypeVar
 
 from prefect.client.schemas.objects import RunInput
-from prefect.context import FlowRunContext
+from prefect.context import FlowRunContext, SettingsContext
 from prefect.futures import PrefectFuture, PrefectFutureList
 from prefect.settings import get_current_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
@@ -189,7 +189,8 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
         share = self._share(parameters)
         for session in _given(parameters, SharedSession):
             session.shared_by = min(self.shards, self._cluster.at_once(share))
-        return self._cluster.submit(share, task, parameters, wait_for, dependencies)
+        with AddressAlone.of_run():
+            return self._cluster.submit(share, task, parameters, wait_for, dependencies)
 
     def _share(self, parameters: Mapping[str, Any]) -> Share:
         """What a shard takes, by what it is given.
@@ -222,6 +223,26 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
         with _told_in_a_line("a machine of the cluster cannot run Earmark", "install the same as here"):
             there = self._cluster.ask_each(question)
         check_machines(stages[0], question(), there)
+
+
+class AddressAlone(SettingsContext):
+    """Of Prefect's settings, hands the server's address to other processes: Prefect hands on all, with keys and
+    passwords, and each process has an environment of its own."""
+
+    @classmethod
+    def of_run(cls) -> AddressAlone:
+        """The settings in force."""
+        now = SettingsContext.get()
+        assert now is not None
+        return cls(profile=now.profile, settings=now.settings)
+
+    def serialize(self, include_secrets: bool = True) -> dict[str, Any]:
+        """What a process is handed that works on a shard."""
+        url = self.settings.api.url
+        return {
+            "profile": {"name": self.profile.name, "settings": {}},
+            "settings": {"api": {"url": url}} if url else {},
+        }
 
 
 def travelling(value: Any) -> Any:

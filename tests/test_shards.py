@@ -12,9 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import pytest
+from prefect.context import SettingsContext, hydrated_context, serialize_context
 from prefect.futures import PrefectFutureList
-from prefect.settings import PREFECT_API_URL, temporary_settings
+from prefect.settings import (
+    PREFECT_API_KEY,
+    PREFECT_API_URL,
+    Profile,
+    Settings,
+    get_current_settings,
+    temporary_settings,
+)
 
 import tasks.annotation.errors
 from flows import running
@@ -171,6 +180,36 @@ def test_a_ledger_that_is_named_from_another_folder_is_another(tmp_path: Path, m
     monkeypatch.chdir(tmp_path / "staging")
     with pytest.raises(EarmarkError, match=r"would keep answers in .*/staging/answers.sqlite, this machine in"):
         check_machines(stage, here, [look_around(stage)])
+
+
+def test_no_secret_of_prefects_travels(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = {
+        "PREFECT_API_URL": "http://127.0.0.1:9/api",
+        "PREFECT_API_KEY": "marker-1",
+        "PREFECT_API_AUTH_STRING": "marker-2",
+        "PREFECT_API_DATABASE_CONNECTION_URL": "postgresql+asyncpg://user:marker-3@host/db",
+        "PREFECT_CLIENT_CUSTOM_HEADERS": '{"Authorization": "marker-4"}',
+    }
+    for name, value in here.items():
+        monkeypatch.setenv(name, value)
+    sent: list[dict[str, Any]] = []
+
+    class Sends(Counted):
+        def submit(self, share: Share, *given: Any) -> Any:
+            super().submit(share)
+            sent.append(serialize_context())
+
+    profile = Profile(name="mine", settings={PREFECT_API_KEY: "marker-5"})
+    with SettingsContext(profile=profile, settings=Settings()):
+        assert cloudpickle.dumps(serialize_context()).count(b"marker") == 5
+        takes(Sends((4, 0)), Engine(runner="ray"))
+    assert b"marker" not in cloudpickle.dumps(sent)
+    for name in here:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("PREFECT_API_KEY", "its own")
+    with hydrated_context(sent[0]):
+        there = get_current_settings().api
+        assert (there.url, there.key.get_secret_value() if there.key else None) == (here["PREFECT_API_URL"], "its own")
 
 
 def all_errors(kind: type[EarmarkError]) -> list[type[EarmarkError]]:
