@@ -12,9 +12,19 @@ import duckdb
 import zstandard
 
 from schemas.errors import InputError
-from tasks.forum.lines import UTF8_MARK, Fault, blocks, copy_readable, find_faults, is_packed
+from tasks.forum.lines import (
+    UTF8_MARK,
+    Fault,
+    Watcher,
+    blocks,
+    copy_readable,
+    find_faults,
+    is_packed,
+    is_whole,
+    is_wide,
+)
 from tasks.importers.lines import unreadable
-from tasks.progress import Work
+from tasks.progress import Work, working
 from tasks.sql import exactly, query
 
 COLUMNS = {
@@ -37,13 +47,29 @@ class Scanned:
         name: the file, as rejects name it.
         passed: how many lines were passed by, for each reason.
         faults: the lines without an object, the first `MOST_FAULTS` of them.
-        note: a sentence if the file could not be read to its end.
+        note: a sentence if the file does not reach its end.
     """
 
     name: str
     passed: dict[str, int]
     faults: tuple[Fault, ...]
     note: str | None
+
+
+class Part:
+    """One file's part of a bar. It never goes back, so that what is read twice counts once."""
+
+    def __init__(self, work: Work, megabytes: int) -> None:
+        self._work = work
+        self._megabytes = megabytes
+        self._told = 0
+
+    def reach(self, share: float) -> None:
+        """Note that so much of the file is done, from 0 to 1."""
+        done = int(share * self._megabytes)
+        if done > self._told:
+            self._work.advance(done - self._told)
+            self._told = done
 
 
 def scan(
@@ -62,7 +88,10 @@ def scan(
     The lines that it does not pass by are judged by `judge_<kind>.sql` and go into the table `judged`.
 
     A file that the reader refuses (a line beyond 16 MiB, a wide zstd window, damage, a byte order mark) is first
-    copied, line by line, without what it stumbles over.
+    copied without what it stumbles over.
+
+    Lines are counted without blank ones, as the reader passes over these: to count them too, the file would have to be
+    read, and unpacked, a second time, for what the dumps of this forum do not have.
 
     Args:
         connection: with whatever the queries ask for: variables, other tables.
@@ -77,32 +106,53 @@ def scan(
     Raises:
         InputError: the file is missing, or nothing of it can be read.
     """
-    note = None
     try:
-        start = next(blocks(path), b"")
+        part = Part(work, path.stat().st_size >> 20)
+        fit = not next(blocks(path), b"").startswith(UTF8_MARK) and not is_wide(path)
+        note = _read_any(connection, path, fit, kind, folder / f"{kind}-{place:04d}.ndjson.zst", part, limit)
+        passed = dict(connection.sql(query("score_questions/passed")).fetchall())
+        faults = _faults(connection, path) if passed.get(MALFORMED) else ()
     except (OSError, zstandard.ZstdError) as error:
         raise _refused(name, error) from None
-    try:
-        if start.startswith(UTF8_MARK):
-            raise duckdb.InvalidInputException("a byte order mark")
-        _read(connection, path, kind, work, limit)
-    except (duckdb.InvalidInputException, duckdb.IOException):
-        copy = folder / f"{kind}-{place:04d}.ndjson.zst"
-        note = copy_readable(path, copy)
-        _read(connection, copy, kind, work, limit)
-        copy.unlink()
-    passed = dict(connection.sql(query("score_questions/passed")).fetchall())
-    faults: tuple[Fault, ...] = ()
-    if passed.get(MALFORMED):
-        places = connection.sql(query("score_questions/malformed")).limit(MOST_FAULTS).fetchall()
-        faults = tuple(find_faults(path, [place for (place,) in places]))
     set_variables(connection, {"place": place})
     _append(connection, "judged", f"score_questions/judge_{kind}")
     connection.execute("DROP TABLE scanned")
     return Scanned(name, passed, faults, note)
 
 
-def _read(connection: duckdb.DuckDBPyConnection, path: Path, kind: str, work: Work, limit: int | None) -> None:
+def _read_any(
+    connection: duckdb.DuckDBPyConnection, path: Path, fit: bool, kind: str, copy: Path, part: Part, limit: int | None
+) -> str | None:
+    """Fill the table `scanned` from a file, by a copy where it is not fit for the reader; gives a note on its end."""
+    try:
+        if fit:
+            _read(connection, path, kind, part.reach, limit)
+    except (duckdb.InvalidInputException, duckdb.IOException):
+        fit = False
+    to_its_end = True
+    if not fit:
+        to_its_end = copy_readable(path, copy, lambda share: part.reach(share / 2))
+        _read(connection, copy, kind, lambda share: part.reach((1 + share) / 2), limit)
+        copy.unlink()
+    lines = int(connection.execute("SELECT count(*) FROM scanned").fetchall()[0][0])
+    if lines == limit:
+        return None  # nobody asked for what follows
+    if not to_its_end:
+        return f"its compression is damaged after line {lines:,}: what follows is lost"
+    if is_packed(path) and not is_whole(path):
+        return f"its compression ends in the middle, after line {lines:,}: what followed is lost"
+    return None
+
+
+def _faults(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[Fault, ...]:
+    """The lines of the table `scanned` without an object, the first `MOST_FAULTS` of them."""
+    wanted = connection.sql(query("score_questions/malformed")).limit(MOST_FAULTS).fetchall()
+    megabytes = path.stat().st_size >> 20
+    with working("look at lines without an object (MB)", megabytes) as work:
+        return tuple(find_faults(path, [line for (line,) in wanted], Part(work, megabytes).reach))
+
+
+def _read(connection: duckdb.DuckDBPyConnection, path: Path, kind: str, seen: Watcher, limit: int | None) -> None:
     """Fill the table `scanned`; its `rowid` is the line's place among those that are not blank."""
     given = {
         "file": exactly(path),
@@ -112,7 +162,7 @@ def _read(connection: duckdb.DuckDBPyConnection, path: Path, kind: str, work: Wo
     set_variables(connection, given)
     lines = query("score_questions/lines") + (f" LIMIT {limit}" if limit else "")
     connection.execute(f"CREATE OR REPLACE TEMP VIEW dump_lines AS {lines}")
-    with _watched(connection, path.stat().st_size >> 20, work):
+    with _watched(connection, seen):
         connection.execute(f"CREATE TEMP TABLE scanned AS {query(f'score_questions/scan_{kind}')}")
 
 
@@ -135,18 +185,13 @@ def _refused(name: str, error: Exception) -> InputError:
 
 
 @contextmanager
-def _watched(connection: duckdb.DuckDBPyConnection, megabytes: int, work: Work) -> Iterator[None]:
-    """Report how far the one query that runs in the block has come."""
+def _watched(connection: duckdb.DuckDBPyConnection, seen: Watcher) -> Iterator[None]:
+    """Tell how far the one query that runs in the block has come; that it has ended, only if it ends well."""
     ended = threading.Event()
 
     def watch() -> None:
-        told = 0
         while not ended.wait(PROGRESS_EVERY_S):
-            done = int(max(connection.query_progress(), 0.0) / 100 * megabytes)
-            if done > told:
-                work.advance(done - told)
-                told = done
-        work.advance(megabytes - told)
+            seen(max(connection.query_progress(), 0.0) / 100)
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
@@ -155,3 +200,4 @@ def _watched(connection: duckdb.DuckDBPyConnection, megabytes: int, work: Work) 
     finally:
         ended.set()
         watcher.join()
+    seen(1.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -11,15 +12,18 @@ import zstandard
 
 BLOCK = 1 << 22
 LONGEST_LINE = 1 << 24  # bytes; DuckDB's reader refuses a file with a longer one
-WIDEST_WINDOW = 1 << 31  # of zstd: the archives of this forum are packed with it, DuckDB and pyarrow stop at 2^27
+WIDEST_WINDOW = 1 << 31  # of zstd: the archives of this forum are packed with it
+READ_WINDOW = 1 << 27  # the widest that DuckDB's reader unpacks; it has no setting for more
+LONGEST_HEADER = 18  # bytes, of a frame of zstd
 UTF8_MARK = b"\xef\xbb\xbf"
+
+Watcher = Callable[[float], object]  # is told what share of a file has been read
 
 
 class Fault(NamedTuple):
     """A line that holds no object."""
 
-    place: int  # among the lines that are not blank, from 0
-    line: int  # in the file, from 1
+    line: int  # among the lines that are not blank, from 1
     reason: str
     detail: str
 
@@ -29,54 +33,108 @@ def is_packed(path: Path) -> bool:
     return path.suffix == ".zst"
 
 
-def blocks(path: Path) -> Iterator[bytes]:
+def is_wide(path: Path) -> bool:
+    """Whether a file's first frame needs a wider window than DuckDB's reader has.
+
+    Raises:
+        OSError: it cannot be read.
+        zstandard.ZstdError: it does not begin as zstd does.
+    """
+    with path.open("rb") as file:
+        head = file.read(LONGEST_HEADER) if is_packed(path) else b""
+    return bool(head) and zstandard.get_frame_parameters(head).window_size > READ_WINDOW
+
+
+def is_whole(path: Path) -> bool:
+    """Whether a zstd file ends where its last frame does. Of one that was cut, unpackers give what is there, as if all.
+
+    Reads the headers of frames and blocks alone (RFC 8878, section 3.1), which takes a hundredth of unpacking.
+    """
+    with path.open("rb", buffering=0) as file:
+        size = file.seek(0, os.SEEK_END)
+        at = 0
+        while at < size:
+            file.seek(at)
+            head = file.read(LONGEST_HEADER)
+            if head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5:  # a frame to be skipped
+                at += 8 + int.from_bytes(head[4:8], "little")
+                continue
+            try:
+                at += zstandard.frame_header_size(head)
+                checksum_bytes = 4 if zstandard.get_frame_parameters(head).has_checksum else 0
+            except zstandard.ZstdError:
+                return False
+            last = False
+            while not last and at < size:
+                file.seek(at)
+                block = int.from_bytes(file.read(3), "little")
+                last, repeats, length = bool(block & 1), block >> 1 & 3 == 1, block >> 3
+                at += 3 + (1 if repeats else length)
+            at += checksum_bytes if last else 1
+    return at == size
+
+
+def blocks(path: Path, seen: Watcher | None = None) -> Iterator[bytes]:
     """A file's bytes, unpacked.
 
     Raises:
         OSError: it cannot be read.
-        zstandard.ZstdError: its compression is damaged or it ends in the middle.
+        zstandard.ZstdError: its compression is damaged. Of one that ends in the middle, what is there comes as if it
+            were all; `is_whole` tells.
     """
     with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size or 1
         read: Callable[[int], bytes] = file.read
         if is_packed(path):
             unpacker = zstandard.ZstdDecompressor(max_window_size=WIDEST_WINDOW)
             read = unpacker.stream_reader(file, read_across_frames=True).read1  # gives what stands before damage
         while block := read(BLOCK):
             yield block
+            if seen is not None:
+                seen(file.tell() / size)
 
 
-def raw_lines(path: Path) -> Iterator[bytes]:
-    """Every line without its end; of one that is too long, enough is kept to see that it is."""
+def whole_lines(path: Path, seen: Watcher | None = None) -> Iterator[bytes]:
+    """A file's lines, many at once, without a byte order mark and without the last one's end.
+
+    Only the first of those at once can be too long; enough of it is kept to see that it is.
+    """
     tail = b""
-    for block in blocks(path):
-        lines = (tail + block).split(b"\n")
-        tail = lines.pop()[: LONGEST_LINE + 1]
-        yield from lines
+    for number, block in enumerate(blocks(path, seen)):
+        text = block if number else block.removeprefix(UTF8_MARK)
+        end = text.rfind(b"\n")
+        if end < 0:
+            tail += text[: LONGEST_LINE + 1 - len(tail)]
+        else:
+            yield tail + text[:end]
+            tail = text[end + 1 :]
     if tail:
         yield tail
 
 
-def find_faults(path: Path, places: list[int]) -> Iterator[Fault]:
+def find_faults(path: Path, wanted: list[int], seen: Watcher | None = None) -> Iterator[Fault]:
     """Say what is wrong with lines that the fast reader found to hold no object.
 
     The text of such a line is not repeated: it may hold names.
 
     Args:
         path: the file.
-        places: which lines, in order, counted from 0 without blank ones.
+        wanted: which lines, in order, counted from 1 without blank ones.
+        seen: is told how far the file has been read.
     """
-    wanted = iter(places)
-    next_place = next(wanted, None)
-    place = 0
-    for number, raw in enumerate(raw_lines(path), 1):
-        if not raw or raw.isspace():
-            continue
-        if place == next_place:
-            yield Fault(place, number, *fault_of(raw))
-            next_place = next(wanted, None)
-            if next_place is None:
-                return
-        place += 1
+    left = iter(wanted)
+    following = next(left, None)
+    number = 0
+    for lines in whole_lines(path, seen):
+        for raw in lines.split(b"\n"):
+            if not raw or raw.isspace():
+                continue
+            number += 1
+            if number == following:
+                yield Fault(number, *fault_of(raw))
+                following = next(left, None)
+                if following is None:
+                    return
 
 
 def fault_of(raw: bytes) -> tuple[str, str]:
@@ -98,23 +156,25 @@ def fault_of(raw: bytes) -> tuple[str, str]:
     return "bad_encoding", "expected text in UTF-8, found an escape that stands for no character"
 
 
-def copy_readable(path: Path, copy: Path) -> str | None:
-    """Copy a file line by line without what the fast reader stumbles over; each line keeps its place.
+def copy_readable(path: Path, copy: Path, seen: Watcher | None = None) -> bool:
+    """Copy a file without what the fast reader stumbles over; each line keeps its place.
 
     Lines that are too long become one that is no JSON. A byte order mark goes. What lies behind damage is lost.
 
     Returns:
-        What was damaged, in a sentence, or None.
+        Whether it was read to its end: its compression is not damaged.
+
+    Raises:
+        OSError: it cannot be read, or the copy not be written.
     """
     packer = zstandard.ZstdCompressor(level=1)
-    lines = 0
     with copy.open("wb") as raw, packer.stream_writer(raw) as out:
         try:
-            for line in raw_lines(path):
-                lines += 1
-                text = line.removeprefix(UTF8_MARK) if lines == 1 else line
-                out.write(text if len(text) <= LONGEST_LINE else b"too long")
+            for lines in whole_lines(path, seen):
+                first = lines.find(b"\n") if len(lines) > LONGEST_LINE else 0
+                first = len(lines) if first < 0 else first
+                out.write(b"too long" + lines[first:] if first > LONGEST_LINE else lines)
                 out.write(b"\n")
-        except (OSError, zstandard.ZstdError):
-            return f"its compression is damaged after line {lines:,}: what follows is lost"
-    return None
+        except zstandard.ZstdError:
+            return False
+    return True

@@ -218,6 +218,14 @@ def test_reads_the_wide_windows_of_real_archives(tmp_path: Path) -> None:
     assert len(read(tmp_path, source={"submissions": ["RS.ndjson.zst"], "comments": ["RC.ndjson"]})[1]) == 3
 
 
+def test_lines_are_counted_without_blank_ones(tmp_path: Path) -> None:
+    rows = [b"", submission(1), b" ", submission(2, over_18=True), b'{"cut', b"\r", submission(3, over_18=True)]
+    write_dump(tmp_path / "RS.ndjson", rows)
+    write_dump(tmp_path / "RC.ndjson", answers(1))
+    found = [(row["reason"], row["line"]) for row in read(tmp_path)[3]]
+    assert sorted(found) == [("adult", 2), ("adult", 4), ("bad_json", 3)]
+
+
 def test_damage_costs_what_lies_behind_it(tmp_path: Path) -> None:
     whole = write_dump(tmp_path / "all.zst", [submission(number, selftext="x" * number) for number in range(400)])
     more = zstandard.compress(b"not reached")

@@ -1,4 +1,4 @@
--- Grain: one row a scanned line of submissions that is not passed by; `place` of its file, and its line there
+-- Grain: one row a scanned line of submissions that is not passed by; `place` of its file, `line` among those not blank
 SELECT getvariable('place') AS place, rowid + 1 AS line, * EXCLUDE (passed)
 FROM scanned
 WHERE passed IS NULL
