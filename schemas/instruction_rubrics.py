@@ -31,7 +31,7 @@ class CaptionSource(Model):
 
     name: Name = Field(description="The source; tables and licences name it.")
     subset: Name = Field(description="The subset that it fills, such as `music-real`; several sources may share one.")
-    domain: Domain = Field(description="Which prompts are asked; swapped instructions stay within a subset.")
+    domain: Domain = Field(description="Which prompts are asked; swapped instructions stay within a source.")
     format: Layout = Field(default="table", description="`table`: id, audio, text, group?, model?.")
     captions: str = Field(description="The list.")
     audio_root: str | None = Field(default=None, description="Folder of the audio; without it, the list's own.")

@@ -22,9 +22,12 @@ from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
 
-def instruction_id(domain: str, language: str, text: str) -> str:
-    """Sixteen hexadecimal digits that name an instruction; as `heard.sql` has them."""
-    return hashlib.md5(f"{domain}\n{language}\n{text.strip()}".encode()).hexdigest()[:16]
+def instruction_id(source: str, domain: str, language: str, text: str) -> str:
+    """Sixteen hexadecimal digits that name an instruction; as `heard.sql` has them.
+
+    What two sources say in the same words are two instructions: one source may be held back, and the other not.
+    """
+    return hashlib.md5(f"{source}\n{domain}\n{language}\n{text.strip()}".encode()).hexdigest()[:16]
 
 
 def plan_perturb(stage: Stage) -> None:
@@ -129,7 +132,7 @@ def _altered(stage: Stage, config: InstructionRubrics, rejects: list[Reject]) ->
         value = row["value"]
         text = value["caption"].strip()
         found[job["base"]] = {
-            "instruction_id": instruction_id(job["domain"], job["language"], text),
+            "instruction_id": instruction_id(job["source"], job["domain"], job["language"], text),
             "text": text,
             "attribute": value["attribute"],
             "span_before": value["before"],

@@ -68,7 +68,7 @@ def choose(stage: Stage, config: InstructionRubrics, parts: Parts) -> list[tuple
     near = _near_bench([*whole, *negatives], config)
     by_base = {row["base"]: row for row in negatives if row["kind"] != "judged"}
     rejects = [
-        reject_of(row, "near_bench", f"expected a caption apart from the bench, found nearly '{near[key][:80]}'")
+        reject_of(row, "near_bench", f"expected a caption apart from the bench, found nearly instruction {near[key]}")
         for row in whole
         if (key := _near_key(row, by_base, near)) is not None
     ]
@@ -150,12 +150,12 @@ def _is_whole(row: Record | None, parts: Parts, config: InstructionRubrics) -> b
 
 
 def _near_bench(rows: list[Record], config: InstructionRubrics) -> dict[str, str]:
-    """Instructions of the corpus that nearly repeat one of the bench: id → the bench's words."""
+    """Instructions of the corpus that nearly repeat one of the bench: id → the bench's id."""
     texts: dict[str, dict[str, str]] = {"test": {}, "train": {}}
     for row in rows:
         texts[row["split"]][row["instruction_id"]] = row["text"]
-    bench = list(texts["test"].values())
-    found = near_any(list(texts["train"].values()), bench, config.disjoint.captions)
+    bench = list(texts["test"])
+    found = near_any(list(texts["train"].values()), list(texts["test"].values()), config.disjoint.captions)
     return {name: bench[at] for name, at in zip(texts["train"], found, strict=True) if at is not None}
 
 

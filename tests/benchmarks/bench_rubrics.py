@@ -54,7 +54,7 @@ def heard(config: Any, samples: int) -> list[dict[str, Any]]:
                  "subset": source.subset, "domain": source.domain, "language": "en", "generated": source.generated,
                  "set": source.set, "path": "/clips/c.wav", "clip_sha256": f"{len(rows):064x}", "duration_s": 10.0,
                  "sample_rate_hz": 16_000, "channels": 1, "peak_dbfs": -1.0,
-                 "instruction_id": instruction_id(source.domain, "en", text)}
+                 "instruction_id": instruction_id(source.name, source.domain, "en", text)}
             )  # fmt: skip
     return rows
 

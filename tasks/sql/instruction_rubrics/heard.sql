@@ -2,7 +2,9 @@
 SELECT
     captions.*,
     media.* EXCLUDE (row, reason, detail),
-    left(md5(concat_ws(chr(10), captions.domain, captions.language, trim(captions.text))), 16) AS instruction_id
+    left(
+        md5(concat_ws(chr(10), captions.source, captions.domain, captions.language, trim(captions.text))), 16
+    ) AS instruction_id
 FROM captions
 JOIN media USING (row)
 ANTI JOIN refused USING (row)
