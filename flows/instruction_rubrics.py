@@ -12,7 +12,7 @@ from tasks.progress import working
 from tasks.rubrics import steps
 from tasks.rubrics.hearing import Sessions, sessions_of
 from tasks.rubrics.records import count_records, shards_of
-from tasks.rubrics.report import card_sections
+from tasks.rubrics.report import build_sections
 from tasks.rubrics.sources import plan_build
 from tasks.shards import Shards
 from tasks.showing import run_name, show
@@ -59,7 +59,7 @@ def build(
             steps.keep_labels(stage, config)
             _ask(stage, config, sessions, "translate")
         steps.write_samples(stage, config)
-        said = card_sections(stage)
+        said = build_sections(stage)
         version = plan.commit(stage, sections=said)
         return show(version, said)
 

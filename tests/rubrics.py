@@ -26,7 +26,7 @@ from tasks.annotation.request import Request
 from tasks.rubrics import steps
 from tasks.rubrics.hearing import Sessions, sessions_of
 from tasks.rubrics.records import shards_of
-from tasks.rubrics.report import card_sections
+from tasks.rubrics.report import build_sections
 from tasks.rubrics.sources import plan_build
 from tasks.store.staging import Stage
 from tasks.store.versions import Version, open_store
@@ -61,7 +61,7 @@ def build_rubrics(
         else:
             with sessions_of(stage.store, config) as held:
                 _walk(stage, config, held)
-        return planned.commit(stage, sections=card_sections(stage))
+        return planned.commit(stage, sections=build_sections(stage))
 
 
 def _walk(stage: Stage, config: InstructionRubrics, sessions: Sessions) -> None:

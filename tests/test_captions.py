@@ -21,8 +21,9 @@ from schemas.captions import CORPUS, Captions, Listening
 from schemas.config import parse_config
 from schemas.errors import ConfigError, EarmarkError, StoreError
 from tasks.audio import encode
+from tasks.captions import captioning
 from tasks.captions.asking import HEARD_A_SHARD_S, TRACKS_A_SHARD, cut, shard_sizes
-from tasks.captions.captioning import forecast
+from tasks.captions.captioning import forecast, refine_shard
 from tasks.captions.exports import write_json, write_tsv
 from tasks.exports.choosing import Wish
 from tasks.exports.export import export
@@ -121,6 +122,18 @@ def test_a_failed_check_is_drawn_again_then_rejected(tmp_path: Path, server: Ope
     assert rows_of(with_rejects, "captions") == []
     assert rejects_of(with_rejects) == {"mentions_vocals": 3}
     assert {row["reason"] for row in rows_of(with_rejects, "raw")} == {"mentions_vocals"}
+
+
+def test_a_text_that_is_drawn_twice_counts_once_as_progress(
+    tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_tracks(tmp_path, 3)
+    server.answer = lambda body, content: (failing_once if body["model"] == "reads" else caption_answer)(body, content)
+    told: list[int] = []
+    monkeypatch.setattr(captioning, "refine_shard", lambda *given: told.append(refine_shard(*given)) or told[-1])
+    version = build_captions(config_of(tmp_path, refined(server.base_url)), tmp_path / "store")
+    assert Counter(row["stage"] for row in rows_of(version, "raw")) == {"listen": 3, "refine": 6}
+    assert sum(told) == 3
 
 
 def test_a_fault_can_be_a_flag(tmp_path: Path, server: OpenAIServer) -> None:

@@ -22,6 +22,7 @@ from tasks.near_texts import near_any
 from tasks.rubrics.forecast import forecast
 from tasks.store.publication import bundled
 from tasks.store.versions import Store, Version, verify
+from tasks.withdrawal import search, withdraw
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of
 from tests.rubrics import (
@@ -143,7 +144,14 @@ def test_generated_audio_is_judged_twice(tmp_path: Path, server: OpenAIServer) -
     passes = Counter(row["pass"] for row in rows_of(version, "judgments") if row["question"] == "verify")
     assert passes[1] == passes[2] > 0
     assert "of 24 generated clips judged twice, 12 failed a pass, 6 of these both" in " ".join(version.manifest.notes())
-    assert "an overlap of 50%" in (version.folder / "README.md").read_text("utf-8")
+    card = (version.folder / "README.md").read_text("utf-8")
+    assert "## Generated audio, judged twice" in card
+    assert "an overlap of 50%" in card
+    store, known = Store(tmp_path / "store"), {CORPUS.name: CORPUS}
+    withdraw(store, known, search(store, known, "clip", judged[0]["clip_sha256"]), "asked for")
+    retold = (store.find(CORPUS.name).folder / "README.md").read_text("utf-8")
+    assert "## Samples by subset" in retold
+    assert "## Generated audio, judged twice" not in retold, "it counts the clip that left"
 
 
 def test_without_an_item_left_the_instruction_is_its_single_item(tmp_path: Path, server: OpenAIServer) -> None:

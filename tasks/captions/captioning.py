@@ -125,17 +125,19 @@ def refine_shard(stage: Stage, config: Captions, sessions: Sessions, shard: int)
     """Have what was heard of one shard refined. Leaves `work/refined/<shard>.parquet`.
 
     Returns:
-        How many texts were written or failed.
+        How many texts were written or failed, each counted once however often it was drawn.
 
     Raises:
         StopRun: as `listen_shard`.
     """
     heard = _rows(stage, "listened", shard)
     rows: list[Row] = []
+    texts = 0
     for pipeline in config.pipelines:
         if pipeline.refine is None:
             continue
         segments = _whole([row for row in heard if row["pipeline"] == pipeline.name])
+        texts += len(segments)
         requests = [refining_request(pipeline, pipeline.refine, [row["text"] for row in held]) for held in segments]
         checks = pipeline.refine.checks
         told = ask_checked(sessions[pipeline.name], requests, _check(checks), pipeline.refine.tries)
@@ -144,7 +146,7 @@ def refine_shard(stage: Stage, config: Captions, sessions: Sessions, shard: int)
             head = (held[0]["row"], pipeline.name, held[0]["segment"], "refine", 0)
             rows += _draws((*head, held[0]["start_s"], held[-1]["end_s"]), facts, one, checks)
     write_rows(stage.work / "refined" / f"{shard:06d}.parquet", SAID, rows)
-    return len(rows)
+    return texts
 
 
 def judge_shard(stage: Stage, config: Captions, sessions: Sessions, shard: int) -> int:

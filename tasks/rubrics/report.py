@@ -51,7 +51,7 @@ def balance(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 
 
 def card_sections(stage: Stage) -> dict[str, str]:
-    """What the card tells: how many samples of each kind, and how often both passes over generated audio agreed."""
+    """What the card tells of the tables: how many samples there are of each kind."""
     with connect(stage.work / "spill") as db:
         view_parquet(db, "samples", [path for paths in stage.tables()["samples"].values() for path in paths])
         held = balance(db)
@@ -61,6 +61,14 @@ def card_sections(stage: Stage) -> dict[str, str]:
     lines += [
         f"| {s} | {subset} | {kind} | {n:,} | {items:,} | {share:.0%} |" for s, subset, kind, n, items, share in held
     ]
+    return {"Samples by subset": "\n".join(lines)}
+
+
+def build_sections(stage: Stage) -> dict[str, str]:
+    """What the card of a build tells: of the tables, and how often both passes over generated audio agreed.
+
+    The latter counts what was heard, not rows: where some were withdrawn, it is not told again.
+    """
     passes = next((note for step in stage.steps() if step.name == "verify" for note in step.notes[1:]), None)
-    told = {"Samples by subset": "\n".join(lines)}
-    return told | ({"Generated audio, judged twice": f"{passes[0].upper()}{passes[1:]}."} if passes else {})
+    told = {"Generated audio, judged twice": f"{passes[0].upper()}{passes[1:]}."} if passes else {}
+    return card_sections(stage) | told
