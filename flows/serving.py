@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 POOL = "local"
+WORKER = "earmark-serve"  # its runs are told by this name, wherever other workers of the pool may be
 HEARTBEAT_S = 30  # the least that Prefect allows; deploy/automations.yaml waits for three
 START_S = 120
 
@@ -48,7 +49,7 @@ class Processes:
 
     def start(self, name: str, *arguments: str) -> None:
         """Start a command that stays. A terminal's interrupt does not reach it: `end` decides the order."""
-        self.warden = self.warden or start_warden("serve", self.mark)
+        self._watch()
         self.started[name] = subprocess.Popen(
             self._command(arguments), cwd=ROOT, env=self._environment(), start_new_session=True
         )
@@ -59,6 +60,7 @@ class Processes:
         Raises:
             EarmarkError: it failed; its last lines.
         """
+        self._watch()
         ended = subprocess.run(
             self._command(arguments), cwd=ROOT, env=self._environment(), capture_output=True, text=True
         )
@@ -80,6 +82,10 @@ class Processes:
         self.started.clear()
         self.warden.communicate()
         self.warden = None
+
+    def _watch(self) -> None:
+        """Start the warden before anything that it shall end."""
+        self.warden = self.warden or start_warden("serve", self.mark)
 
     def _command(self, arguments: tuple[str, ...]) -> list[str]:
         return [sys.executable, "-m", "prefect", *arguments]
@@ -138,9 +144,11 @@ def serve(
             deploy(processes, file, automations)
             if deploy_only:
                 return
+            named: list[str] = []
             if not known:
                 tell_crashed(processes.api)
-            processes.start("worker", "worker", "start", "--pool", POOL, "--limit", str(at_once))
+                named = ["--name", WORKER]
+            processes.start("worker", "worker", "start", "--pool", POOL, "--limit", str(at_once), *named)
             if metrics_port:
                 serve_metrics(store, host, metrics_port)
                 _say(f"metrics: http://{host}:{metrics_port}/metrics")
@@ -195,9 +203,10 @@ def install(file: Path, api: str) -> None:
 
 
 def tell_crashed(api: str) -> None:
-    """Set runs to `Crashed` whose process ended with an earlier server, as when the machine failed.
+    """Set runs to `Crashed` whose process ended with an earlier `earmark serve`, as when the machine failed.
 
     Nobody else does: their worker is gone too, and a run that never said that it lives is not missed by the automation.
+    Runs of other workers, which may be on other machines, are left to these.
     """
     os.environ["PREFECT_API_URL"] = api
     from prefect.client.orchestration import get_client
@@ -207,16 +216,19 @@ def tell_crashed(api: str) -> None:
     under_way = FlowRunFilter.model_validate({"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}})
     with get_client(sync_client=True) as client:
         for run in client.read_flow_runs(flow_run_filter=under_way):
-            if run.deployment_id and not _lives(run.infrastructure_pid):
+            # a worker leaves its name before it starts the process
+            ours = run.labels.get("prefect.worker.name", WORKER) == WORKER
+            if run.deployment_id and ours and not _lives(run.infrastructure_pid, str(run.id)):
                 said = "earmark serve ended before this run; a new run goes on where it stopped."
                 client.set_flow_run_state(run.id, Crashed(message=said))
                 _say(f"run {run.name} ended with an earlier server: told crashed")
 
 
-def _lives(pid: str | None) -> bool:
+def _lives(pid: str | None, run: str) -> bool:
+    """Whether a process is a run's; in a container, where numbers start again, it may be anybody's."""
     try:
-        return pid is not None and "prefect" in " ".join(psutil.Process(int(pid)).cmdline())
-    except (ValueError, psutil.NoSuchProcess):
+        return pid is not None and psutil.Process(int(pid)).environ().get("PREFECT__FLOW_RUN_ID") == run
+    except (ValueError, psutil.NoSuchProcess, psutil.AccessDenied):
         return False
 
 
