@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -129,6 +130,18 @@ class BuildConfig(Model):
     def recorded(self) -> dict[str, Any]:
         """The config as a manifest keeps it: as written, with defaults, without the folder it lay in or the engine."""
         return self.model_dump(mode="json", exclude={"base", "engine"})
+
+    def inputs(self) -> list[str]:
+        """What the config names, as it writes it, of files and folders that are there: lists, audio, models."""
+        written = {text for _, text in _texts(self.model_dump(exclude={"base", "corpus", "engine"})) if text}
+        return sorted(text for text in written if self.finds(text))
+
+    def finds(self, written: str) -> bool:
+        """Whether a text of the config is the path of a file or folder that is there, or a URL that was brought."""
+        try:
+            return os.path.exists(self.path(written))  # noqa: PTH110  # a text that no path can be is none
+        except ConfigError:
+            return False
 
     def reads(self) -> tuple[str, ...]:
         """The versions of corpora that a build reads, as the config names them: `CORPUS` or `CORPUS@vN`."""

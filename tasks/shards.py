@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -47,6 +47,7 @@ class Machine(NamedTuple):
         host: name of its machine.
         system: tells machines, and containers on one of them, apart.
         sees: whether the build's staging folder is there.
+        lacks: an input of the build that is not there, as the config writes it; else nothing.
         release: digest of the code and of the libraries that decide a version's bytes.
         ledger: where it would keep answers, without passwords.
         own_index: whether its environment names a file for what is measured of audio.
@@ -55,6 +56,7 @@ class Machine(NamedTuple):
     host: str
     system: str
     sees: bool
+    lacks: str
     release: str
     ledger: str
     own_index: bool
@@ -109,6 +111,7 @@ class Shards(TaskRunner[PrefectFuture[Any]]):
         place = self._started_place()
         if not isinstance(place, OnCluster):
             return super().map(task, parameters, wait_for)
+        place.examined = False
         place.shards = max((len(value) for value in parameters.values() if isinstance(value, list | tuple)), default=1)
         futures = Awaited(super().map(task, parameters, wait_for))  # type: ignore[abstract]  # of Prefect's own list
         if futures:
@@ -149,6 +152,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
     Attributes:
         engine: as given.
         shards: how many are being handed in.
+        examined: whether the machines were looked at; machines may join between steps.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -157,7 +161,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
         self.shards = 1
         self._stack = ExitStack()
         self._cluster: Cluster
-        self._examined = False
+        self.examined = False
 
     def duplicate(self) -> Self:
         """Another one with the same settings."""
@@ -184,7 +188,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
     ) -> PrefectFuture[Any]:
         """Have one shard worked on; see `Shards.submit`."""
         parameters = {name: travelling(value) for name, value in parameters.items()}
-        if not self._examined:
+        if not self.examined:
             self._examine(parameters)
         share = self._share(parameters)
         for session in _given(parameters, SharedSession):
@@ -215,11 +219,11 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
 
     def _examine(self, parameters: Mapping[str, Any]) -> None:
         """Make sure that a cluster that runs elsewhere can work on this build."""
-        self._examined = True
-        stages = _given(parameters, Stage)
-        if self.engine.address is None or not stages:
+        self.examined = True
+        stages, configs = _given(parameters, Stage), _given(parameters, BuildConfig)
+        if self.engine.address is None or not stages or not configs:
             return
-        question = partial(look_around, stages[0])
+        question = partial(look_around, stages[0], configs[0], configs[0].inputs())
         with _told_in_a_line("a machine of the cluster cannot run Earmark", "install the same as here"):
             there = self._cluster.ask_each(question)
         check_machines(stages[0], question(), there)
@@ -252,13 +256,14 @@ def travelling(value: Any) -> Any:
     return None if isinstance(value, Work) else value
 
 
-def look_around(stage: Stage) -> Machine:
-    """What this process finds around it, for a build."""
+def look_around(stage: Stage, config: BuildConfig, inputs: Sequence[str]) -> Machine:
+    """What this process finds around it, for a build whose inputs, as the config writes them, it should see."""
     flow = f"flows.{stage.corpus.replace('-', '_')}"  # a deployment loads it under another name
     return Machine(
         host=socket.gethostname(),
         system=this_host(),
         sees=stage.folder.is_dir(),
+        lacks=next((written for written in inputs if not config.finds(written)), ""),
         release=digest_of([code_digest(flow), library_versions()]),
         ledger=shown(ledger_address(stage.store)),
         own_index=bool(os.environ.get(INDEX)),
@@ -274,6 +279,11 @@ def check_machines(stage: Stage, here: Machine, there: Iterable[Machine]) -> Non
     for one in sorted(set(there)):
         if not one.sees:
             raise EarmarkError(f"engine: {one.host} has no folder {stage.folder}; {SHARED}")
+        if one.lacks:
+            raise EarmarkError(
+                f"engine: {one.host} does not find the input '{one.lacks}', which is here; {SHARED}, and EARMARK_CACHE "
+                "where inputs are behind URLs"
+            )
         if one.release != here.release:
             raise EarmarkError(f"engine: {one.host} runs other code or libraries than this machine; install the same")
         if one.ledger != here.ledger:
@@ -295,7 +305,7 @@ def check_machines(stage: Stage, here: Machine, there: Iterable[Machine]) -> Non
             )
 
 
-SHARED = "a cluster of several machines needs the store on a disk that all of them have under the same path"
+SHARED = "a cluster of several machines needs store and inputs on a disk that all have under the same path"
 
 
 def _engine_of_run() -> Engine:

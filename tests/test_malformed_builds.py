@@ -12,7 +12,11 @@ import pytest
 import soundfile
 
 from schemas.errors import EarmarkError
+from schemas.mos_preferences import MosPreferences
+from tasks.audio.probe import AudioFault
+from tasks.mos import ratings
 from tasks.mos.sources import plan_build
+from tasks.store.staging import Stage
 from tasks.store.versions import Version, open_store, verify
 from tests.builds import build_version, config_of, rows_of
 
@@ -229,6 +233,22 @@ def test_audio_that_changes_is_another_build(clips: Path) -> None:
     assert second.name == "v2"
     assert "audio_missing" not in second.manifest.rejects
     assert "gone.wav" in {row["file"] for row in rows_of(second, "ratings")}
+
+
+def test_audio_that_only_some_machines_see_ends_the_build(clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def measured(stage: Stage, config: MosPreferences, file: Path, probe: Any) -> Any:
+        blind = file.name == "mono.wav"  # as on a machine of a cluster that lacks a disk
+        return real(stage, config, file, AudioFault("audio_missing", "found nothing") if blind else probe)
+
+    real = ratings._measured
+    monkeypatch.setattr(ratings, "_measured", measured)
+    said = outcome(clips, table(audio_root="audio"), audio="index")
+    assert isinstance(said, str)
+    assert "audio/mono.wav is here, and who indexed the clips found nothing there" in said
+    monkeypatch.setattr(ratings, "_measured", real)
+    version = outcome(clips, table(audio_root="audio"), audio="index")
+    assert isinstance(version, Version)
+    assert {row["item"]: row["reason"] for row in rows_of(version, "rejects")} == FAULTS
 
 
 def test_audio_folder_that_is_missing(clips: Path) -> None:

@@ -31,6 +31,7 @@ from schemas.annotation import AnnotatorConfig
 from schemas.config import Engine, Share, parse_config
 from schemas.errors import ConfigError, EarmarkError, MissingExtraError
 from schemas.instrumentals import Instrumentals, Separation, Source
+from schemas.places import place_of
 from schemas.pseudo_preferences import PseudoPreferences
 from tasks import clusters, fingerprint, visiting
 from tasks.annotation import shared_budget
@@ -52,7 +53,8 @@ from tests.music import config_of, values_of
 from tests.servers.faults import Faults
 
 URL = "http://127.0.0.1:9/v1"
-HERE = Machine("one", "one/boot/ns", True, "code", "postgresql://db/earmark", False)
+HERE = Machine("one", "one/boot/ns", True, "", "code", "postgresql://db/earmark", False)
+NAMED = PseudoPreferences(**values_of(URL))
 
 
 def stage_in(folder: Path) -> Stage:
@@ -176,10 +178,10 @@ def test_a_ledger_that_is_named_from_another_folder_is_another(tmp_path: Path, m
     stage = stage_in(tmp_path)
     monkeypatch.setenv("EARMARK_LEDGER", "answers.sqlite")
     monkeypatch.chdir(tmp_path)
-    here = look_around(stage)
+    here = look_around(stage, NAMED, [])
     monkeypatch.chdir(tmp_path / "staging")
     with pytest.raises(EarmarkError, match=r"would keep answers in .*/staging/answers.sqlite, this machine in"):
-        check_machines(stage, here, [look_around(stage)])
+        check_machines(stage, here, [look_around(stage, NAMED, [])])
 
 
 def test_no_secret_of_prefects_travels(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,6 +254,7 @@ def test_encoders_and_separators_are_one_for_each_process(tmp_path: Path) -> Non
     ("there", "message"),
     [
         ({"sees": False}, "two has no folder"),
+        ({"lacks": "s3://bucket/audio"}, "two does not find the input 's3://bucket/audio', which is here"),
         ({"release": "other"}, "two runs other code or libraries"),
         ({"ledger": "/shared/ledger.sqlite"}, "set EARMARK_LEDGER alike"),
         ({"own_index": False}, "set EARMARK_MEDIA_INDEX"),
@@ -274,12 +277,29 @@ def test_machines_do_not_share_sqlite(tmp_path: Path) -> None:
         check_machines(stage, sqlite, [sqlite._replace(system="two/boot/ns", own_index=True)])
 
 
+def test_a_machine_says_which_input_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage = stage_in(tmp_path)
+    for folder in ("a", "b"):
+        monkeypatch.setenv("EARMARK_CACHE", str(tmp_path / folder))
+        place_of("s3://bucket/pool").mkdir(parents=True)
+    (tmp_path / "prompts.jsonl").touch()
+    values = values_of(URL, prompts=str(tmp_path / "prompts.jsonl"), generations="s3://bucket/pool")
+    config = parse_config(PseudoPreferences, values, tmp_path / "conf" / "build.toml")
+    inputs = config.inputs()
+    assert inputs == [str(tmp_path / "prompts.jsonl"), "s3://bucket/pool"]
+    assert look_around(stage, config, inputs).lacks == ""
+    place_of("s3://bucket/pool").rmdir()  # another cache, or none that is shared
+    assert look_around(stage, config, inputs).lacks == "s3://bucket/pool"
+    (tmp_path / "prompts.jsonl").unlink()
+    assert look_around(stage, config, inputs).lacks == str(tmp_path / "prompts.jsonl")
+
+
 def test_the_code_of_a_build_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = stage_in(tmp_path)
-    found = look_around(stage)
-    assert found.release != look_around(replace(stage, corpus="mos-preferences")).release
+    found = look_around(stage, NAMED, [])
+    assert found.release != look_around(replace(stage, corpus="mos-preferences"), NAMED, []).release
     monkeypatch.setattr(fingerprint, "_names_in", lambda _: [])  # a flow that calls other code
-    assert found.release != look_around(stage).release
+    assert found.release != look_around(stage, NAMED, []).release
     for unknown in ("pseudo_preferences", "flows.nothing"):  # as a deployment may name a flow that it loads by path
         with pytest.raises(ValueError, match="expected a module of ours"):
             fingerprint.code_digest(unknown)
@@ -288,7 +308,7 @@ def test_the_code_of_a_build_is_compared(tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_process_finds_what_is_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stage = stage_in(tmp_path)
     monkeypatch.setenv("EARMARK_LEDGER", "postgresql://user:secret@db:5432/earmark")
-    found = look_around(stage)
+    found = look_around(stage, NAMED, [])
     assert found.sees
     assert found.ledger == "postgresql://db:5432/earmark"
     check_machines(stage, found, [found])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -13,7 +14,9 @@ import pyarrow.parquet as pq
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
+from schemas.errors import InputError
 from schemas.mos_preferences import RATINGS, MosPreferences, Source
+from schemas.places import told
 from schemas.tables import AUDIO, REJECTS, SPLITS
 from tasks.audio.decode import convert
 from tasks.audio.faults import BadAudio
@@ -260,6 +263,7 @@ def write_ratings(stage: Stage, config: MosPreferences) -> Step:
 def _write_ratings(stage: Stage, connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> Step:
     view_parquet(connection, "placed", [stage.work / "placed.parquet"])
     view_parquet(connection, "media", sorted((stage.work / "media").glob("*.parquet")), MEDIA)
+    _look_again(stage, connection, config)
     connection.execute(query("mos_preferences/refuse_clips"))
     refused = connection.sql(
         "SELECT 'ratings', file, 'clips', reason, detail, source_file, line FROM refused ORDER BY row"
@@ -284,6 +288,26 @@ def _write_ratings(stage: Stage, connection: duckdb.DuckDBPyConnection, config: 
             table=RATINGS.name,
         )
     )
+
+
+def _look_again(stage: Stage, connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> None:
+    """Make sure that clips which the index found missing are not here: a machine of a cluster may lack a disk.
+
+    Raises:
+        InputError: one is here. The index is dropped, so that the next build looks again.
+    """
+    sources = {source.name: source for source in config.sources}
+    missing = (
+        "SELECT dataset, file, audio FROM placed JOIN media USING (row) WHERE reason = 'audio_missing' ORDER BY row"
+    )
+    for dataset, file, audio in connection.execute(missing).fetchall():
+        path = find_audio(config, sources[dataset], file, audio)
+        if path.is_file():
+            shutil.rmtree(stage.work / "media")
+            raise InputError(
+                f"{told(path)} is here, and who indexed the clips found nothing there; leave inputs alone during a "
+                "build, have every machine of a cluster see them, then go on with: earmark resume"
+            )
 
 
 def _with_audio(stage: Stage, config: MosPreferences, rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

@@ -67,7 +67,8 @@ def needs(runner: str) -> None:
 def test_each_machine_is_examined(runner: Any, kind: Any, tmp_path: Path) -> None:
     needs(runner)
     stage = Stage(Store(tmp_path), "pseudo-preferences", "key", tmp_path)
-    question = partial(look_around, stage)
+    config = music.config_of(tmp_path, "http://127.0.0.1:9/v1")
+    question = partial(look_around, stage, config, [])
     with ExitStack() as stack:
         there = kind(stack, Engine(runner=runner, workers=1)).ask_each(question)
     assert there == [question()]
