@@ -18,10 +18,11 @@ from tasks.store.hub import Repo, State
 from tasks.store.hub_tree import Difference, check_heir, compare
 from tasks.store.publication import Bundle, bundled
 from tasks.store.receipts import Receipt, save_receipt
+from tasks.store.restating import unsearchable
 from tasks.store.scan import Finding, read_allowed, scan
 from tasks.store.scan_rules import Scanner, own_secrets
 from tasks.store.versions import Store, Version, verify
-from tasks.store.withdrawals import act_against
+from tasks.store.withdrawals import act_against, marks_for
 
 MOST_SHOWN = 20
 
@@ -63,12 +64,18 @@ def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Ite
     """What may leave of a version, and a word on what may not.
 
     Raises:
-        StoreError: rows of the version were withdrawn.
+        StoreError: rows of the version were withdrawn, or it cannot be told whether they were.
     """
     if act := act_against(store.root, version.manifest.digest()):
         raise StoreError(
             f"{version.corpus} {version.name} holds what was withdrawn on {act.withdrawn:%Y-%m-%d} ({act.reason}); "
             "publish a later version"
+        )
+    if lacking := unsearchable(version, corpus.tables, marks_for(store.root, corpus.name)):
+        table, column = lacking
+        raise StoreError(
+            f"{version.corpus} {version.name}: an earlier release wrote the table {table} without {column}, by which "
+            "rows are found that were withdrawn; build the corpus again, and publish that version"
         )
     with bundled(version, corpus.tables, store, audio=audio, say=say) as bundle:
         for what, counts in (("rows", bundle.held_rows), ("clips", bundle.held_audio)):

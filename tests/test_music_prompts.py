@@ -11,19 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from schemas.captions import CORPUS as CAPTIONS
 from schemas.config import Licence, parse_config
-from schemas.errors import ConfigError, EarmarkError, InputError
+from schemas.errors import ConfigError, EarmarkError, InputError, StoreError
 from schemas.music_prompts import CATEGORIES, CORPUS, MusicPrompts
 from tasks.prompt_sets.sources import plan_build
 from tasks.prompt_sets.writing import forecast
+from tasks.publishing import gathered
 from tasks.sql import query
 from tasks.store.checks import check_accounts
 from tasks.store.publication import bundled
 from tasks.store.versions import Store, Version, open_store
+from tasks.withdrawal import search, withdraw
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of
 from tests.captions import build_captions
@@ -425,6 +429,31 @@ def test_prompts_after_captions_that_may_not_be_passed_on_are_held_back(
     assert made["prompts"] == sum(SMALL.values())
     assert {name: held[name] for name in made} == made
     assert tables - {"rejects"} == {"tags", "cooccurrence"}
+
+
+def test_a_version_in_which_a_withdrawal_cannot_look_is_not_published(lists: Path, tmp_path: Path) -> None:
+    """An earlier release did not say of which clip a caption is."""
+    store, known = Store(tmp_path / "store"), {"captions": CAPTIONS, CORPUS.name: CORPUS}
+    written = build_captions(read_captions_config(ROOT / "data/demo/captions.toml"), store.root)
+    config = config_of(lists, captions=[{"name": "all", "version": "captions"}], prompts=SMALL)
+    version = build_prompts(config, store.root)
+    shots = version.files("shots")[0]
+    seen = rows_of(version, "shots")[0]
+    pq.write_table(pq.read_table(shots).drop_columns(["clip_id"]), shots)
+    with gathered(version, CORPUS, store, True) as bundle:
+        assert bundle.manifest == version.manifest
+    clip = next(row["heard_sha256"] for row in rows_of(written, "captions") if row["text"] == seen["text"])
+    withdraw(store, known, search(store, known, "clip", clip), "asked for")
+    assert (store.find("captions").name, store.find(CORPUS.name)) == ("v2", version)
+    with (
+        pytest.raises(StoreError, match=r"wrote the table shots without clip_id, .*; build the corpus again"),
+        gathered(version, CORPUS, store, True),
+    ):
+        pass
+    again = build_prompts(config, store.root)
+    assert seen["text"] not in {row["text"] for row in rows_of(again, "shots")}
+    with gathered(again, CORPUS, store, True) as bundle:
+        assert bundle.held_rows == {}
 
 
 def test_the_identity_holds_what_decides(tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import pyarrow.parquet as pq
 
 from schemas.errors import StoreError
 from schemas.tables import Table
+from tasks.store.versions import Version
+from tasks.store.withdrawals import Mark
 
 _ROWS, _AUDIO_ROWS = 16_384, 16
 
@@ -17,6 +19,26 @@ _ROWS, _AUDIO_ROWS = 16_384, 16
 def is_current(table: Table, paths: Sequence[Path]) -> bool:
     """Whether files have a table's schema, with its descriptions."""
     return all(pq.read_schema(path).equals(table.schema, check_metadata=True) for path in paths)
+
+
+def unsearchable(version: Version, tables: Sequence[Table], marks: Sequence[Mark]) -> tuple[str, str] | None:
+    """The first table, and its column, by which this release finds what was withdrawn and which a version lacks.
+
+    Whether such a version holds it cannot be told.
+    """
+    named = {mark.column for mark in marks if mark.kind == "key"}
+    kinds = {mark.kind for mark in marks}
+
+    def finds(column: str) -> bool:
+        clips, prompts = "clip" in kinds and "sha256" in column, "prompt" in kinds and column.endswith("prompt_id")
+        return column in named or clips or prompts
+
+    for table in tables:
+        for path in version.files(table.name)[:1] if table.name in version.manifest.rows else ():
+            held = set(pq.read_schema(path).names)
+            if missing := next((name for name in table.schema.names if name not in held and finds(name)), None):
+                return table.name, missing
+    return None
 
 
 def restated(table: Table, paths: Sequence[Path]) -> Iterator[pa.Table]:
