@@ -24,6 +24,7 @@ from tasks.store.versions import Store
 
 STAGING = ".staging"
 LOCK = ".lock"
+SPILL = "spill"  # folder below `work` for rows that do not fit in memory
 DOOMED = ".swept"
 
 
@@ -153,7 +154,10 @@ def staging(
 
 
 def sweep(store: Store, corpus: str, keep: Path | None) -> None:
-    """Remove staging folders other than `keep`, and half-written files in it. The caller holds the corpus's lock."""
+    """Remove staging folders other than `keep`, and in it what a kill left: half-written files, rows that DuckDB spilt.
+
+    The caller holds the corpus's lock.
+    """
     staging_folder = store.folder(corpus) / STAGING
     if not staging_folder.is_dir():
         return
@@ -163,6 +167,8 @@ def sweep(store: Store, corpus: str, keep: Path | None) -> None:
     if keep is not None:
         for leftover in keep.rglob(".*.tmp"):
             leftover.unlink()
+        if (spilt := keep / "work" / SPILL).is_dir():  # rows as they were read: names too, where a corpus hides them
+            shutil.rmtree(spilt)
     if not any(staging_folder.iterdir()):
         staging_folder.rmdir()
 

@@ -255,6 +255,19 @@ def test_nothing_with_names_stays_beside_the_candidates(tmp_path: Path) -> None:
         assert [path.name for path in (stage.work / RAW).iterdir()] == ["candidates.parquet"]
 
 
+def test_what_a_killed_build_had_spilt_goes(tmp_path: Path) -> None:
+    """DuckDB removes its files when it ends; a killed one does not, and they hold texts as the dump has them."""
+    write_dump(tmp_path / "RS.ndjson", [submission(1)])
+    with forum_stage(tmp_path) as stage:
+        read_submissions(stage, forum_config(tmp_path))
+        (stage.work / "spill").mkdir(exist_ok=True)
+        left = stage.work / "spill" / "duckdb_temp_storage_DEFAULT-0.tmp"
+        left.write_text("asker_1")
+    with forum_stage(tmp_path) as stage:
+        assert stage.recorded("submissions")
+        assert not left.exists()
+
+
 LONG = b'{"id": "long", "body": "' + b"y" * (40 << 20) + b'"}'
 BOMB = b'{"id": "bomb", "preview": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20)
