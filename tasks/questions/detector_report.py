@@ -54,7 +54,7 @@ def detector_section(stage: Stage) -> Section | None:
         ("share",),
     )
     command = _how(measure).replace("`", "")  # the page is no Markdown
-    says = f"The detector {measure.model}: an image is a score from confidence {measure.least:g} on. {command}"
+    says = f"The detector {measure.model}: an image is a score from confidence {measure.least!r} on. {command}"
     return Section(HEADING, (scores, others), f"{says} {UNLIKE}")
 
 
@@ -65,11 +65,13 @@ def _goal(measure: Measure) -> str:
 def _how(measure: Measure) -> str:
     last = FIRST_SEED + measure.drawings - 1
     given = Detector()
-    model = "" if measure.model == given.model else f" --model {shlex.quote(_safe(measure.model))}"
-    least = "" if measure.least == given.least else f" --least {measure.least:g}"
+    named = measure.model != given.model
+    model = f" --model {shlex.quote(_safe(measure.model))} --base FOLDER" if named else ""
+    least = "" if measure.least == given.least else f" --least {measure.least!r}"
     return (
         f"Measured by this build on drawings of the repository's own (seeds {FIRST_SEED} to {last}); the same figures: "
-        f"`python -m tests.benchmarks.bench_detector --drawings {measure.drawings}{model}{least}`."
+        f"`python -m tests.benchmarks.bench_detector --drawings {measure.drawings}{model}{least}`"
+        f"{', FOLDER being the one that the config lies in' if named else ''}."
     )
 
 

@@ -1,6 +1,7 @@
 """The detector of scores: precision and recall on drawings that it was not tuned on, as a build's report has them.
 
-.venv/bin/python -m tests.benchmarks.bench_detector [--drawings 100] [--model staff-lines] [--least 0.5]
+.venv/bin/python -m tests.benchmarks.bench_detector [--drawings 100] [--model staff-lines] [--base FOLDER]
+    [--least 0.5]
 """
 
 from __future__ import annotations
@@ -18,12 +19,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--drawings", type=int, default=100)
     parser.add_argument("--model", default="staff-lines")
+    parser.add_argument("--base", type=Path, default=Path(), help="the folder that a path in --model is relative to")
     parser.add_argument("--least", type=float, default=0.5)
-    given = parser.parse_args()
+    given = vars(parser.parse_args())
+    if given["drawings"] < 1:
+        parser.error(f"--drawings: expected at least 1, found {given['drawings']}")
+    base = given.pop("base")
+    detector = Detector.model_validate(given)
     start = time.perf_counter()
-    measure = measure_detector(Detector.model_validate(vars(given)), Path.cwd())
+    measure = measure_detector(detector, base)
     took_s = time.perf_counter() - start
-    print(f"{measure.model} from {measure.least:g} on, {measure.drawings:,} drawings of each kind\n")
+    print(f"{measure.model} from {measure.least!r} on, {measure.drawings:,} drawings of each kind\n")
     print("| drawn scores | told | recall | at least | precision |\n|---|---:|---:|---:|---:|")
     for kind, told in measure.told.items():
         precision = measure.precision(kind)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,6 +16,8 @@ from tasks.forum.drawings import NON_SCORES, SCORES
 from tasks.forum.measuring import FILE, Measure, keep_measure, kept_measure, measure_detector
 from tasks.questions.detector_report import HEADING, card_sections, detector_section
 from tasks.store.figures import Grid
+from tasks.store.files import write_text
+from tests.benchmarks import bench_detector
 from tests.forum.threads_of import forum_config, forum_stage
 
 DRAWINGS = 3
@@ -71,6 +76,34 @@ def test_report_and_card_tell_what_was_measured(tmp_path: Path) -> None:
         assert [row[0] for row in others.rows] == list(NON_SCORES)
         assert "bench_detector --drawings 2 --least 1" in section.says
         assert f"clean {measure.recall('clean'):.3f} and" in card_sections(stage)[HEADING]
+
+
+@pytest.mark.parametrize("model", ["staff-lines", "models/my detector"])
+def test_the_told_command_measures_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str) -> None:
+    least = 0.123456789
+    with forum_stage(tmp_path) as stage:
+        counted = dict.fromkeys(SCORES, 3), dict.fromkeys(NON_SCORES, 0)
+        write_text(stage.work / FILE, json.dumps(asdict(Measure(model, least, 3, *counted))))
+        card = card_sections(stage)[HEADING]
+    words = shlex.split(card.partition("`python -m ")[2].partition("`")[0])
+    monkeypatch.setattr("sys.argv", [str(tmp_path) if word == "FOLDER" else word for word in words])
+    asked: list[tuple[Detector, Path]] = []
+
+    def measure(detector: Detector, base: Path) -> Measure:
+        asked.append((detector, base))
+        return Measure(detector.model, detector.least, detector.drawings, *counted)
+
+    monkeypatch.setattr(bench_detector, "measure_detector", measure)
+    bench_detector.main()
+    base = Path() if model == "staff-lines" else tmp_path
+    assert asked == [(Detector(model=model, least=least, drawings=3), base)]
+
+
+def test_no_drawings_measure_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["bench_detector", "--drawings", "0"])
+    with pytest.raises(SystemExit):
+        bench_detector.main()
+    assert "--drawings: expected at least 1, found 0" in capsys.readouterr().err
 
 
 def test_nothing_is_measured_where_nobody_wants_it(tmp_path: Path) -> None:
