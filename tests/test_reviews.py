@@ -197,6 +197,10 @@ def test_cells_are_no_formulas(tmp_path: Path) -> None:
         ("q,c,alice,maybe,yes,no,no,", "not_yes_or_no"),
         ("q,c,,yes,yes,no,no,", "no_reviewer"),
         ("q,c,alice@example.org,yes,yes,no,no,", "reviewer_is_an_address"),
+        ("q,c,yes,alice@example.org,yes,no,no,", "not_yes_or_no"),  # shifted: a cell is lost
+        ("alice@example.org,q,c,yes,yes,no,no,", "no_question_id"),
+        ('q,c,"alice@example.org" x,yes,yes,no,no,', "bad_quoting"),
+        (f"q,c,{'Alice of example.org ' * 20},yes,yes,no,no,", "no_reviewer"),
         (",c,alice,yes,yes,no,no,", "no_question_id"),
         ("q,,alice,yes,yes,no,no,", "no_content_sha256"),
         ("q,c,alice,yes,,no,no,", "not_yes_or_no"),
@@ -211,7 +215,7 @@ def test_rows_that_cannot_be_read_are_rejects(tmp_path: Path, text: str, reason:
     assert (first.reason, first.source_file, first.line) == (reason, "a.csv", 2)
     assert isinstance(second, Verdict)
     assert second.reviewer == "carol"
-    assert "example.org" not in first.detail
+    assert "example.org" not in first.item + first.detail
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ annotations) and JSON-MIN (a flat object a task and annotator) of the project th
 from __future__ import annotations
 
 import json
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -23,7 +24,9 @@ ASKED = ("musically_correct", "options_relevant", "offensive", "ambiguous")
 FLAGS_WHEN = {"musically_correct": False, "options_relevant": False, "offensive": True, "ambiguous": True}
 COLUMNS = ("question_id", "content_sha256", "reviewer", *ASKED, "note")
 _YES = {"yes": True, "y": True, "true": True, "1": True, "no": False, "n": False, "false": False, "0": False}
+_ID = re.compile(r"[\w.-]{1,200}")  # what else stands in that cell may name someone, and rejects are published
 LONGEST_NOTE = 2000
+LONGEST_CELL = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,8 @@ def read_reviews(path: Path, name: str) -> Iterator[Verdict | Reject]:
             if before != line:
                 detail = f"expected one row a reviewer and question, found another in {before}"
                 found = Reject(found.question_id, "reviewed_twice", detail, name, line)
+        if isinstance(found, Reject):
+            found = found._replace(item=found.item if _ID.fullmatch(found.item) else "")
         if found is not None:
             yield found
 
@@ -140,6 +145,7 @@ def _reviewer(value: Any) -> str:
 
 
 def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | Reject | None:
+    """A row's verdict. A reject's detail quotes no cell: in a row that is shifted it may be anyone's name or words."""
     cells = {column: str(row.get(column) or "").strip() for column in COLUMNS}
     if not any(cells[column] for column in ASKED):
         return None if cells["question_id"] else _reject(row, "no_question_id", "expected one, found none", name, line)
@@ -147,15 +153,18 @@ def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | Reject |
     for column in ASKED:
         answer = _YES.get(cells[column].casefold())
         if answer is None:
-            detail = f"expected yes or no in {column}, found '{shown(cells[column])}'"
+            detail = f"expected yes or no in {column}, found {'something else' if cells[column] else 'nothing'}"
             return _reject(row, "not_yes_or_no", detail, name, line)
         said[column] = answer
     if "@" in cells["reviewer"]:
         detail = "expected a pseudonym or number in reviewer, found an address; it would be published"
         return _reject(row, "reviewer_is_an_address", detail, name, line)
     for column in ("question_id", "content_sha256", "reviewer"):
-        if not cells[column] or len(cells[column]) > 200:
-            return _reject(row, f"no_{column}", f"expected a {column}, found '{shown(cells[column])}'", name, line)
+        if not cells[column] or len(cells[column]) > LONGEST_CELL:
+            found = f"more than {LONGEST_CELL} characters" if cells[column] else "nothing"
+            return _reject(row, f"no_{column}", f"expected a {column}, found {found}", name, line)
+    if not _ID.fullmatch(cells["question_id"]):
+        return _reject(row, "no_question_id", "expected the id of a question, found something else", name, line)
     note = scrub(cells["note"])[:LONGEST_NOTE] or None
     return Verdict(cells["question_id"], cells["content_sha256"], cells["reviewer"], said, note, name, line)
 
