@@ -71,12 +71,8 @@ def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Ite
             f"{version.corpus} {version.name} holds what was withdrawn on {act.withdrawn:%Y-%m-%d} ({act.reason}); "
             "publish a later version"
         )
-    if lacking := unsearchable(version, corpus.tables, marks_for(store.root, corpus.name)):
-        table, column = lacking
-        raise StoreError(
-            f"{version.corpus} {version.name}: an earlier release wrote the table {table} without {column}, by which "
-            "rows are found that were withdrawn; build the corpus again, and publish that version"
-        )
+    if told := unsearchable(version, corpus.tables, marks_for(store.root, corpus.name)):
+        raise StoreError(f"{told}, and publish that version")
     with bundled(version, corpus.tables, store, audio=audio, say=say) as bundle:
         for what, counts in (("rows", bundle.held_rows), ("clips", bundle.held_audio)):
             if counts:

@@ -19,7 +19,7 @@ from tasks.report import make_page
 from tasks.store.commit import PAGES, Made, commit
 from tasks.store.files import place
 from tasks.store.manifest import Parent
-from tasks.store.restating import is_current, restated
+from tasks.store.restating import is_current, restated, unsearchable
 from tasks.store.sift import Sifting, sift
 from tasks.store.staging import Stage, staging
 from tasks.store.versions import Store, Version
@@ -112,7 +112,10 @@ def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, act: str, kno
                 raise StoreError(f"{store.address} holds versions of '{name}', which is not known here")
             for version in (versions := store.versions(name)):
                 store.fetch(version)
-                found = _sift(version, corpora[name], [mark for mark in marks if mark.corpus in (None, name)])
+                own = [mark for mark in marks if mark.corpus in (None, name)]
+                found = _sift(version, corpora[name], own)
+                if version == versions[-1] and (told := unsearchable(version, corpora[name].tables, own)):
+                    say(told)
                 seen.add(version.manifest.digest())
                 work.advance()
                 if rows := found.counts:

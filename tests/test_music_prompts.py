@@ -20,6 +20,7 @@ from schemas.captions import CORPUS as CAPTIONS
 from schemas.config import Licence, parse_config
 from schemas.errors import ConfigError, EarmarkError, InputError, StoreError
 from schemas.music_prompts import CATEGORIES, CORPUS, MusicPrompts
+from tasks import withdrawal
 from tasks.prompt_sets.sources import plan_build
 from tasks.prompt_sets.writing import forecast
 from tasks.publishing import gathered
@@ -27,7 +28,6 @@ from tasks.sql import query
 from tasks.store.checks import check_accounts
 from tasks.store.publication import bundled
 from tasks.store.versions import Store, Version, open_store
-from tasks.withdrawal import search, withdraw
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of
 from tests.captions import build_captions
@@ -431,7 +431,9 @@ def test_prompts_after_captions_that_may_not_be_passed_on_are_held_back(
     assert tables - {"rejects"} == {"tags", "cooccurrence"}
 
 
-def test_a_version_in_which_a_withdrawal_cannot_look_is_not_published(lists: Path, tmp_path: Path) -> None:
+def test_a_version_in_which_a_withdrawal_cannot_look_is_not_published(
+    lists: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An earlier release did not say of which clip a caption is."""
     store, known = Store(tmp_path / "store"), {"captions": CAPTIONS, CORPUS.name: CORPUS}
     written = build_captions(read_captions_config(ROOT / "data/demo/captions.toml"), store.root)
@@ -443,7 +445,10 @@ def test_a_version_in_which_a_withdrawal_cannot_look_is_not_published(lists: Pat
     with gathered(version, CORPUS, store, True) as bundle:
         assert bundle.manifest == version.manifest
     clip = next(row["heard_sha256"] for row in rows_of(written, "captions") if row["text"] == seen["text"])
-    withdraw(store, known, search(store, known, "clip", clip), "asked for")
+    said: list[str] = []
+    monkeypatch.setattr(withdrawal, "say", said.append)
+    withdrawal.withdraw(store, known, withdrawal.search(store, known, "clip", clip), "asked for")
+    assert any("music-prompts v1: an earlier release wrote the table shots without clip_id" in line for line in said)
     assert (store.find("captions").name, store.find(CORPUS.name)) == ("v2", version)
     with (
         pytest.raises(StoreError, match=r"wrote the table shots without clip_id, .*; build the corpus again"),

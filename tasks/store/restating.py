@@ -21,11 +21,8 @@ def is_current(table: Table, paths: Sequence[Path]) -> bool:
     return all(pq.read_schema(path).equals(table.schema, check_metadata=True) for path in paths)
 
 
-def unsearchable(version: Version, tables: Sequence[Table], marks: Sequence[Mark]) -> tuple[str, str] | None:
-    """The first table, and its column, by which this release finds what was withdrawn and which a version lacks.
-
-    Whether such a version holds it cannot be told.
-    """
+def unsearchable(version: Version, tables: Sequence[Table], marks: Sequence[Mark]) -> str | None:
+    """Why it cannot be told whether a version holds what was withdrawn: it lacks a column by which that is found."""
     named = {mark.column for mark in marks if mark.kind == "key"}
     kinds = {mark.kind for mark in marks}
 
@@ -36,8 +33,11 @@ def unsearchable(version: Version, tables: Sequence[Table], marks: Sequence[Mark
     for table in tables:
         for path in version.files(table.name)[:1] if table.name in version.manifest.rows else ():
             held = set(pq.read_schema(path).names)
-            if missing := next((name for name in table.schema.names if name not in held and finds(name)), None):
-                return table.name, missing
+            if missing := [name for name in table.schema.names if name not in held and finds(name)]:
+                return (
+                    f"{version.corpus} {version.name}: an earlier release wrote the table {table.name} without "
+                    f"{missing[0]}, by which withdrawn rows are found; build the corpus again"
+                )
     return None
 
 
