@@ -7,7 +7,6 @@ environment: an address may hold a password, and none travels.
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 import uuid
@@ -45,7 +44,8 @@ class SharedSession(Session):
 
     Attributes:
         name: the same in all processes.
-        shared_by: how many processes ask at once; each has its part of `max_concurrency`. Set it before handing over.
+        shared_by: how many processes ask at once; each has its part of `max_concurrency`, at least one request. Set it
+            before handing over.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class SharedSession(Session):
     def __reduce__(self) -> tuple[Callable[..., Visitor], tuple[Any, ...]]:
         self._handed_over = True
         store, config, media = self._made_of
-        part = config.model_copy(update={"max_concurrency": math.ceil(config.max_concurrency / self.shared_by)})
+        part = config.model_copy(update={"max_concurrency": max(1, config.max_concurrency // self.shared_by)})
         return visitor, (self.name, store, part, media)
 
     async def _open(self) -> Annotator:
@@ -126,6 +126,16 @@ class Visitor:
                 self._asking -= 1
                 self._left_at = time.monotonic()
 
+    def take_share(self, config: AnnotatorConfig) -> None:
+        """Ask at the pace that a further step gives this process: more or fewer of them may share it."""
+        if config.max_concurrency == self.config.max_concurrency:
+            return
+        with self._lock:
+            store, _, media = self._made_of
+            self.config, self._made_of = config, (store, config, media)
+            if self._session is not None:
+                self._session.allow(config.max_concurrency)
+
     @property
     def open(self) -> bool:
         """Whether there is an open session behind it."""
@@ -155,7 +165,9 @@ class Visitor:
 def visitor(name: str, store: Store, config: AnnotatorConfig, media: Media) -> Visitor:
     """This process's visitor of a name; the same one for all shards."""
     with _MEETING:
-        return _VISITORS.setdefault(name, Visitor(name, store, config, media))
+        here = _VISITORS.setdefault(name, Visitor(name, store, config, media))
+    here.take_share(config)
+    return here
 
 
 def close_idle() -> None:

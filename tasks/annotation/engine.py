@@ -142,6 +142,11 @@ class Annotator:
             most_usd=sum(self.budget.worst_usd(request) for request in todo),
         )
 
+    def allow(self, max_concurrency: int) -> None:
+        """Have so many requests in flight at most from now on."""
+        self.config = self.config.model_copy(update={"max_concurrency": max_concurrency})
+        self.pace.allow(max_concurrency)
+
     def _prepare(self, requests: Iterable[Request]) -> tuple[list[str], dict[str, Job], dict[str, Outcome]]:
         """Key of every request, a job for each distinct one, and those that the model cannot take."""
         keys: list[str] = []

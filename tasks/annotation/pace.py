@@ -68,6 +68,11 @@ class Pace:
                 turn.set_result(None)
                 room -= 1
 
+    def allow(self, most: int) -> None:
+        """Change the highest concurrency; a limit that the server has lowered stays lower."""
+        self.limit = min(self.limit, float(most)) if self.limit < self.most else float(most)
+        self.most = most
+
     def succeeded(self) -> None:
         """A response came: raise the limit by one a round."""
         if self.limit < self.most:

@@ -90,6 +90,10 @@ class Session:
         """As `Annotator.forecast`: a dry run."""
         return self._call(lambda: self._annotator.forecast(requests))
 
+    def allow(self, max_concurrency: int) -> None:
+        """As `Annotator.allow`."""
+        self._loop.call_soon_threadsafe(self._annotator.allow, max_concurrency)
+
     @property
     def in_process(self) -> bool:
         """Whether the model runs where the session is, rather than behind a server."""
