@@ -133,8 +133,8 @@ class BuildConfig(Model):
 
     def inputs(self) -> list[str]:
         """What the config names, as it writes it, of files and folders that are there: lists, audio, models."""
-        written = {text for _, text in _texts(self.model_dump(exclude={"base", "corpus", "engine"})) if text}
-        return sorted(text for text in written if self.finds(text))
+        written = {text for _, text in _texts(self.model_dump(exclude={"base", "corpus", "engine"}))}
+        return sorted(text for text in written - {"", "."} if self.finds(text))
 
     def finds(self, written: str) -> bool:
         """Whether a text of the config is the path of a file or folder that is there, or a URL that was brought."""

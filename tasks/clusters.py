@@ -20,7 +20,7 @@ Told = TypeVar("Told")
 
 LOCAL_STORE_BYTES = 256 << 20
 """Shared memory of a Ray of our own: shards get paths, not tables."""
-MARKED = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
+RAY_SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0"}
 STARTS = 3
 _USERS: list[Engine] = []
 """Of the Ray that this process is connected to."""
@@ -165,7 +165,7 @@ def _connected(engine: Engine) -> Iterator[None]:
 
 
 def _connect(engine: Engine) -> None:
-    for name, value in MARKED.items():
+    for name, value in RAY_SETTINGS.items():
         os.environ.setdefault(name, value)
     import ray
 

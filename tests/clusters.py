@@ -58,14 +58,28 @@ class Build:
                 found.append(process)
         return found
 
-    def kill_one(self, runner: str, step: str) -> None:
-        """Kill a process that works on shards of a step."""
-        self.until(lambda: bool(self.workers(runner, step)))
-        self.workers(runner, step)[0].kill()
+    def kill_one(self, runner: str, step: str, port: int | None = None) -> None:
+        """Kill a process that works on shards of a step; of Dask's, which bear no names, one that is asking."""
+        found: list[psutil.Process] = []
+
+        def looked() -> bool:
+            found[:] = [one for one in self.workers(runner, step) if runner == "ray" or _asks(one, port)]
+            return bool(found)
+
+        self.until(looked)
+        found[0].kill()
 
     def end(self) -> None:
         """Wait for the version."""
         assert self.process.wait(PATIENCE_S) == 0, self.log.read_text()
+
+
+def _asks(process: psutil.Process, port: int | None) -> bool:
+    """Whether a process is connected to the judge at a port of this machine."""
+    try:
+        return any(one.raddr and one.raddr.port == port for one in process.net_connections("tcp"))
+    except psutil.Error:
+        return False  # it ended while we looked
 
 
 def run(corpus: str, config: str, store: str, pairs_a_shard: str) -> None:

@@ -30,6 +30,7 @@ from flows import running
 from schemas.annotation import AnnotatorConfig
 from schemas.config import Engine, Share, parse_config
 from schemas.errors import ConfigError, EarmarkError, MissingExtraError
+from schemas.human_preferences import HumanPreferences
 from schemas.instrumentals import Instrumentals, Separation, Source
 from schemas.places import place_of
 from schemas.pseudo_preferences import PseudoPreferences
@@ -109,6 +110,12 @@ def test_a_fault_of_the_engine_is_one_line(tmp_path: Path, engine: dict[str, Any
         parse_config(PseudoPreferences, values_of(URL, engine=engine), tmp_path / "build.toml")
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_corpus_without_shards_takes_no_engine(tmp_path: Path) -> None:
+    values = {"sources": [{"name": "a", "format": "musiceval"}], "engine": {"runner": "ray"}}
+    with pytest.raises(ConfigError, match="engine: human-preferences has no shards for a cluster"):
+        parse_config(HumanPreferences, values, tmp_path / "build.toml")
 
 
 @pytest.mark.parametrize(("kind", "extra"), [(RayCluster, "ray"), (DaskCluster, "dask")])
@@ -399,12 +406,29 @@ def test_a_session_asks_elsewhere_at_its_share_of_the_pace(tmp_path: Path, elsew
             assert pickle.loads(sent) is pickle.loads(sent)
             one = elsewhere(sent)
             two = elsewhere(pickle.dumps(one))  # a scheduler may hand it on
-            assert two.config.max_concurrency == 5
+            assert two.config.max_concurrency == 4
             requests = requests_for(config, 20)
             told = [one.ask(requests[:15]), two.ask(requests)]
             assert [report.answered for report in told] == [15, 20]
             assert session.ask(requests).from_ledger == 20
         assert server.faults.asked.total() == 20
+
+
+def test_a_further_step_shares_the_pace_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visiting, "_VISITORS", {})
+    with LocalServer(Faults(latency_s=0.05)) as server:
+        config = config_for(server, max_concurrency=8)
+        with shared(tmp_path, config) as session:
+            came: list[Visitor] = []
+            for step, (shared_by, most) in enumerate([(1, 8), (20, 1), (5, 1), (2, 4)]):
+                session.shared_by = shared_by
+                came.append(pickle.loads(pickle.dumps(session)))
+                assert came[-1].config.max_concurrency == most
+                server.faults.most_open = 0
+                came[-1].ask(requests_for(config, 30, first=30 * step))
+                assert (most > 1) < server.faults.most_open <= most
+            assert all(one is came[0] for one in came)
+            came[0].close()
 
 
 def test_processes_share_a_budget(tmp_path: Path, elsewhere: Any) -> None:

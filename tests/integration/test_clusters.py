@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_a_judging_process_is_killed(runner: str, api_url: str, server: Server, 
     build = Build("pseudo-preferences", config, store, api_url, pairs_a_shard=12)
     judged = store / "pseudo-preferences/.staging"
     build.until(lambda: len(list(judged.glob("*/work/judged/*.parquet"))) >= 2)
-    build.kill_one(runner, "judge")
+    build.kill_one(runner, "judge", urlsplit(server.base_url).port)
     build.end()
     asked = server.settled()["asked"] - before
     lost = asked - received(store / "ledger.sqlite")
