@@ -138,8 +138,9 @@ def show_versions(corpus: str, versions: Sequence[Version], published: Sequence[
         return
     _show_rows(versions)
     for version in versions:
-        if act := act_against(version.folder.parent.parent, version.manifest.digest()):
-            _say(f"{version.name} holds what was withdrawn on {act.withdrawn:%Y-%m-%d}; it cannot be published")
+        if act := act_against(version.folder.parent.parent, version.manifest):
+            holds = "holds" if act.holds(version.manifest) else "was not looked through for"
+            _say(f"{version.name} {holds} what was withdrawn on {act.withdrawn:%Y-%m-%d}; it cannot be published")
     for receipt in published:
         held = sum(receipt.held_rows.values())
         part = f", {held:,} rows held back" if held else ""

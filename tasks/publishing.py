@@ -22,7 +22,7 @@ from tasks.store.restating import unsearchable
 from tasks.store.scan import Finding, read_allowed, scan
 from tasks.store.scan_rules import Scanner, own_secrets
 from tasks.store.versions import Store, Version, verify
-from tasks.store.withdrawals import act_against, marks_for
+from tasks.store.withdrawals import act_against, marks_for, withdrawals
 
 MOST_SHOWN = 20
 
@@ -66,12 +66,16 @@ def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Ite
     Raises:
         StoreError: rows of the version were withdrawn, or it cannot be told whether they were.
     """
-    if act := act_against(store.root, version.manifest.digest()):
+    store.refresh(version.corpus)
+    if act := act_against(store.root, version.manifest):
+        holds, advice = "holds", "publish a later version"
+        if not act.holds(version.manifest):
+            holds, advice = "was not looked through for", "give that withdrawal again, or build again"
         raise StoreError(
-            f"{version.corpus} {version.name} holds what was withdrawn on {act.withdrawn:%Y-%m-%d} ({act.reason}); "
-            "publish a later version"
+            f"{version.corpus} {version.name} {holds} what was withdrawn on {act.withdrawn:%Y-%m-%d} ({act.reason}); "
+            f"{advice}"
         )
-    if told := unsearchable(version, corpus.tables, marks_for(store.root, corpus.name)):
+    if told := unsearchable(version, corpus.tables, marks_for(withdrawals(store.root), corpus.name)):
         raise StoreError(f"{told}, and publish that version")
     with bundled(version, corpus.tables, store, audio=audio, say=say) as bundle:
         for what, counts in (("rows", bundle.held_rows), ("clips", bundle.held_audio)):

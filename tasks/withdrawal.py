@@ -168,6 +168,7 @@ def _record(store: Store, found: Search, reason: str) -> Withdrawal:
         versions=tuple(versions.values()),
         made=before.made if before else (),
         rows=before.rows if before else {},
+        seen=tuple(sorted(found.seen)),
     )
     save_withdrawal(store.root, act, store.remote)
     return act

@@ -28,7 +28,7 @@ from tasks.store.report import render_report
 from tasks.store.sift import sifted
 from tasks.store.staging import Stage, sweep
 from tasks.store.versions import MANIFEST, Version
-from tasks.store.withdrawals import marks_for
+from tasks.store.withdrawals import bring_withdrawals, marks_for, orders_to, withdrawals
 
 PAGES = ("README.md", "report.html", "croissant.json")
 """What a version says of itself for people and indexers; made from its tables and manifest."""
@@ -68,17 +68,28 @@ class Made:
 
 
 def commit(stage: Stage, made: Made) -> Version:
-    """Turn the staged tables into the corpus's next version.
+    """Turn the staged tables into the corpus's next version, without what was withdrawn.
+
+    What is withdrawn while this checks, hashes and uploads is left out too: the acts are read again just before the
+    version is there, and if they are others, this begins anew. Of what comes later even so, `obeyed` knows nothing.
 
     A forced rebuild whose bytes equal those of the newest version commits nothing and returns that version.
 
     Raises:
         StoreError: a check failed; the store is unchanged and the staged steps are kept.
     """
-    steps = stage.steps()
     _write_rejects_table(stage, made.corpus)
+    while True:
+        if (version := _commit(stage, made)) is not None:
+            return version
+
+
+def _commit(stage: Stage, made: Made) -> Version | None:
+    """One try of `commit`; None if something was withdrawn meanwhile."""
+    steps = stage.steps()
     stage.store.refresh(stage.corpus)
-    if marks := marks_for(stage.store.root, stage.corpus):
+    acts = withdrawals(stage.store.root)
+    if marks := marks_for(acts, stage.corpus):
         whole = stage
         stage, steps = sifted(whole, made.corpus.tables, steps, marks, made.recount)
         if stage is not whole:
@@ -90,10 +101,21 @@ def commit(stage: Stage, made: Made) -> Version:
     if before is not None:
         stage.store.fetch(before)
     entries = _link_unchanged(stage, _list_files(stage, made.corpus.tables), before)
-    if before is not None and before.manifest.build_key == stage.build_key and entries == _data_files(before.manifest):
+    same = before is not None and before.manifest.build_key == stage.build_key
+    if before and same and entries == _data_files(before.manifest) and all(a.has_met(before.manifest) for a in acts):
         sweep(stage.store, stage.corpus, keep=None)
         return before
     manifest = _manifest(stage, made, steps, entries, before)
+    manifest = manifest.model_copy(update={"obeyed": orders_to(acts, stage.corpus)})
+    manifest = _write_pages(stage, made, manifest, before)
+    for folder in [path for path in stage.version.rglob("*") if path.is_dir()]:
+        sync(folder)  # the names of files are as durable as their bytes before the manifest speaks of them
+    write_text(stage.version / MANIFEST, manifest.to_json())
+    return _put(stage, manifest, before)
+
+
+def _write_pages(stage: Stage, made: Made, manifest: Manifest, before: Version | None) -> Manifest:
+    """Write what the version says of itself; the manifest with those files."""
     pages = {
         "README.md": render_card(
             manifest,
@@ -110,12 +132,18 @@ def commit(stage: Stage, made: Made) -> Version:
     for name, text in pages.items():
         write_text(stage.version / name, text)
     told = [_entry(stage.version / name, stage.version) for name in PAGES]
-    manifest = manifest.model_copy(update={"files": (*entries, *told)})
-    for folder in [path for path in stage.version.rglob("*") if path.is_dir()]:
-        sync(folder)  # the names of files are as durable as their bytes before the manifest speaks of them
-    write_text(stage.version / MANIFEST, manifest.to_json())
+    return manifest.model_copy(update={"files": (*manifest.files, *told)})
+
+
+def _put(stage: Stage, manifest: Manifest, before: Version | None) -> Version | None:
+    """Make the staged folder a version, unless something was withdrawn since it was sifted."""
     if stage.store.remote is not None:
-        stage.store.remote.commit(stage.version, manifest, before.manifest if before else None)
+        stage.store.remote.send(stage.version, manifest, before.manifest if before else None)
+        bring_withdrawals(stage.store.root, stage.store.remote)
+    if orders_to(withdrawals(stage.store.root), stage.corpus) != manifest.obeyed:
+        return None
+    if stage.store.remote is not None:
+        stage.store.remote.conclude(stage.version, manifest)
     final = stage.store.folder(stage.corpus) / manifest.version
     if stage.store.remote is not None and final.is_dir():
         shutil.rmtree(final)  # a reader has just brought the manifest here

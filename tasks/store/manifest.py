@@ -73,7 +73,11 @@ class Parent(Record):
 
 
 class Manifest(Record):
-    """Everything about a version that its files do not say."""
+    """Everything about a version that its files do not say.
+
+    `obeyed` names what was left out because it was withdrawn, by digests (`tasks/store/withdrawals.py`). It stays in
+    the store: a published manifest is without it.
+    """
 
     format: int = FORMAT
     corpus: str
@@ -91,10 +95,12 @@ class Manifest(Record):
     rejects: dict[str, int]
     rows: dict[str, dict[str, int]]
     files: tuple[FileEntry, ...]
+    obeyed: tuple[str, ...] = ()
 
     def to_json(self) -> str:
         """The manifest's text; equal manifests have equal bytes."""
-        return json.dumps(self.model_dump(mode="json"), indent=1, ensure_ascii=False) + "\n"
+        held = self.model_dump(mode="json", exclude=None if self.obeyed else {"obeyed"})
+        return json.dumps(held, indent=1, ensure_ascii=False) + "\n"
 
     def digest(self) -> str:
         """SHA-256 of the manifest's text: names the version's whole content."""

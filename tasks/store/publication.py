@@ -87,7 +87,9 @@ def bundled(
             if held or closed:
                 manifest = _copy(version, sieve, held, folder)
             elif _sounds(version) and not sieve.all_audible:
-                manifest = _unheard(version, folder)
+                manifest = _without_report(version, folder)
+            elif version.manifest.obeyed:
+                manifest = _restated(version, folder, version.manifest.files)
             else:
                 manifest = version.manifest
             yield Bundle(version, manifest, tuple(_entries(version, manifest, folder)), held, licences)
@@ -106,10 +108,14 @@ def _sounds(version: Version) -> bool:
     return path.is_file() and any(mark in path.read_bytes() for mark in EMBEDS)
 
 
-def _unheard(version: Version, folder: Path) -> Manifest:
+def _without_report(version: Version, folder: Path) -> Manifest:
     """The version without its report: the sound in it may not leave, though every row may."""
-    files = tuple(file for file in version.manifest.files if file.path != REPORT)
-    manifest = version.manifest.model_copy(update={"files": files})
+    return _restated(version, folder, tuple(file for file in version.manifest.files if file.path != REPORT))
+
+
+def _restated(version: Version, folder: Path, files: tuple[FileEntry, ...]) -> Manifest:
+    """A manifest of those files that says nothing of withdrawals."""
+    manifest = version.manifest.model_copy(update={"files": files, "obeyed": ()})
     folder.mkdir()
     write_text(folder / MANIFEST, manifest.to_json())
     return manifest
@@ -149,7 +155,8 @@ def _copy(version: Version, sieve: Sieve, held: Mapping[str, Held], folder: Path
     files += [file for file in _loose(version) if file.path in sieve.files]
     card = (version.folder / CARD).read_text("utf-8")
     write_text(folder / CARD, _told(card, version, held, rows))
-    manifest = version.manifest.model_copy(update={"rows": rows, "files": (*files, _entry(folder / CARD, folder))})
+    files.append(_entry(folder / CARD, folder))
+    manifest = version.manifest.model_copy(update={"rows": rows, "files": tuple(files), "obeyed": ()})
     write_text(folder / MANIFEST, manifest.to_json())
     return manifest
 

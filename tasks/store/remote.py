@@ -106,16 +106,16 @@ class Remote:
             return None
         return str(held.get("build_key", ""))
 
-    def commit(self, folder: Path, manifest: Manifest, before: Manifest | None) -> None:
-        """Upload what a version's folder holds; the manifest is put last, and only if there is none.
+    def send(self, folder: Path, manifest: Manifest, before: Manifest | None) -> None:
+        """Upload what a version's folder holds, but for the manifest; what an earlier try left there otherwise goes.
 
         Args:
             folder: the staged version.
-            manifest: its manifest, whose text stands in the folder.
+            manifest: its manifest.
             before: the version before, whose equal files are copied where they lie.
 
         Raises:
-            StoreError: the object store cannot be written, or another build has committed other content.
+            StoreError: the object store cannot be written.
         """
         place = f"{self.url}/{manifest.corpus}/{manifest.version}"
         lying = {entry.sha256: entry.path for entry in before.files} if before else {}
@@ -129,6 +129,22 @@ class Remote:
                     self.files.cp_file(source, target)
                 else:
                     self.files.put_file(str(folder / entry.path), target, Metadata={"sha256": entry.sha256})
+        root, named = place.partition("://")[2] + "/", {entry.path for entry in manifest.files} | {MANIFEST}
+        with self._told():
+            if other := [path for path in self.files.find(place) if path.removeprefix(root) not in named]:
+                self.files.rm([f"s3://{path}" for path in other])
+
+    def conclude(self, folder: Path, manifest: Manifest) -> None:
+        """Put a version's manifest, only if there is none: all its files were sent.
+
+        Args:
+            folder: the staged version, with the manifest's text.
+            manifest: the manifest.
+
+        Raises:
+            StoreError: the object store cannot be written, or another build has committed other content.
+        """
+        place = f"{self.url}/{manifest.corpus}/{manifest.version}"
         if self._claimant(manifest.corpus, manifest.version) != manifest.build_key:
             raise StoreError(f"{place}: the claim to this name was removed meanwhile from {CLAIMS}/; build again")
         text = (folder / MANIFEST).read_bytes()

@@ -140,7 +140,7 @@ class Store:
         """The newest version that was built from the same inputs, config, prompts, schemas and code, and that holds
         nothing that was withdrawn."""
         for version in reversed(self.versions(corpus)):
-            if version.manifest.build_key == build_key and not act_against(self.root, version.manifest.digest()):
+            if version.manifest.build_key == build_key and not act_against(self.root, version.manifest):
                 return version
         return None
 

@@ -3,11 +3,17 @@
 A record lies in `<store>/withdrawals/`; of an object store there, and in the copies of the machines that use it. It
 holds SHA-256s of what was withdrawn, so that a build that meets it again in its inputs leaves it out, and the versions
 that still hold it, which are never published.
+
+A commit may have read the acts just before one was recorded, and end long after. So a version must show that it is free
+of what an act withdrew: either the withdrawal looked through it and says so (`Withdrawal.seen`), or its commit had read
+the act (`Manifest.obeyed`). A version that neither speaks for is not published either, however the two interleaved and
+whichever of them was killed.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -16,7 +22,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.errors import StoreError
 from tasks.store.files import write_text
-from tasks.store.manifest import Parent
+from tasks.store.manifest import MANIFEST, Manifest, Parent, digest_of, read_manifest
 from tasks.store.objects import one_line
 from tasks.store.remote import Remote
 
@@ -63,6 +69,7 @@ class Withdrawal(BaseModel):
         versions: the versions that hold it, by digest of their manifests; they are not published.
         made: the versions without it that the act made.
         rows: rows left out of those, by corpus and table.
+        seen: digests of the manifests of all versions that were looked through; None in a record of an earlier release.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -75,6 +82,24 @@ class Withdrawal(BaseModel):
     versions: tuple[Parent, ...]
     made: tuple[Parent, ...] = ()
     rows: dict[str, dict[str, int]] = {}
+    seen: tuple[str, ...] | None = None
+
+    def holds(self, manifest: Manifest) -> bool:
+        """Whether the version with that manifest holds what was withdrawn."""
+        digest = manifest.digest()
+        return any(held.digest == digest for held in self.versions)
+
+    def order_to(self, corpus: str) -> str | None:
+        """Names what the act withdraws from a corpus, in `Manifest.obeyed`; None if it is nothing."""
+        marks = sorted(mark.model_dump_json() for mark in self.marks if mark.corpus in (None, corpus))
+        return digest_of(marks) if marks else None
+
+    def has_met(self, manifest: Manifest) -> bool:
+        """Whether the version with that manifest was looked through, or made by a commit that had read the act."""
+        if self.seen is None or manifest.digest() in self.seen:
+            return True
+        order = self.order_to(manifest.corpus)
+        return order is None or order in manifest.obeyed
 
 
 def digest_of_value(kind: str, value: str) -> str:
@@ -121,13 +146,35 @@ def bring_withdrawals(root: Path, remote: Remote) -> None:
             write_text(root / FOLDER / path.rpartition("/")[2], remote.files.cat_file(path).decode())
 
 
-def marks_for(root: Path, corpus: str) -> tuple[Mark, ...]:
+def marks_for(acts: Sequence[Withdrawal], corpus: str) -> tuple[Mark, ...]:
     """What may not enter a version of a corpus."""
-    marks = (mark for act in withdrawals(root) for mark in act.marks)
+    marks = (mark for act in acts for mark in act.marks)
     return tuple(dict.fromkeys(mark for mark in marks if mark.corpus in (None, corpus)))
 
 
-def act_against(root: Path, manifest: str) -> Withdrawal | None:
-    """The act that withdrew rows of the version with that manifest's digest; None if none did."""
-    found = (act for act in withdrawals(root) if any(held.digest == manifest for held in act.versions))
-    return next(found, None)
+def orders_to(acts: Sequence[Withdrawal], corpus: str) -> tuple[str, ...]:
+    """Names the marks of every act that may not enter a version of a corpus, as its manifest does (`obeyed`)."""
+    return tuple(sorted({order for act in acts if (order := act.order_to(corpus))}))
+
+
+def act_against(root: Path, manifest: Manifest) -> Withdrawal | None:
+    """The act for which a version is not published: it withdrew rows of it, or the version, or one that it was made
+    from, has not met it. None if there is none."""
+    acts = withdrawals(root)
+    found = (act for act in acts if act.holds(manifest))
+    return next(found, None) or _unmet(root, acts, manifest)
+
+
+def _unmet(root: Path, acts: Sequence[Withdrawal], manifest: Manifest) -> Withdrawal | None:
+    if act := next((act for act in acts if not act.has_met(manifest)), None):
+        return act
+    for parent in manifest.parents:
+        path = root / parent.corpus / parent.version / MANIFEST
+        if (
+            acts
+            and parent.corpus != manifest.corpus
+            and path.is_file()
+            and (act := _unmet(root, acts, read_manifest(path)))
+        ):
+            return act
+    return None

@@ -36,7 +36,7 @@ def test_killed_withdrawals_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert verify(newest) == []
             if traces(newest, [who]):  # not made yet: untouched, and not to be published once the act is recorded
                 assert newest.name == "v1"
-                assert not withdrawals(store.root) or act_against(store.root, newest.manifest.digest())
+                assert not withdrawals(store.root) or act_against(store.root, newest.manifest)
         builds.start(Path(who), store.root)
         assert builds.said() == 0
     assert killed

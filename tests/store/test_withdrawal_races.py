@@ -1,0 +1,183 @@
+"""A build that is about to commit while something is withdrawn: its version is without it, or is not published."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.errors import StoreError
+from tasks import withdrawal
+from tasks.publishing import gathered
+from tasks.store import commit as committing
+from tasks.store.commit import Made
+from tasks.store.manifest import Parent
+from tasks.store.remote import ADDRESS
+from tasks.store.versions import Store, Version, open_store, verify
+from tasks.store.withdrawals import act_against, orders_to
+from tests.builds import traces
+from tests.objects import bucket, server
+from tests.store.test_sift import CORPORA, ROWS, SHA, build, ids
+
+__all__ = ["bucket", "server"]  # fixtures
+
+E = {"caption_id": "cap-e", "split": "train", "clip_id": "other", "heard_sha256": SHA["e"], "text": "Of e."}
+
+
+@pytest.fixture(params=["folder", "s3"])
+def machines(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Store]:
+    """A store with songs and words about them, as two machines (or two processes of one) see it."""
+    if request.param == "s3":
+        for module in ("s3fs", "moto"):
+            pytest.importorskip(module, reason=f"{module} is not installed (extra 'dev')")
+        url = f"s3://{request.getfixturevalue('bucket')}/store"
+        here, folder = open_store(url), tmp_path / "there"
+        folder.mkdir()
+        (folder / ADDRESS).write_text(url + "\n")
+        there = open_store(str(folder))
+    else:
+        here = there = Store(tmp_path / "store")
+        here.root.mkdir()
+    build(here, "songs")
+    build(here, "words")
+    there.refresh()
+    return here, there
+
+
+def withdraw(store: Store, clip: str) -> None:
+    """Withdraw a clip from everywhere."""
+    store.refresh()
+    found = withdrawal.search(store, CORPORA, "clip", SHA[clip])
+    withdrawal.withdraw(store, CORPORA, found, "asked for")
+
+
+def once(act: Callable[[], None]) -> Callable[[], None]:
+    """An act that is done the first time only: it commits, too."""
+    calls: list[int] = []
+
+    def first() -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            act()
+
+    return first
+
+
+def before_the_pages(patch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
+    """Act when a commit has left out what was withdrawn and checked the rest."""
+    write, do = committing._write_pages, once(act)
+
+    def hooked(stage: Any, made: Made, *rest: Any) -> Any:
+        if made.corpus.name == "words":
+            do()
+        return write(stage, made, *rest)
+
+    patch.setattr(committing, "_write_pages", hooked)
+
+
+def before_it_counts(patch: pytest.MonkeyPatch, act: Callable[[], None], name: str = "words") -> None:
+    """Act when a commit has read the acts for the last time, right before its rename or the put of its manifest."""
+    reads: list[str] = []
+    do = once(act)
+
+    def hooked(acts: Any, corpus: str) -> Any:
+        found = orders_to(acts, corpus)
+        if corpus == name:
+            reads.append(corpus)
+            if len(reads) == 2:
+                do()
+        return found
+
+    patch.setattr(committing, "orders_to", hooked)
+
+
+@pytest.fixture
+def e_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on, words are built with a caption of clip e, which the version before did not hold."""
+    words = {**ROWS["words"], "captions": [*ROWS["words"]["captions"], E]}
+    monkeypatch.setitem(ROWS, "words", words)
+
+
+def test_what_is_withdrawn_while_a_version_is_checked_is_left_out(
+    machines: tuple[Store, Store], e_is_described: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = machines
+    with monkeypatch.context() as patch:
+        before_the_pages(patch, lambda: withdraw(there, "e"))
+        words = build(here, "words", key="other")
+    assert there.find("songs").name == "v2"
+    assert ids(words, "captions") == ["cap-a", "cap-c", "cap-f"]
+    assert traces(words, [SHA["e"], "cap-e", "Of e."]) == []
+    assert verify(words) == []
+    assert here.remote is None or here.remote.faults(words.manifest) == []
+    assert act_against(here.root, words.manifest) is None
+    with gathered(words, CORPORA["words"], here, True) as bundle:
+        assert bundle.manifest.obeyed == ()
+    assert [v.name for v in (build(here, "words", key="other"), here.find("words"))] == [words.name] * 2
+
+
+def not_published(store: Store, version: Version) -> None:
+    """Nothing takes the version for free of what was withdrawn."""
+    store.refresh()
+    assert store.with_key(version.corpus, version.manifest.build_key) != version
+    with (
+        pytest.raises(StoreError, match=f"{version.corpus} {version.name} was not looked through for what was withdr"),
+        gathered(version, CORPORA[version.corpus], store, True),
+    ):
+        pass
+
+
+def test_what_is_withdrawn_in_the_last_moment_keeps_the_version_unpublished(
+    machines: tuple[Store, Store], e_is_described: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = machines
+    with monkeypatch.context() as patch:
+        before_it_counts(patch, lambda: withdraw(there, "e"))
+        late = build(here, "words", key="other")
+    assert "cap-e" in ids(late, "captions")
+    for store in machines:
+        not_published(store, late)
+    withdraw(there, "e")  # again
+    here.refresh()
+    assert ids(here.find("words"), "captions") == ["cap-a", "cap-c", "cap-f"]
+    act = act_against(here.root, late.manifest)
+    assert act is not None
+    assert act.holds(late.manifest)
+    assert act_against(here.root, here.find("words").manifest) is None
+
+
+def test_a_build_after_that_makes_a_version_that_is_published(
+    machines: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = machines
+    with monkeypatch.context() as patch:
+        before_it_counts(patch, lambda: withdraw(there, "e"))
+        late = build(here, "words", key="other")  # does not hold it, but who knows
+    not_published(here, late)
+    after = build(here, "words", key="other")
+    assert after.number == late.number + 1
+    assert act_against(here.root, after.manifest) is None
+    assert build(here, "words", key="other") == after
+
+
+def test_what_was_made_from_such_a_version_is_not_published_either(
+    machines: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    here, there = machines
+    heard = [{**row, "heard_sha256": SHA["f"]} for row in ROWS["words"]["captions"]]
+    with monkeypatch.context() as patch:
+        patch.setitem(ROWS, "words", {**ROWS["words"], "captions": heard})
+        build(here, "words", key="of f")
+    with monkeypatch.context() as patch:
+        before_it_counts(patch, lambda: withdraw(there, "f"), "songs")
+        late = build(here, "songs", key="late")
+    made = build(here, "words", (Parent(corpus="songs", version=late.name, digest=late.manifest.digest()),), key="made")
+    assert made.manifest.obeyed
+    for version in (late, made):
+        not_published(here, version)
+    withdraw(there, "f")
+    here.refresh()
+    assert act_against(here.root, late.manifest) is None
+    assert act_against(here.root, made.manifest) is None
