@@ -265,5 +265,6 @@ def build_spoilt(folder: Path, posts: list[bytes], said: list[bytes]) -> Version
         step = steps[name]
         assert step.entered == len([line for line in lines if line.strip()])
         assert step.entered == step.kept + sum(step.rejected.values()) + sum(step.dropped.values())
+        assert all(count >= 0 for count in step.dropped.values())  # one of them is what the others leave
     Skeleton((version.folder / "report.html").read_text("utf-8"))
     return version

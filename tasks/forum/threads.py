@@ -21,6 +21,7 @@ from tasks.store.staging import Stage
 
 THREADS_ENTER, COMMENTS_ENTER = "questions", "sources"  # the published tables that they would have become rows of
 MOST_BITS = 1 << 29  # DuckDB's bitstring_agg takes at most 10^9
+LETTERS_A_WORD = 100  # words of longer texts are not counted
 RAW = "forum"  # folder below `work` for what still has the dump's names and ids; nothing else reads it
 
 _ID = "expected an id of letters and digits, found something else"
@@ -30,7 +31,7 @@ SUBMISSION_DETAILS = {
     "removed": "expected a submission that is still there, found it removed or deleted",
     "adult": "expected a submission for everyone, found over_18",
     "missing_title": "expected a title, found none",
-    "too_many_words": "expected at most {longest_words} words in title and text, found more",
+    "too_many_words": "expected at most {longest_words} words or {longest_letters:,} letters in all, found more",
     "no_image": "expected an image by direct link, gallery or preview, found none",
     "duplicate": "expected each id once, found it on an earlier line too",
 }
@@ -65,11 +66,12 @@ def read_submissions(stage: Stage, config: ScoreQuestions) -> Step:
             "last_year": source.years[1],
             "adult": chosen.adult,
             "longest_words": chosen.longest_words,
+            "longest_letters": LETTERS_A_WORD * chosen.longest_words,
         }
         set_variables(connection, given)
         scanned = _scan(connection, stage, config, "submissions")
         kept = _keep(connection, stage, "candidates")
-        details = {reason: text.format(**chosen.model_dump()) for reason, text in SUBMISSION_DETAILS.items()}
+        details = {reason: text.format_map(given) for reason, text in SUBMISSION_DETAILS.items()}
         return stage.record(_account(connection, stage, config, "submissions", scanned, kept, details))
 
 

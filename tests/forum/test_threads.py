@@ -48,6 +48,7 @@ def read(folder: Path, **changes: Any) -> tuple[dict[str, Step], list[Row], list
         steps = {step.name: step for step in stage.steps()}
         for step in steps.values():
             assert step.entered == step.kept + sum(step.rejected.values()) + sum(step.dropped.values()), step
+            assert all(count >= 0 for count in step.dropped.values()), step  # one of them is what the others leave
         assert len(rejects) == sum(sum(step.rejected.values()) for step in steps.values())
         return steps, threads.to_pylist(), comments.to_pylist(), rejects
 
@@ -83,6 +84,16 @@ def test_names_why_a_submission_is_dropped(tmp_path: Path, reason: str, changes:
     assert len(threads) == 1
     assert steps["submissions"].rejected == {reason: 1}
     assert [(row["reason"], row["file"], row["line"]) for row in rejects] == [(reason, "reddit/RS.ndjson", 2)]
+
+
+def test_a_text_of_few_but_endless_words_is_told_its_limit(tmp_path: Path) -> None:
+    texts = ["x" * 19_990, "x" * 20_001]
+    write_dump(tmp_path / "RS.ndjson", [submission(n, title="See", selftext=text) for n, text in enumerate(texts)])
+    write_dump(tmp_path / "RC.ndjson", answers(0, 1))
+    _, threads, _, rejects = read(tmp_path)
+    assert [row["words"] for row in threads] == [2]
+    told = "expected at most 200 words or 20,000 letters in all, found more"
+    assert [(row["reason"], row["detail"], row["line"]) for row in rejects] == [("too_many_words", told, 2)]
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,8 @@ counted AS (
         -- counting words costs most; where single spaces part them, their splitting is quicker than a pattern
         CASE
             WHEN passed IS NOT NULL OR image_from IS NULL
-                OR length(title) + length(text) > 100 * getvariable('longest_words') THEN NULL
+                -- a text of megabytes has more words than memory has room for
+                OR length(title) + length(text) > getvariable('longest_letters') THEN NULL
             WHEN regexp_full_match(title || ' ' || text, '\S+( \S+)*') THEN len(string_split(title || ' ' || text, ' '))
             ELSE len(regexp_extract_all(title || ' ' || text, '\S+'))
         END AS words
