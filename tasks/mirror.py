@@ -13,21 +13,23 @@ import json
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, TypeVar
 
 from schemas.errors import InputError
 from schemas.places import cache_folder, place_of, url_of
-from schemas.sqlite import write_ahead
+from schemas.sqlite import BUSY_S
 from tasks.progress import Work, working
 from tasks.store.objects import AT_ONCE, BLOCK_BYTES, blocks, one_line, open_objects, require_bucket
 
 LISTS = ("", ".csv", ".json", ".tsv", ".txt")
 """Endings of the files that a published folder tells its rows in, beside its audio."""
 ASKED_AT_ONCE = 4096  # objects that are looked at before those that are new are brought
+WRITTEN_AFTER_S = 1.0  # how long the record may wait to be told of files that came, to be told of many at once
 LONGEST_NAME, LONGEST_KEY = 255, 1024  # bytes: of a file's name on a disk, of an object's whole key
 _SCHEMA = """CREATE TABLE IF NOT EXISTS objects (
     path TEXT PRIMARY KEY, etag TEXT NOT NULL, size INTEGER NOT NULL, changed_ns INTEGER NOT NULL
@@ -196,7 +198,8 @@ def _download(files: Any, path: Path, held: Object, told: _Megabytes) -> int:
     part = parts / f"{name}-{state}"
     try:
         parts.mkdir(parents=True, exist_ok=True)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # another build removes a folder above it
+            path.parent.mkdir(parents=True, exist_ok=True)
         for stale in parts.glob(f"{name}-*"):
             if stale != part:
                 stale.unlink(missing_ok=True)
@@ -210,12 +213,24 @@ def _download(files: Any, path: Path, held: Object, told: _Megabytes) -> int:
                     file.flush()
                     os.fsync(file.fileno())
                     told.add(len(block))
-                part.replace(path)
+                _put(part, path)
         return path.stat().st_mtime_ns
     except FileNotFoundError:
         raise InputError(f"{url}: was changed while it was read; build again") from None
     except OSError as error:
         raise InputError(f"{url}: cannot be kept in {_inputs()}: {error.strerror}") from None
+
+
+def _put(part: Path, path: Path) -> None:
+    """Move a part that is whole to its place, whose folders another build may have removed as empty."""
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.replace(path)
+            return
+        except FileNotFoundError:
+            if not part.exists():
+                raise
 
 
 @contextmanager
@@ -236,18 +251,25 @@ def _forget(paths: Iterable[Path]) -> None:
         if not _is_file(path):
             continue
         path.unlink(missing_ok=True)
-        for folder in path.parents:
-            if url_of(folder) is None or any(folder.iterdir()):
-                break
-            folder.rmdir()
+        with suppress(OSError):  # something lies in it, or another build has removed it
+            for folder in path.parents:
+                if url_of(folder) is None:
+                    break
+                folder.rmdir()
 
 
 class _Record:
-    """Which state of its object each file is."""
+    """Which state of its object each file is.
+
+    It lies beside the files, on a disk that machines may share. So it has no write-ahead log, which only processes of
+    one machine can share, but a rollback journal under the disk's own locks; and it is written once for many files.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
         self._alone = threading.Lock()
+        self._came: list[tuple[str, str, int, int]] = []
+        self._written = time.monotonic()
 
     def of(self, paths: Iterable[Path]) -> dict[Path, tuple[str, int, int]]:
         """ETag, size and the file's time of change, by path."""
@@ -260,22 +282,34 @@ class _Record:
     def keep(self, path: Path, held: Object, changed_ns: int) -> None:
         """Note a file that has come whole; several threads may."""
         with self._alone:
-            self._connection.execute(
-                "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", (str(path), *held, changed_ns)
-            )
+            self._came.append((str(path), *held, changed_ns))
+            if time.monotonic() - self._written >= WRITTEN_AFTER_S:
+                self.write()
+
+    def write(self) -> None:
+        """Write what was noted."""
+        if self._came:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", self._came)
+            self._connection.execute("COMMIT")
+            self._came.clear()
+        self._written = time.monotonic()
 
 
 @contextmanager
 def _record() -> Iterator[_Record]:
     _inputs().mkdir(parents=True, exist_ok=True)
     connection = sqlite3.connect(
-        _inputs() / "objects.sqlite", timeout=60, isolation_level=None, check_same_thread=False
+        _inputs() / "objects.sqlite", timeout=BUSY_S, isolation_level=None, check_same_thread=False
     )
     try:
-        write_ahead(connection)
-        connection.execute("PRAGMA synchronous = NORMAL")
+        connection.execute("PRAGMA journal_mode = DELETE")
         connection.execute(_SCHEMA)
-        yield _Record(connection)
+        record = _Record(connection)
+        try:
+            yield record
+        finally:
+            record.write()
     finally:
         connection.close()
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import signal
-from contextlib import suppress
+import sqlite3
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -170,6 +171,55 @@ def test_a_folder_follows_its_objects(bucket: str, tmp_path: Path) -> None:
     s3fs.S3FileSystem().rm(f"{url}/x", recursive=True)
     bring_folder(folder)
     assert not folder.exists()
+
+
+def test_two_builds_may_bring_one_folder(
+    bucket: str, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "some" / "x").mkdir(parents=True)
+    for name in ("x/one", "x/two"):
+        (tmp_path / "some" / name).write_text(name)
+    url = put(bucket, tmp_path / "some")
+    one, two = place_of(f"{url}/x/one"), place_of(f"{url}/x/two")
+    bring([one])
+    s3fs.S3FileSystem().rm_file(f"{url}/x/one")
+
+    remove = Path.rmdir
+
+    def late(folder: Path) -> None:
+        if folder == one.parent:
+            bring([two])  # another build, between the look and the removal
+        remove(folder)
+
+    with monkeypatch.context() as meanwhile:
+        meanwhile.setattr(Path, "rmdir", late)
+        bring([one])
+    assert [path.name for path in one.parent.iterdir()] == ["two"]
+
+    def gone(path: str) -> None:
+        two.parent.rmdir()  # another build, while the object comes
+
+    two.unlink()
+    server.on_read = gone
+    try:
+        bring([two])
+    finally:
+        server.on_read = lambda path: None
+    assert two.read_text() == "x/two"
+
+
+def test_the_record_can_lie_on_a_disk_that_machines_share(bucket: str, tmp_path: Path) -> None:
+    make_clips(tmp_path / "lab", 3)
+    folder = place_of(put(bucket, tmp_path / "lab", "lab"))
+    kept = tmp_path / "cache" / "inputs" / "objects.sqlite"
+    bring_folder(folder, lambda name: name == "rows.csv")
+    with closing(sqlite3.connect(kept)) as reader:
+        assert reader.execute("PRAGMA journal_mode").fetchone() == ("delete",)  # a log of writes ahead is one machine's
+        reader.execute("PRAGMA journal_mode = WAL")  # as it was once
+    bring_folder(folder)
+    with closing(sqlite3.connect(kept)) as reader:
+        assert reader.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+        assert reader.execute("SELECT count(*) FROM objects").fetchone() == (4,)
 
 
 @pytest.mark.slow
