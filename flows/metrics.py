@@ -7,10 +7,11 @@ and machines that share them, and no counter starts again with a process.
 from __future__ import annotations
 
 import argparse
+import logging
 import signal
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -18,11 +19,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from flows.registry import CORPORA
+from schemas.errors import EarmarkError
 from tasks.annotation.ledger_reports import LATENCIES_S, latencies, stats
 from tasks.ledger import has_ledger, ledger_address
 from tasks.store.runs import list_runs
 from tasks.store.versions import Store, open_store
 
+LOG = logging.getLogger("earmark.metrics")
 SHARE_OF_TIME = 0.05
 """Counting a large ledger takes seconds; it is not done more often than this share of the time allows."""
 LEAST_AGE_S = 1.0
@@ -34,6 +37,7 @@ class Metrics(Collector):
     def __init__(self, store: Store) -> None:
         self.store = store
         self._held: list[Metric] = []
+        self._ledger: list[Metric] = []
         self._good_until = 0.0
 
     def describe(self) -> list[Metric]:
@@ -41,14 +45,23 @@ class Metrics(Collector):
         return []
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics as they are now, or were a moment ago."""
+        """The metrics as they are now, or were a moment ago; of what does not answer, as it was last known."""
         if time.monotonic() >= self._good_until:
             started = time.monotonic()
-            self.store.refresh()  # other machines may have committed to an object store
-            self._held = [*_of_runs(self.store), *_of_ledger(self.store)]
+            answers = GaugeMetricFamily(
+                "earmark_reachable", "Whether what other machines share answers (1) or not (0).", labels=["what"]
+            )
+            if self.store.remote is not None:  # other machines may have committed to it
+                answers.add_metric(["store"], _answers(self.store.refresh))
+            if has_ledger(self.store):
+                answers.add_metric(["ledger"], _answers(self._read_ledger))
+            self._held = [answers, *_of_runs(self.store), *self._ledger]
             took_s = time.monotonic() - started
             self._good_until = time.monotonic() + max(LEAST_AGE_S, took_s / SHARE_OF_TIME)
         yield from self._held
+
+    def _read_ledger(self) -> None:
+        self._ledger = _of_ledger(ledger_address(self.store))
 
 
 def serve_metrics(store: str | None, host: str, port: int) -> Any:
@@ -75,6 +88,15 @@ def main() -> None:
     signal.sigwait(ends)
 
 
+def _answers(read: Callable[[], None]) -> bool:
+    try:
+        read()
+    except EarmarkError as error:
+        LOG.warning("metrics: %s", error)
+        return False
+    return True
+
+
 def _of_runs(store: Store) -> list[Metric]:
     runs = GaugeMetricFamily("earmark_runs", "Builds by their state.", labels=["corpus", "state"])
     for (corpus, state), count in sorted(
@@ -91,7 +113,7 @@ def _of_runs(store: Store) -> list[Metric]:
     return [runs, newest, made]
 
 
-def _of_ledger(store: Store) -> list[Metric]:
+def _of_ledger(address: str) -> list[Metric]:
     requests = GaugeMetricFamily("earmark_requests", "Requests; open ones wait.", labels=["model", "state"])
     attempts = CounterMetricFamily("earmark_attempts", "Exchanges with models.", labels=["model"])
     errors = CounterMetricFamily("earmark_errors", "Exchanges that gave no usable answer.", labels=["model", "type"])
@@ -99,21 +121,19 @@ def _of_ledger(store: Store) -> list[Metric]:
     tokens = CounterMetricFamily("earmark_tokens", "Tokens.", labels=["model", "direction"])
     cost = CounterMetricFamily("earmark_cost_usd", "Spent, in US dollars.", labels=["model"])
     latency = HistogramMetricFamily("earmark_latency_seconds", "Seconds that an exchange took.", labels=["model"])
-    if has_ledger(store):
-        address = ledger_address(store)
-        for model, held in stats(address)["models"].items():
-            for state in ("open", "answered", "rejected"):
-                requests.add_metric([model, state], held[state])
-            attempts.add_metric([model], held.get("attempts", 0))
-            for name, family in (("faults", errors), ("rejects", rejects)):
-                for reason, count in held.get(name, {}).items():
-                    family.add_metric([model, reason], count)
-            for direction in ("input", "output"):
-                tokens.add_metric([model, direction], held.get(f"{direction}_tokens", 0))
-            cost.add_metric([model], held.get("cost_usd", 0.0))
-        for model, (counts, sum_s) in latencies(address).items():
-            bounds = [*(f"{bound:g}" for bound in LATENCIES_S), "+Inf"]
-            latency.add_metric([model], list(zip(bounds, map(float, counts), strict=True)), sum_s)
+    for model, held in stats(address)["models"].items():
+        for state in ("open", "answered", "rejected"):
+            requests.add_metric([model, state], held[state])
+        attempts.add_metric([model], held.get("attempts", 0))
+        for name, family in (("faults", errors), ("rejects", rejects)):
+            for reason, count in held.get(name, {}).items():
+                family.add_metric([model, reason], count)
+        for direction in ("input", "output"):
+            tokens.add_metric([model, direction], held.get(f"{direction}_tokens", 0))
+        cost.add_metric([model], held.get("cost_usd", 0.0))
+    for model, (counts, sum_s) in latencies(address).items():
+        bounds = [*(f"{bound:g}" for bound in LATENCIES_S), "+Inf"]
+        latency.add_metric([model], list(zip(bounds, map(float, counts), strict=True)), sum_s)
     return [requests, attempts, errors, rejects, tokens, cost, latency]
 
 

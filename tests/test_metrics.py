@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import urllib.request
 from pathlib import Path
 
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from flows.metrics import serve_metrics
+from flows import metrics
+from flows.metrics import Metrics, serve_metrics
 from tasks.store.runs import save_run, start_run
-from tasks.store.versions import Store
+from tasks.store.versions import Store, open_store
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
+from tests.objects import bucket, server
 from tests.servers.faults import Faults
+from tests.servers.s3_server import S3Server
+
+__all__ = ["bucket", "server"]  # fixtures
 
 Samples = dict[tuple[str, ...], float]
 
@@ -69,4 +76,32 @@ def test_metrics_are_what_ledger_and_runs_hold(tmp_path: Path) -> None:
     )
     assert found["earmark_latency_seconds_sum", model] > 0
     assert found["earmark_tokens_total", "input", model] > 0
+    assert found["earmark_reachable", "ledger"] == 1
     assert found["earmark_runs", "captions", "completed"] == found["earmark_runs", "captions", "running"] == 1
+
+
+def test_what_does_not_answer_is_told_beside_what_is_known(
+    bucket: str, server: S3Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(metrics, "SHARE_OF_TIME", float("inf"))
+    monkeypatch.setattr(metrics, "LEAST_AGE_S", 0.0)
+    monkeypatch.setenv("EARMARK_LEDGER", "postgresql://nobody:geheim@127.0.0.1:9/answers")
+    store = open_store(f"s3://{bucket}/store")
+    start_run(store, "captions", Path("c.toml"))
+    collector = Metrics(store)
+
+    def found() -> tuple[dict[str, float], int]:
+        held = {family.name: family.samples for family in collector.collect()}
+        answers = {sample.labels["what"]: sample.value for sample in held["earmark_reachable"]}
+        return answers, len(held["earmark_runs"])
+
+    assert found() == ({"store": 1, "ledger": 0}, 1)
+    server.denied = (f"/{bucket}",)
+    try:
+        with caplog.at_level(logging.WARNING, "earmark"):
+            assert found() == ({"store": 0, "ledger": 0}, 1)
+    finally:
+        server.denied = ()
+    assert any("access denied" in line for line in caplog.messages)
+    assert not any("geheim" in line for line in caplog.messages)
+    assert found() == ({"store": 1, "ledger": 0}, 1)
