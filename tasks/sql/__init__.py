@@ -12,6 +12,7 @@ import duckdb
 import pyarrow as pa
 
 MEMORY_LIMIT = "2500MB"  # leaves room for Arrow and the interpreter below 4 GiB
+MOST_THREADS = 20  # DuckDB asks for 125 MB each; its reader of JSON takes 32 MiB of them before it has read a line
 
 
 @cache
@@ -23,10 +24,12 @@ def query(name: str) -> str:
 def connect(spill: Path) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB that spills into the given folder rather than grow past `MEMORY_LIMIT`.
 
+    On a machine of many cores it uses `MOST_THREADS` of them: with more, what they take each would exceed the limit.
+
     Args:
         spill: a folder of the caller's; removed with the caller's staging folder.
     """
-    return duckdb.connect(
+    connection = duckdb.connect(
         config={
             "memory_limit": MEMORY_LIMIT,
             "temp_directory": str(spill),
@@ -34,6 +37,9 @@ def connect(spill: Path) -> duckdb.DuckDBPyConnection:
             "autoload_known_extensions": "false",
         }
     )
+    (threads,) = connection.execute("SELECT current_setting('threads')").fetchall()[0]
+    connection.execute(f"SET threads = {min(threads, MOST_THREADS)}")
+    return connection
 
 
 def exactly(path: Path) -> str:

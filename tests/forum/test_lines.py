@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from schemas.errors import InputError
-from tasks import progress
+from tasks import progress, sql
 from tasks.forum import lines
 from tasks.forum.lines import is_whole
 from tests.forum.test_threads import LONG, answers, read, wide
@@ -82,6 +82,12 @@ def test_a_file_is_whole_where_a_frame_ends(
     assert is_whole(path) == (cut in ends)
     path.write_bytes(content)
     assert is_whole(path)
+
+
+def test_no_more_threads_than_memory_has_room_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sql, "MOST_THREADS", 1)
+    with sql.connect(tmp_path) as connection:
+        assert connection.execute("SELECT current_setting('threads')").fetchall() == [(1,)]
 
 
 def test_a_mark_alone_on_its_line_shifts_nothing(tmp_path: Path) -> None:
