@@ -55,6 +55,8 @@ def withdraw(
     if len(named) != 1:
         raise ConfigError("expected one of --annotator, --clip and --prompt")
     kind, value = named[0]
+    value = value.lower() if kind == "clip" else value
+    others: list[str] = []
     if kind == "clip" and not re.fullmatch(r"[0-9a-f]{64}", value):
         raise ConfigError(f"expected a clip's SHA-256, 64 hexadecimal digits, found '{value}'")
     place = open_store(store)
@@ -62,9 +64,9 @@ def withdraw(
         place.find(corpus)
     corpora = {name: find_corpus(name) for name in CORPORA}
     if kind == "annotator":
-        value = withdrawal.as_tables_have_it(place, value)
+        value, *others = withdrawal.as_tables_have_it(place, value)
     with shown():
-        found = withdrawal.search(place, corpora, kind, value, corpus)  # type: ignore[arg-type]
+        found = withdrawal.search(place, corpora, kind, value, corpus, others)  # type: ignore[arg-type]
         made: tuple[Any, ...] = ()
         if not dry_run:
             made = withdrawal.withdraw(place, corpora, found, reason).made

@@ -18,15 +18,15 @@ from tasks.recounting import recounting, retelling
 from tasks.report import make_page
 from tasks.store.commit import PAGES, Made, commit
 from tasks.store.files import place
-from tasks.store.manifest import Parent
+from tasks.store.manifest import Parent, digest_of
 from tasks.store.restating import is_current, restated, unsearchable
 from tasks.store.sift import Sifting, sift
-from tasks.store.staging import Stage, staging
+from tasks.store.staging import Stage, staging, sweep_if_idle
 from tasks.store.versions import Store, Version
 from tasks.store.withdrawals import Kind, Mark, Withdrawal, digest_of_value, save_withdrawal, withdrawals
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Holding:
     """A version that holds what is withdrawn.
 
@@ -60,25 +60,34 @@ class Search:
     seen: frozenset[str]
 
 
-def as_tables_have_it(store: Store, annotator: str) -> str:
-    """An annotator's id; `SOURCE/ID`, as a source's export names the person, becomes the salted hash.
+def as_tables_have_it(store: Store, annotator: str) -> tuple[str, ...]:
+    """An annotator's id; `SOURCE/ID`, as a source's export names the person, becomes the salted hash: one for each salt
+    that a version's config names, that of the newest first.
 
     Raises:
         ConfigError: the salt in the environment is too short.
     """
     source, slash, who = annotator.partition("/")
     if not slash:
-        return annotator
+        return (annotator,)
     configs = [version.manifest.config for name in store.corpora() for version in store.versions(name)]
     named = [held["salt"] for held in configs if "salt" in held and any(s["name"] == source for s in _sources(held))]
-    return annotator_key(salt_of(named[-1], store.root), source, who) if named else annotator
+    keys = [annotator_key(salt_of(salt, store.root), source, who) for salt in dict.fromkeys(reversed(named))]
+    return tuple(dict.fromkeys(keys)) or (annotator,)
 
 
 def _sources(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return config.get("sources") or ()
 
 
-def search(store: Store, corpora: Mapping[str, Corpus], kind: Kind, value: str, only: str | None = None) -> Search:
+def search(
+    store: Store,
+    corpora: Mapping[str, Corpus],
+    kind: Kind,
+    value: str,
+    only: str | None = None,
+    others: Sequence[str] = (),
+) -> Search:
     """Look through every version of the store; nothing is changed.
 
     Args:
@@ -87,13 +96,15 @@ def search(store: Store, corpora: Mapping[str, Corpus], kind: Kind, value: str, 
         kind: what is withdrawn.
         value: the annotator's id as the tables have it, the clip's SHA-256, or the prompt's id.
         only: only this corpus, and those that were made from it.
+        others: other ids of the same, with other salts.
 
     Raises:
         StoreError: no version holds it.
     """
     act = digest_of_value(f"{kind}@{only or ''}", value)[:12]
     held = _recorded(store, act)
-    found = _look(store, corpora, kind, act, held.marks if held else (Mark.of(kind, value, corpus=only),))
+    marks = [*(held.marks if held else ()), *(Mark.of(kind, one, corpus=only) for one in (value, *others))]
+    found = _look(store, corpora, kind, act, tuple(dict.fromkeys(marks)))
     if not found.holdings:
         other = ", or as SOURCE/ID with the salt of their build" if kind == "annotator" else ""
         raise StoreError(
@@ -104,8 +115,10 @@ def search(store: Store, corpora: Mapping[str, Corpus], kind: Kind, value: str, 
 
 def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, act: str, known: Sequence[Mark]) -> Search:
     marks, holdings, seen = list(known), [], set()
-    names = _in_order(store)
-    children = _children(store, names)
+    parents = _parents(store)
+    names = [
+        name for name in TopologicalSorter(parents).static_order() if name in parents
+    ]  # those read by others first
     with working("look for rows", sum(len(store.versions(name)) for name in names)) as work:
         for name in names:
             if name not in corpora:
@@ -120,7 +133,7 @@ def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, act: str, kno
                 work.advance()
                 if rows := found.counts:
                     holdings.append(Holding(version, rows, version == versions[-1]))
-                    marks += _derived(found, children[name])
+                    marks += _derived(found, [other for other in names if name in parents[other]])
     return Search(kind, act, tuple(holdings), tuple(dict.fromkeys(marks)), frozenset(seen))
 
 
@@ -146,6 +159,8 @@ def withdraw(store: Store, corpora: Mapping[str, Corpus], found: Search, reason:
         store.refresh()
         known = found.seen | {one.digest for one in act.made}
         if all(v.manifest.digest() in known for name in store.corpora() for v in store.versions(name)):
+            for name in {holding.version.corpus for holding in found.holdings}:
+                sweep_if_idle(store, name)  # what a killed run of this left holds the rows
             return act
         found = _look(store, corpora, found.kind, found.act, act.marks)
 
@@ -159,6 +174,7 @@ def _record(store: Store, found: Search, reason: str) -> Withdrawal:
     before = _recorded(store, found.act)
     versions = {(p.corpus, p.version): p for p in (before.versions if before else ())}
     versions |= {(h.version.corpus, h.version.name): _as_parent(h.version) for h in found.holdings}
+    made = _made(store, before, found) if before else {}
     act = Withdrawal(
         act=found.act,
         kind=found.kind,
@@ -166,12 +182,25 @@ def _record(store: Store, found: Search, reason: str) -> Withdrawal:
         withdrawn=before.withdrawn if before else datetime.now(UTC),
         marks=found.marks,
         versions=tuple(versions.values()),
-        made=before.made if before else (),
-        rows=before.rows if before else {},
+        made=tuple(dict.fromkeys([*(before.made if before else ()), *made.values()])),
+        rows={**(before.rows if before else {}), **{h.version.corpus: h.rows for h in found.holdings if h in made}},
         seen=tuple(sorted(found.seen)),
     )
     save_withdrawal(store.root, act, store.remote)
     return act
+
+
+def _made(store: Store, act: Withdrawal, found: Search) -> dict[Holding, Parent]:
+    """The versions that an act made, from the versions themselves: it may have been killed before it could note one."""
+    made = {}
+    for holding in found.holdings:
+        base, digest = holding.version, holding.version.manifest.digest()
+        for version in store.versions(base.corpus):
+            own = version.manifest
+            follows = any(parent.digest == digest for parent in own.parents)
+            if follows and own.build_key == base.manifest.build_key and act.order_to(base.corpus) in own.obeyed:
+                made[holding] = _as_parent(version)
+    return made
 
 
 def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) -> Version | None:
@@ -180,7 +209,7 @@ def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) ->
     None if a build, for whose end this waited, has committed a later version: that one is looked through next.
     """
     manifest = version.manifest
-    with staging(store, corpus.name, f"{act.act}-withdrawal", say=say) as staged:
+    with staging(store, corpus.name, digest_of([act.act, manifest.digest()]), say=say) as staged:
         store.refresh(corpus.name)
         if store.latest(corpus.name) != version:
             return None
@@ -199,7 +228,7 @@ def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) ->
             inputs=manifest.inputs,
             code=manifest.code,
             libraries=manifest.libraries,
-            parents=tuple(_heir(parent, store, act) for parent in manifest.parents if parent.corpus != corpus.name),
+            parents=tuple(_heir(parent, store) for parent in manifest.parents if parent.corpus != corpus.name),
             prompts=manifest.prompts,
             models=manifest.models,
             page=partial(make_page, corpus),
@@ -221,12 +250,13 @@ def _restate(stage: Stage, corpus: Corpus, version: Version) -> set[str]:
     return written
 
 
-def _heir(parent: Parent, store: Store, act: Withdrawal) -> Parent:
-    """The version that stands for a parent whose rows were withdrawn."""
-    if all(held.digest != parent.digest for held in act.versions):
+def _heir(parent: Parent, store: Store) -> Parent:
+    """The version that stands for a parent whose rows were withdrawn: the first later one that holds none such."""
+    held = {one.digest for act in withdrawals(store.root) for one in act.versions}
+    if parent.digest not in held:
         return parent
-    made = [one for one in act.made if one.corpus == parent.corpus]
-    return made[-1] if made else parent
+    later = (_as_parent(v) for v in store.versions(parent.corpus) if v.number > int(parent.version[1:]))
+    return next((one for one in later if one.digest not in held), parent)
 
 
 def _sift(version: Version, corpus: Corpus, marks: list[Mark]) -> Sifting:
@@ -239,30 +269,22 @@ def _sift(version: Version, corpus: Corpus, marks: list[Mark]) -> Sifting:
     return sift(corpus.tables, files, marks)
 
 
-def _derived(found: Sifting, children: set[str]) -> list[Mark]:
+def _derived(found: Sifting, children: Sequence[str]) -> list[Mark]:
     """What marks the rows that other corpora made from those that leave."""
-    if not children:
-        return []
-    marks = [Mark.of("clip", clip) for clip in sorted(found.clips)]
+    marks = []
     for corpus in sorted(children):
+        marks += [Mark.of("clip", clip, corpus=corpus) for clip in sorted(found.clips)]
         for column, values in sorted(found.keys.items()):
             marks += [Mark.of("key", value, column, corpus) for value in sorted(values)]
     return marks
 
 
-def _in_order(store: Store) -> list[str]:
-    """The corpora with versions, those that others read before these."""
-    graph = {name: _parents(store, name) for name in store.corpora()}
-    return [name for name in TopologicalSorter(graph).static_order() if name in graph]
-
-
-def _parents(store: Store, name: str) -> set[str]:
-    return {p.corpus for v in store.versions(name) for p in v.manifest.parents if p.corpus != name}
-
-
-def _children(store: Store, names: list[str]) -> dict[str, set[str]]:
-    """The corpora that read each corpus."""
-    return {name: {other for other in names if name in _parents(store, other)} for name in names}
+def _parents(store: Store) -> dict[str, set[str]]:
+    """The corpora that each corpus reads."""
+    return {
+        name: {p.corpus for v in store.versions(name) for p in v.manifest.parents if p.corpus != name}
+        for name in store.corpora()
+    }
 
 
 def _as_parent(version: Version) -> Parent:

@@ -319,11 +319,25 @@ def test_an_annotator_is_found_as_their_export_names_them(tmp_path: Path) -> Non
     config = config_of(tmp_path, cmi(tmp_path, [vote(), vote(1, "ann@mail.com")]))
     store = Store(tmp_path / "store")
     old = build_votes(config, store.root)
-    key = withdrawal.as_tables_have_it(store, "cmi/ann@mail.com")
+    (key,) = withdrawal.as_tables_have_it(store, "cmi/ann@mail.com")
     assert key == rows_of(old, "votes")[1]["annotator"]
-    assert withdrawal.as_tables_have_it(store, key) == key
+    assert withdrawal.as_tables_have_it(store, key) == (key,)
     with pytest.raises(StoreError, match="names this annotator; is it written as the tables have it, or as SOURCE/ID"):
-        withdrawal.search(store, ALL, "annotator", withdrawal.as_tables_have_it(store, "other/ann@mail.com"))
+        withdrawal.search(store, ALL, "annotator", *withdrawal.as_tables_have_it(store, "other/ann@mail.com"))
+
+
+def test_an_annotator_is_found_under_every_salt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTHER_SALT", SALT[::-1])
+    store = Store(tmp_path / "store")
+    config = config_of(tmp_path, cmi(tmp_path, [vote(), vote(1, "bob")]))
+    first = build_votes(config, store.root)
+    build_votes(config.model_copy(update={"salt": "OTHER_SALT"}), store.root)
+    keys_ = withdrawal.as_tables_have_it(store, "cmi/bob")
+    assert keys_[1] == rows_of(first, "votes")[1]["annotator"]
+    found = withdrawal.search(store, ALL, "annotator", keys_[0], others=keys_[1:])
+    assert [holding.version.name for holding in found.holdings] == ["v1", "v2"]
+    withdrawal.withdraw(store, ALL, found, "asked for")
+    assert traces(store.find("human-preferences"), keys_) == []
 
 
 @pytest.mark.slow
@@ -389,6 +403,7 @@ def test_the_command_tells_first_and_does_it_then(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["--annotator", "nobody"], "names this annotator"),
+        (["--clip", "AB" * 32], "names this clip"),
         (["--clip", "abc"], "expected a clip's SHA-256, 64 hexadecimal digits, found 'abc'"),
         (["--annotator", "a", "--clip", "b"], "expected one of --annotator, --clip and --prompt"),
         (["--prompt", "p", "--corpus", "captions"], "no version of 'captions'"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from tasks.store.manifest import Parent, Step
 from tasks.store.sift import sift
 from tasks.store.staging import staging
 from tasks.store.versions import Store, Version, verify
-from tasks.store.withdrawals import Mark, act_against, withdrawals
+from tasks.store.withdrawals import Mark, act_against, save_withdrawal, withdrawals
 from tests.builds import rows_of, traces
 
 SHA = {name: name * 64 for name in "abcdef"}
@@ -244,6 +245,63 @@ def test_killed_between_record_and_versions_it_goes_on(store: Store, monkeypatch
     assert [store.find(name).name for name in ("songs", "words")] == ["v2", "v2"]
     (act,) = withdrawals(store.root)
     assert {(one.corpus, one.version) for one in act.made} == {("songs", "v2"), ("words", "v2")}
+
+
+def test_killed_between_a_version_and_its_note_it_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        saves: list[Any] = []
+
+        def stopped(*args: Any) -> None:
+            saves.append(args)
+            if len(saves) == 2:
+                raise KeyboardInterrupt
+            save_withdrawal(*args)
+
+        patch.setattr(withdrawal, "save_withdrawal", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            withdraw(store, "clip", SHA["a"])
+    assert [store.find(name).name for name in ("songs", "words")] == ["v2", "v1"]
+    withdraw(store, "clip", SHA["a"])
+    (act,) = withdrawals(store.root)
+    assert {(one.corpus, one.version) for one in act.made} == {("songs", "v2"), ("words", "v2")}
+    assert act.rows["songs"]["clips"] == 1
+    heir = next(parent for parent in store.find("words").manifest.parents if parent.corpus == "songs")
+    assert heir.digest == store.find("songs").manifest.digest()
+
+
+def test_only_in_one_corpus_and_what_was_made_from_it(store: Store) -> None:
+    other = {"alone": corpus("alone", CORPORA["songs"].tables)}
+    with pytest.MonkeyPatch.context() as patch:
+        for held in (ROWS, REFUSED):
+            patch.setitem(held, "alone", held["songs"])  # type: ignore[index]
+        patch.setitem(CORPORA, "alone", other["alone"])
+        build(store, "alone")
+    known = {**CORPORA, **other}
+    found = withdrawal.search(store, known, "clip", SHA["c"], "songs")
+    withdrawal.withdraw(store, known, found, "asked for")
+    assert [store.find(name).name for name in ("songs", "words", "alone")] == ["v2", "v2", "v1"]
+    assert act_against(store.root, store.find("alone").manifest) is None
+
+
+def test_what_a_killed_withdrawal_left_of_another_version_goes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stopped(*_: Any) -> Version:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(withdrawal, "commit", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            withdraw(store, "clip", SHA["c"])
+    staged = store.folder("songs") / ".staging"
+    assert any(staged.rglob("c.wav"))
+    kept = store.root / "kept"
+    shutil.copytree(staged, kept)
+    withdraw(store, "clip", SHA["c"])
+    assert not staged.exists()
+    shutil.copytree(kept, staged)  # as on a machine where another one's withdrawal has ended meanwhile
+    shutil.rmtree(kept)
+    withdraw(store, "clip", SHA["c"])
+    assert store.find("songs").name == "v2"
+    assert not staged.exists()
 
 
 def test_two_withdrawals_follow_each_other(store: Store) -> None:
