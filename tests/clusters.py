@@ -26,17 +26,18 @@ class Build:
         corpus: what is built.
         config: its config file.
         store: the store's folder.
-        api_url: the Prefect server that it reports to.
+        api_url: the Prefect server that it reports to; without one, it starts a temporary one.
         pairs_a_shard: so that few pairs make many shards.
     """
 
-    def __init__(self, corpus: str, config: Path, store: Path, api_url: str, pairs_a_shard: int = 500) -> None:
+    def __init__(self, corpus: str, config: Path, store: Path, api_url: str | None, pairs_a_shard: int = 500) -> None:
         command = [sys.executable, "-m", "tests.clusters", corpus, str(config), str(store), str(pairs_a_shard)]
         self.log = store.with_suffix(".log")
+        env = {name: value for name, value in os.environ.items() if name != "PREFECT_API_URL"}
+        if api_url:
+            env["PREFECT_API_URL"] = api_url
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                command, cwd=ROOT, stderr=log, stdout=log, env={**os.environ, "PREFECT_API_URL": api_url}
-            )
+            self.process = subprocess.Popen(command, cwd=ROOT, stderr=log, stdout=log, env=env)
 
     def until(self, happens: Callable[[], bool]) -> None:
         """Wait for something that happens while the build runs."""

@@ -76,6 +76,16 @@ def test_each_machine_is_examined(runner: Any, kind: Any, tmp_path: Path) -> Non
     check_machines(stage, question(), there)
 
 
+def test_builds_side_by_side_have_a_dask_each() -> None:
+    needs("dask")
+    engine = Engine(runner="dask", workers=1)
+    with ExitStack() as one:
+        first = DaskCluster(one, engine)
+        with ExitStack() as two:
+            assert set(DaskCluster(two, engine).ask_each(os.getpid)).isdisjoint(first.ask_each(os.getpid))
+        assert len(first.ask_each(os.getpid)) == 1  # it goes on when the other has ended
+
+
 @pytest.mark.parametrize("runner", ["ray", "dask"])
 def test_a_judging_process_is_killed(runner: str, api_url: str, server: Server, tmp_path: Path) -> None:
     needs(runner)
@@ -97,7 +107,7 @@ def test_a_judging_process_is_killed(runner: str, api_url: str, server: Server, 
     assert contents_of(store / "pseudo-preferences/v1") == contents_of(calm.folder)
 
 
-def test_a_separating_process_is_killed(api_url: str, tmp_path: Path) -> None:
+def test_a_separating_process_is_killed(tmp_path: Path) -> None:
     needs("ray")
     folder, store = tmp_path / "t", tmp_path / "store"
     separating.make_tracks(folder, 300, seconds=1.0)
@@ -107,7 +117,7 @@ def test_a_separating_process_is_killed(api_url: str, tmp_path: Path) -> None:
         'corpus = "instrumentals"\n[source]\nname = "own"\nformat = "table"\ntracks = "tracks.jsonl"\n'
         "[tracks]\nshortest_s = 0.2\n" + ENGINE.format(runner="ray", workers=WORKERS)
     )
-    build = Build("instrumentals", config, store, api_url)
+    build = Build("instrumentals", config, store, None)
     build.until(lambda: len(list(store.glob("separated/*/*/*.json"))) >= 20)
     build.kill_one("ray", "separate")
     build.end()
