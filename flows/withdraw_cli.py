@@ -11,7 +11,12 @@ import typer
 
 def withdraw(
     reason: Annotated[
-        str, typer.Option("--reason", metavar="TEXT", help="Why; kept in the store's record, never published.")
+        str,
+        typer.Option(
+            "--reason",
+            metavar="TEXT",
+            help="Why; kept in the store's record as written, so name nobody; never published.",
+        ),
     ],
     annotator: Annotated[
         str | None,

@@ -32,6 +32,7 @@ LONG = 16
 CLIP = 64
 _PROMPTS = re.compile(r"(^|_)prompt_ids?$")
 _TOKEN = re.compile(r"[^\s,;'\"()\[\]]+")
+_STATED = re.compile(r"\b(?:annotator|clip|prompt) ([^\s,;'\"()\[\]]+)")
 _ROWS = 16_384
 _AUDIO_ROWS = 16
 
@@ -312,15 +313,25 @@ def _note_gone(found: Sifting, held: Mapping[str, Table], texts: Mapping[str, Ma
 
 
 def _sift_rejects(found: Sifting, texts: Mapping[str, pa.ChunkedArray], known: _Marks) -> None:
-    """Rejects leave that name, in item or detail, what is withdrawn or the key of a row that left."""
+    """Rejects leave that name, in item or detail, what is withdrawn or the key of a row that left.
+
+    A short word of a sentence names nothing, for it may as well be a count: it must be the item or a part of it that is
+    no number, the item's first part, or stand after `annotator`, `clip` or `prompt`.
+    """
     keys = {value for values in found.keys.values() for value in values}
 
-    def named(text: str) -> bool:
-        tokens = {text, *_TOKEN.findall(text)}
+    def known_one(tokens: set[str]) -> bool:
         tokens |= {part.rstrip(".:") for part in tokens}
         return any(token in keys or token in found.clips or known.named(token) for token in tokens)
 
-    mask = _where(texts["item"], named) | _where(texts["detail"], named)
+    def in_detail(text: str) -> bool:
+        return known_one({word for word in _TOKEN.findall(text) if len(word) >= LONG} | set(_STATED.findall(text)))
+
+    def in_item(text: str) -> bool:
+        parts = {part for part in (*_TOKEN.findall(text), *text.split("/")) if not part.isdecimal()}
+        return known_one({text, text.partition("/")[0], *parts, *_STATED.findall(text)})
+
+    mask = _where(texts["item"], in_item) | _where(texts["detail"], in_detail)
     found.gone[REJECTS.name] = mask
     gone = pa.array(mask)
     both = zip(texts["stage"].filter(gone).to_pylist(), texts["reason"].filter(gone).to_pylist(), strict=True)

@@ -1,4 +1,4 @@
-"""What was withdrawn from a store: acts that name nothing, only digests, and that every later commit obeys.
+"""What was withdrawn from a store: acts of digests, and a reason in the words of who gave it, for every later commit.
 
 A record lies in `<store>/withdrawals/`; of an object store there, and in the copies of the machines that use it. It
 holds SHA-256s of what was withdrawn, so that a build that meets it again in its inputs leaves it out, and the versions

@@ -365,6 +365,26 @@ def test_what_an_earlier_release_did_not_hold_is_one_line(store: Store) -> None:
     assert act_against(store.root, store.find("words").manifest)
 
 
+@pytest.mark.parametrize(
+    ("item", "detail", "leaves"),
+    [
+        ("2", "empty", True),
+        ("2/direct/0", "empty", True),
+        ("clip-x", "of prompt 2", True),
+        ("clip-x", "expected 2 clips, found 1", False),
+        ("line 2", "expected 3 cells, found 2", False),
+        ("clip-x/direct/2", "empty", False),
+    ],
+)
+def test_a_short_id_takes_only_rejects_along_that_are_of_it(
+    tmp_path: Path, item: str, detail: str, leaves: bool
+) -> None:
+    row = {"table": "clips", "item": item, "stage": "read", "reason": "bad", "detail": detail, "file": None, "line": 1}
+    pq.write_table(pa.Table.from_pylist([row], REJECTS.schema), tmp_path / "rejects.parquet")
+    found = sift((REJECTS,), {"rejects": {"full": [tmp_path / "rejects.parquet"]}}, [Mark.of("prompt", "2")])
+    assert found.gone["rejects"].tolist() == [leaves]
+
+
 LETTERS = st.sampled_from("abcdefgh")
 
 
