@@ -22,7 +22,7 @@ from tasks.store.croissant import render_croissant
 from tasks.store.diff import Change, diff_table
 from tasks.store.figures import Page
 from tasks.store.files import link_over, sha256_file, sync, write_text
-from tasks.store.manifest import FileEntry, Manifest, Parent, Step, digest_of
+from tasks.store.manifest import FileEntry, Manifest, Parent, Step, claimant_of, digest_of
 from tasks.store.places import hide_places
 from tasks.store.report import render_report
 from tasks.store.sift import sifted
@@ -105,8 +105,7 @@ def _commit(stage: Stage, made: Made) -> Version | None:
     if before and same and entries == _data_files(before.manifest) and all(a.has_met(before.manifest) for a in acts):
         sweep(stage.store, stage.corpus, keep=None)
         return before
-    manifest = _manifest(stage, made, steps, entries, before)
-    manifest = manifest.model_copy(update={"obeyed": orders_to(acts, stage.corpus)})
+    manifest = _manifest(stage, made, steps, entries, before, orders_to(acts, stage.corpus))
     manifest = _write_pages(stage, made, manifest, before)
     for folder in [path for path in stage.version.rglob("*") if path.is_dir()]:
         sync(folder)  # the names of files are as durable as their bytes before the manifest speaks of them
@@ -141,6 +140,8 @@ def _put(stage: Stage, manifest: Manifest, before: Version | None) -> Version | 
         stage.store.remote.send(stage.version, manifest, before.manifest if before else None)
         bring_withdrawals(stage.store.root, stage.store.remote)
     if orders_to(withdrawals(stage.store.root), stage.corpus) != manifest.obeyed:
+        if stage.store.remote is not None:
+            stage.store.remote.discard(stage.corpus, manifest.version)
         return None
     if stage.store.remote is not None:
         stage.store.remote.conclude(stage.version, manifest)
@@ -248,7 +249,12 @@ def _link_unchanged(stage: Stage, entries: list[FileEntry], before: Version | No
 
 
 def _manifest(
-    stage: Stage, made: Made, steps: list[Step], entries: list[FileEntry], before: Version | None
+    stage: Stage,
+    made: Made,
+    steps: list[Step],
+    entries: list[FileEntry],
+    before: Version | None,
+    obeyed: tuple[str, ...],
 ) -> Manifest:
     rows: dict[str, dict[str, int]] = {}
     for entry in entries:
@@ -263,7 +269,7 @@ def _manifest(
     lineage = (Parent(corpus=stage.corpus, version=before.name, digest=before.manifest.digest()),) if before else ()
     return Manifest(
         corpus=stage.corpus,
-        version=stage.store.next_name(stage.corpus, stage.build_key),
+        version=stage.store.next_name(stage.corpus, claimant_of(stage.build_key, obeyed)),
         build_key=stage.build_key,
         parents=(*lineage, *made.parents),
         inputs=made.inputs,
@@ -277,6 +283,7 @@ def _manifest(
         rejects=rejects,
         rows=rows,
         files=tuple(entries),
+        obeyed=obeyed,
     )
 
 

@@ -62,16 +62,8 @@ def find_leftovers(remote: Remote) -> list[Leftover]:
 
 
 def remove_leftover(remote: Remote, left: Leftover) -> bool:
-    """Remove what a commit sent; whether it was so: what was committed since it was found stays.
-
-    The name is closed first, by the object that a commit puts last: either the commit has ended, and nothing is
-    removed, or it never can.
-    """
-    if not remote.close(left.corpus, left.version):
-        return False
-    with one_line(remote.url, StoreError):
-        remote.files.rm([f"s3://{path}" for path in left.paths])
-    return True
+    """Remove what a commit sent; whether it was so: what was committed since it was found stays."""
+    return remote.discard(left.corpus, left.version)
 
 
 def find_unended(remote: Remote) -> Iterator[Unended]:

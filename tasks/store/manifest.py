@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,12 @@ def read_manifest(path: Path) -> Manifest:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise StoreError(f"{path} is not a valid manifest: {where or 'content'}: {first['msg']}") from None
+
+
+def claimant_of(build_key: str, obeyed: Sequence[str]) -> str:
+    """Who claims a version's name in an object store. Builds of the same content alone share one: of the same key, and
+    without the same that was withdrawn."""
+    return digest_of([build_key, *obeyed]) if obeyed else build_key
 
 
 def digest_of(value: Any) -> str:

@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from schemas.errors import StoreError
 from schemas.places import KINDS, cache_folder
 from tasks.store.files import replacing, write_text
-from tasks.store.manifest import MANIFEST, FileEntry, Manifest
+from tasks.store.manifest import MANIFEST, FileEntry, Manifest, claimant_of
 from tasks.store.objects import blocks, one_line, open_objects, require_bucket
 
 ADDRESS = ".remote"
@@ -77,20 +77,25 @@ class Remote:
 
     # -- commit -----------------------------------------------------------------------------------------------
 
-    def claim(self, corpus: str, build_key: str) -> str:
-        """Claim the name of the next version; an interrupted build with the same key gets the one that it had, unless
-        what it had sent was swept away since."""
+    def claim(self, corpus: str, claimant: str) -> str:
+        """Claim the name of the next version; an interrupted build of the same content gets the one that it had, unless
+        what it had sent was swept away since.
+
+        Args:
+            corpus: the corpus.
+            claimant: who claims it, as `claimant_of` tells.
+        """
         number = max((int(name[1:]) for name in self.names(corpus)), default=0) + 1
-        while not self._claims(corpus, f"v{number}", build_key):
+        while not self._claims(corpus, f"v{number}", claimant):
             number += 1
         return f"v{number}"
 
-    def _claims(self, corpus: str, version: str, build_key: str) -> bool:
+    def _claims(self, corpus: str, version: str, claimant: str) -> bool:
         """Claim a name; whether it is this build's and may still become a version."""
         claim = f"{corpus}/{CLAIMS}/{version}.json"
-        while not self._create(claim, json.dumps({"build_key": build_key}).encode()):
+        while not self._create(claim, json.dumps({"claimant": claimant}).encode()):
             holder = self._claimant(corpus, version)
-            if holder == build_key:
+            if holder == claimant:
                 break
             if holder is not None:
                 return False
@@ -98,16 +103,16 @@ class Remote:
             return not self.files.exists(f"{self.url}/{corpus}/{version}/{MANIFEST}")
 
     def _claimant(self, corpus: str, version: str) -> str | None:
-        """The key of the build that claimed a name; None where the claim is gone."""
+        """Who claimed a name; None where the claim is gone."""
         try:
             with self._told():
                 held = json.loads(self.files.cat_file(f"{self.url}/{corpus}/{CLAIMS}/{version}.json"))
         except FileNotFoundError:
             return None
-        return str(held.get("build_key", ""))
+        return str(held.get("claimant", ""))
 
     def send(self, folder: Path, manifest: Manifest, before: Manifest | None) -> None:
-        """Upload what a version's folder holds, but for the manifest; what an earlier try left there otherwise goes.
+        """Upload what a version's folder holds, but for the manifest.
 
         Args:
             folder: the staged version.
@@ -129,10 +134,6 @@ class Remote:
                     self.files.cp_file(source, target)
                 else:
                     self.files.put_file(str(folder / entry.path), target, Metadata={"sha256": entry.sha256})
-        root, named = place.partition("://")[2] + "/", {entry.path for entry in manifest.files} | {MANIFEST}
-        with self._told():
-            if other := [path for path in self.files.find(place) if path.removeprefix(root) not in named]:
-                self.files.rm([f"s3://{path}" for path in other])
 
     def conclude(self, folder: Path, manifest: Manifest) -> None:
         """Put a version's manifest, only if there is none: all its files were sent.
@@ -145,7 +146,8 @@ class Remote:
             StoreError: the object store cannot be written, or another build has committed other content.
         """
         place = f"{self.url}/{manifest.corpus}/{manifest.version}"
-        if self._claimant(manifest.corpus, manifest.version) != manifest.build_key:
+        claimant = claimant_of(manifest.build_key, manifest.obeyed)
+        if self._claimant(manifest.corpus, manifest.version) != claimant:
             raise StoreError(f"{place}: the claim to this name was removed meanwhile from {CLAIMS}/; build again")
         text = (folder / MANIFEST).read_bytes()
         if not self._create(f"{manifest.corpus}/{manifest.version}/{MANIFEST}", text):
@@ -156,13 +158,22 @@ class Remote:
             if found != text:
                 raise StoreError(f"{place}: another build has committed this version with other content; build again")
 
-    def close(self, corpus: str, version: str) -> bool:
-        """Let nothing be committed under a name any more; whether it is so: a version that is there stays one."""
-        path = f"{corpus}/{version}/{MANIFEST}"
-        if self._create(path, CLOSED):
-            return True
+    def discard(self, corpus: str, version: str) -> bool:
+        """Remove what a commit sent; whether it was so: a version that is there stays one.
+
+        The name is closed first, by the object that a commit puts last: either the commit has ended, and nothing is
+        removed, or it never can.
+        """
+        place = f"{self.url}/{corpus}/{version}"
+        closed = self._create(f"{corpus}/{version}/{MANIFEST}", CLOSED)
         with self._told():
-            return bool(self.files.cat_file(f"{self.url}/{path}") == CLOSED)
+            if not closed and self.files.cat_file(f"{place}/{MANIFEST}") != CLOSED:
+                return False
+            folder = place.partition("://")[2] + "/"
+            sent = [path for path in self.files.find(place) if path.startswith(folder) and path != folder + MANIFEST]
+            if sent:
+                self.files.rm([f"s3://{path}" for path in sent])
+        return True
 
     def _holds(self, target: str, entry: FileEntry) -> bool:
         """Whether an earlier try has sent a file whole: its hash was stored with it."""

@@ -128,10 +128,15 @@ class Store:
         versions = self.versions(corpus)
         return versions[-1] if versions else None
 
-    def next_name(self, corpus: str, build_key: str) -> str:
-        """The name of the next version: past every `vN` folder, even one that lost its manifest to a broken copy."""
+    def next_name(self, corpus: str, claimant: str) -> str:
+        """The name of the next version: past every `vN` folder, even one that lost its manifest to a broken copy.
+
+        Args:
+            corpus: the corpus.
+            claimant: who asks for it, as `claimant_of` tells.
+        """
         if self.remote is not None:
-            return self.remote.claim(corpus, build_key)
+            return self.remote.claim(corpus, claimant)
         folder = self.folder(corpus)
         taken = [int(match[1]) for entry in folder.iterdir() if (match := _VERSION.match(entry.name))]
         return f"v{max(taken, default=0) + 1}"

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
+from unittest.mock import Mock
 
 import duckdb
 import pytest
@@ -23,6 +24,7 @@ from schemas.errors import StoreError
 from schemas.mos_preferences import TABLES
 from tasks.store.diff import diff_table
 from tasks.store.leftovers import find_leftovers, remove_leftover
+from tasks.store.manifest import claimant_of
 from tasks.store.remote import ADDRESS, CLAIMS, Remote
 from tasks.store.versions import Store, open_store, verify
 from tests.builds import Builds, build_version, contents_of, read_config
@@ -241,12 +243,25 @@ def test_a_commit_that_ends_after_the_sweep_has_looked_keeps_its_files(
     assert_whole(url, unharmed, tmp_path / "there")
 
 
-def test_a_sweep_that_is_killed_is_ended_by_the_next(url: str, server: S3Server, configs: list[Path]) -> None:
+def test_builds_of_one_key_share_no_name_if_one_leaves_something_out(url: str) -> None:
+    here, there = open_store(url).remote, open_store(url).remote
+    assert here
+    assert there
+    assert here.claim(CORPUS, claimant_of("key", ())) == there.claim(CORPUS, claimant_of("key", ())) == "v1"
+    assert there.claim(CORPUS, claimant_of("key", ("what was withdrawn",))) == "v2"
+
+
+def test_a_sweep_that_is_killed_is_ended_by_the_next(
+    url: str, server: S3Server, configs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = open_store(url)
     assert store.remote
     broken_commit(configs[0], store, server, "v1")
     (left,) = find_leftovers(store.remote)
-    assert store.remote.close(CORPUS, "v1")
+    with monkeypatch.context() as patch:
+        patch.setattr(store.remote.files, "rm", Mock(side_effect=KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            remove_leftover(store.remote, left)
     assert find_leftovers(store.remote) == [left]
     assert build_version(read_config(configs[0]), store.root).name == "v2"
     assert f"{CORPUS} v1, never committed: " in sweep(url, "--older-h", "0")
