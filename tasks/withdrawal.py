@@ -124,7 +124,7 @@ def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, act: str, kno
             if name not in corpora:
                 raise StoreError(f"{store.address} holds versions of '{name}', which is not known here")
             for version in (versions := store.versions(name)):
-                store.fetch(version)
+                store.fetch(version, tables_only=True)
                 own = [mark for mark in marks if mark.corpus in (None, name)]
                 found = _sift(version, corpora[name], own)
                 if version == versions[-1] and (told := unsearchable(version, corpora[name].tables, own)):
@@ -213,6 +213,7 @@ def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) ->
         store.refresh(corpus.name)
         if store.latest(corpus.name) != version:
             return None
+        store.fetch(version)
         stage = replace(staged, build_key=manifest.build_key)
         older = _restate(stage, corpus, version)
         for entry in manifest.files:

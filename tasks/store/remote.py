@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -197,14 +197,14 @@ class Remote:
 
     # -- reading ----------------------------------------------------------------------------------------------
 
-    def fetch(self, manifest: Manifest, folder: Path) -> None:
-        """Bring a version's files into a folder, those that are not there yet.
+    def fetch(self, manifest: Manifest, folder: Path, entries: Sequence[FileEntry]) -> None:
+        """Bring files of a version into a folder, those that are not there yet.
 
         Raises:
             StoreError: a file is missing or is not what the manifest says.
         """
         place = f"{self.url}/{manifest.corpus}/{manifest.version}"
-        for entry in manifest.files:
+        for entry in entries:
             path = folder / entry.path
             if path.is_file() and path.stat().st_size == entry.bytes:
                 continue

@@ -99,10 +99,11 @@ class Store:
                 if not path.is_file():
                     write_text(path, self.remote.read_manifest(name, version).to_json())
 
-    def fetch(self, version: Version) -> Version:
-        """Bring a version's files here, if the store is an object store's copy; returns the version."""
+    def fetch(self, version: Version, *, tables_only: bool = False) -> Version:
+        """Bring a version's files here, or only its tables', if the store is an object store's copy; the version."""
         if self.remote is not None:
-            self.remote.fetch(version.manifest, version.folder)
+            entries = [entry for entry in version.manifest.files if entry.table or not tables_only]
+            self.remote.fetch(version.manifest, version.folder, entries)
         return version
 
     def corpora(self) -> list[str]:

@@ -58,6 +58,17 @@ def test_another_machine_finds_what_is_left_and_obeys(url: str, tmp_path: Path) 
     assert len(records) == 1
 
 
+def test_a_search_brings_no_more_than_tables(url: str, tmp_path: Path) -> None:
+    build(open_store(url), "songs", key="again")
+    there = another_machine(url, tmp_path / "there")
+    withdrawal.search(there, CORPORA, "clip", SHA["c"])
+    assert [path.suffix for path in there.root.rglob("*-of-*")]
+    assert not list(there.root.rglob("audio/*"))
+    withdraw(there, "clip", SHA["c"])
+    assert verify(there.find("songs")) == []
+    assert sorted(path.name for path in there.find("songs").folder.glob("audio/*")) == [f"{n}.wav" for n in "abde"]
+
+
 def test_another_machine_goes_on_with_a_killed_one(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = open_store(url)
     commits = []
