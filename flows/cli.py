@@ -328,21 +328,34 @@ def _run() -> tuple[str, int]:
         set_up()
         app()
     except Interrupted as error:
-        traceback.clear_frames(error.__traceback__)
+        let_go(error)
         return str(error), 130
     except EarmarkError as error:
-        traceback.clear_frames(error.__traceback__)  # Prefect keeps the error, whose frames hold open DuckDB handles
+        let_go(error)
         return f"error: {' '.join(str(error).split())}", 1
     except BrokenPipeError:
         return "", 1
     except (OSError, sqlite3.Error) as error:  # a full disk, a read-only store, a locked ledger
-        traceback.clear_frames(error.__traceback__)
+        let_go(error)
         where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
         said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         return f"error: {said}{where}", 1
     except SystemExit as ended:
         return "", ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
     return "", 0
+
+
+def let_go(error: BaseException) -> None:
+    """Drop the frames of an error and of those that it came from: Prefect keeps it, and they hold DuckDB's handles, of
+    which its binding would speak when Python ends."""
+    left, seen = [error], set[int]()
+    while left:
+        one = left.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            traceback.clear_frames(one.__traceback__)
+            one.__traceback__ = None  # a cleared frame still holds what a comprehension in it closes over
+            left += [origin for origin in (one.__cause__, one.__context__) if origin is not None]
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+import weakref
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -17,7 +18,7 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from flows.cli import app
+from flows.cli import app, let_go
 from flows.registry import CORPORA
 from tests.builds import build_version, contents_of, read_config, rows_of
 from tests.commands import COMMANDS
@@ -208,6 +209,32 @@ def test_fault_is_one_line_and_exit_code_1(
     assert line.startswith("error: ")
     assert said in line
     assert ended.stdout == ""
+
+
+def test_neither_an_error_nor_what_it_came_from_holds_anything_open() -> None:
+    class Handle:
+        """What the frames hold."""
+
+    handles: list[weakref.ref[Handle]] = []
+
+    def read(handle: Handle) -> None:
+        raise ValueError(f"cannot be read: {handle}")
+
+    def scan() -> None:
+        handle = Handle()
+        handles.append(weakref.ref(handle))
+        try:
+            [read(handle) for _ in range(1)]
+        except ValueError:
+            raise KeyError("bad input") from None
+
+    try:
+        scan()
+    except KeyError as error:
+        kept = error
+    assert handles[0]() is not None
+    let_go(kept)
+    assert handles[0]() is None
 
 
 def test_verify_tells_of_damage(tmp_path: Path) -> None:
