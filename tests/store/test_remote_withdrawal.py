@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -11,14 +10,13 @@ pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale' or 'dev
 pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
 
 from tasks import withdrawal
-from tasks.store.commit import commit
 from tasks.store.manifest import Parent
 from tasks.store.remote import ADDRESS
-from tasks.store.versions import Store, Version, open_store, verify
+from tasks.store.versions import Store, open_store, verify
 from tasks.store.withdrawals import FOLDER, act_against
 from tests.builds import traces
 from tests.objects import bucket, server
-from tests.store.test_sift import CORPORA, SHA, build, ids, withdraw
+from tests.store.test_sift import CORPORA, SHA, build, ids, stop_after_one_commit, withdraw
 
 __all__ = ["bucket", "server"]  # fixtures
 
@@ -71,16 +69,8 @@ def test_a_search_brings_no_more_than_tables(url: str, tmp_path: Path) -> None:
 
 def test_another_machine_goes_on_with_a_killed_one(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here = open_store(url)
-    commits = []
-
-    def stopped(*args: Any) -> Version:
-        if commits:
-            raise KeyboardInterrupt
-        commits.append(args)
-        return commit(*args)
-
     with monkeypatch.context() as patch:
-        patch.setattr(withdrawal, "commit", stopped)
+        stop_after_one_commit(patch)
         with pytest.raises(KeyboardInterrupt):
             withdraw(here, "clip", SHA["a"])
     there = another_machine(url, tmp_path / "there")

@@ -225,8 +225,8 @@ def test_it_stays_out_and_is_not_published(store: Store) -> None:
     assert store.with_key("songs", f"{'key':0<16}") == store.find("songs@v2")  # up to date, and never v1
 
 
-def test_killed_between_record_and_versions_it_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = withdrawal.search(store, CORPORA, "clip", SHA["a"])
+def stop_after_one_commit(patch: pytest.MonkeyPatch) -> None:
+    """Have a withdrawal end when it would commit its second version."""
     commits = []
 
     def stopped(*args: Any) -> Version:
@@ -235,7 +235,12 @@ def test_killed_between_record_and_versions_it_goes_on(store: Store, monkeypatch
         commits.append(args)
         return commit(*args)
 
-    monkeypatch.setattr(withdrawal, "commit", stopped)
+    patch.setattr(withdrawal, "commit", stopped)
+
+
+def test_killed_between_record_and_versions_it_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = withdrawal.search(store, CORPORA, "clip", SHA["a"])
+    stop_after_one_commit(monkeypatch)
     with pytest.raises(KeyboardInterrupt):
         withdrawal.withdraw(store, CORPORA, found, "asked for")
     assert [store.find(name).name for name in ("songs", "words")] == ["v2", "v1"]
