@@ -159,6 +159,9 @@ def show_publication_plan(facts: Mapping[str, Any]) -> None:
     else:
         kind = "private" if facts["private"] else "public"
         there = f"{facts['there']:,} files are there" if facts["exists"] else "it would be made"
+        if facts["unreachable"]:
+            there = "what is there is not known"
+            _say(f"no comparison with {facts['repo']}: {escape(facts['unreachable'])}")
         _say(f"{name}: would be published to {facts['url']} ({kind}; {there})")
         grid = grid_of("upload", "bytes", right=1)
         for path, size in facts["upload"].items():

@@ -24,6 +24,13 @@ class Model(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
 
+    @field_validator("*")
+    @classmethod
+    def _fits_a_column(cls, value: Any) -> Any:
+        if isinstance(value, int) and abs(value) > LARGEST:
+            raise ValueError(f"expected a whole number of at most {LARGEST}")
+        return value
+
 
 class Licence(Model):
     """What the owner of a source allows; `earmark publish` obeys it."""

@@ -25,6 +25,10 @@ class HubError(EarmarkError):
     """A publication that the Hub or one of our own gates refused; what was uploaded before stays invisible there."""
 
 
+class HubUnreachableError(HubError):
+    """The Hub did not answer, or its client was told to stay offline; a dry run says what it can without it."""
+
+
 class MissingExtraError(EarmarkError):
     """A feature that needs an optional extra which is not installed."""
 

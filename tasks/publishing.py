@@ -12,7 +12,7 @@ from typing import Any
 from huggingface_hub import constants
 
 from schemas.corpus import Corpus
-from schemas.errors import HubError, StoreError
+from schemas.errors import HubError, HubUnreachableError, StoreError
 from tasks.progress import say, working
 from tasks.store.hub import Repo, State
 from tasks.store.hub_tree import Difference, check_heir, compare
@@ -172,10 +172,16 @@ def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
 def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str], private: bool) -> dict[str, Any]:
     """What publishing would do; nothing is sent, and no repository is made.
 
+    Without the Hub it compares with an empty repository, and `unreachable` says why.
+
     Raises:
         HubError: publishing would be refused, for other reasons than findings.
     """
-    state = repo.look()
+    unreachable = None
+    try:
+        state = repo.look()
+    except HubUnreachableError as error:
+        state, unreachable = None, str(error)
     if state is not None:
         _check_state(repo, bundle, state, private)
     done = tagged(repo, bundle, state) if state else None
@@ -187,6 +193,7 @@ def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, 
         "repo": repo.name,
         "url": repo.url,
         "exists": state is not None,
+        "unreachable": unreachable,
         "private": state.private if state else private,
         "published": done,
         "upload": {entry.path: entry.bytes for entry in difference.upload},

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from schemas.config import parse_config, read_toml
+from schemas.config import BuildConfig, parse_config, read_toml
 from schemas.errors import ConfigError
+from schemas.human_preferences import HumanPreferences
 from schemas.mos_preferences import MosPreferences
+from schemas.pseudo_preferences import PseudoPreferences
 
 TABLE = """
 [[sources]]
@@ -93,6 +96,27 @@ def test_fault_is_one_line(tmp_path: Path, text: str, message: str) -> None:
     assert line.startswith(f"{tmp_path / 'build.toml'}: ")
     assert message in line
     assert len(line.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("corpus", "text"),
+    [
+        (
+            PseudoPreferences,
+            'prompts = "p"\ngenerations = "g"\n[judge]\nannotator = "builtin:x"\n[pairs]\ncount = NUMBER\n',
+        ),
+        (MosPreferences, TABLE + "[critiques]\nannotator = 'builtin:x'\nmax_tokens = NUMBER\n"),
+        (HumanPreferences, "[split]\ntest = NUMBER\n[[sources]]\nname = 'a'\nformat = 'cmi-pref'\nfiles = ['a']\n"),
+    ],
+)
+def test_whole_numbers_fit_a_column_of_integers(tmp_path: Path, corpus: type[BuildConfig], text: str) -> None:
+    path = tmp_path / "c.toml"
+    path.write_text(text.replace("NUMBER", str(2**63 - 1)))
+    with contextlib.suppress(ConfigError):  # only the size of the number is asked about
+        parse_config(corpus, read_toml(path), path)
+    path.write_text(text.replace("NUMBER", "99999999999999999999"))
+    with pytest.raises(ConfigError, match="expected a whole number of at most 9223372036854775807"):
+        parse_config(corpus, read_toml(path), path)
 
 
 def test_file_that_cannot_be_read(tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ LONGEST_S = 12 * 3600.0
 """Longest file that is read where nothing else is said; beyond, a header is taken for a mistake or a trap."""
 MOST_CHANNELS = 64
 RATES_HZ = (1_000, 768_000)
+MOST_AMPLITUDE = 2.0**31
+"""Files of floats may pass full scale (±1); 2^31 is what integers written as floats reach, and nothing passes it."""
 
 
 class BadAudio(Exception):
@@ -51,13 +53,20 @@ def check_length(duration_s: float, longest_s: float) -> None:
 
 
 def check_finite(block: npt.NDArray[np.float32]) -> None:
-    """Refuse samples that are no numbers, which files of floats can hold.
+    """Refuse samples that are no numbers, or far beyond any recording, which files of floats can hold.
 
     Raises:
-        BadAudio: `audio_not_finite`.
+        BadAudio: `audio_not_finite` or `audio_odd_format`.
     """
-    if not np.isfinite(block).all():
+    if not block.size:
+        return
+    low, high = float(block.min()), float(block.max())  # NaN passes through both
+    if not (np.isfinite(low) and np.isfinite(high)):
         raise BadAudio("audio_not_finite", "expected finite samples, found NaN or infinity")
+    if max(-low, high) > MOST_AMPLITUDE:
+        raise BadAudio(
+            "audio_odd_format", f"expected samples within ±2^31, found an amplitude of {max(-low, high):.3g}"
+        )
 
 
 def _clock(seconds: float) -> str:

@@ -17,7 +17,7 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, co
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
 from huggingface_hub.utils import disable_progress_bars
 
-from schemas.errors import HubError
+from schemas.errors import HubError, HubUnreachableError
 from tasks.store.hub_tree import MOST_FILES, Difference, Entry, Remote, compare
 from tasks.store.versions import MANIFEST
 
@@ -176,9 +176,11 @@ def _spoken(repo: str) -> Iterator[None]:
     except HfHubHTTPError as error:
         raise HubError(_advice(repo, error)) from None
     except OfflineModeIsEnabled:
-        raise HubError("the Hub's client is offline; unset HF_HUB_OFFLINE") from None
+        raise HubUnreachableError("the Hub's client is offline; unset HF_HUB_OFFLINE") from None
     except (HTTPError, OSError) as error:
-        raise HubError(f"{constants.ENDPOINT} cannot be reached or broke off: {_line(error)}; run again") from None
+        raise HubUnreachableError(
+            f"{constants.ENDPOINT} cannot be reached or broke off: {_line(error)}; run again"
+        ) from None
     except (RuntimeError, ValueError) as error:  # how the client tells of a broken upload or an answer out of shape
         if isinstance(error.__cause__, HfHubHTTPError):
             raise HubError(_advice(repo, error.__cause__)) from None

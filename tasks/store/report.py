@@ -9,16 +9,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
 import jinja2
+from markupsafe import Markup, escape
 
 from schemas.corpus import Story
 from tasks.store.figures import Browser, Page
 from tasks.store.manifest import Manifest, Step
 
+_CODE = re.compile(r"`([^`\n]+)`")
 FILTER_VALUES = 40  # a filter with more offers none but the first
 
 
@@ -35,7 +38,7 @@ def render_report(manifest: Manifest, story: Story, page: Page) -> str:
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
-    environment.filters.update(number=number, percent=percent, kind=lambda figure: type(figure).__name__)
+    environment.filters.update(number=number, percent=percent, prose=prose, kind=lambda figure: type(figure).__name__)
     template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
     return template.render(
         manifest=manifest,
@@ -75,6 +78,11 @@ def _as_json(sounds: Mapping[str, bytes]) -> str:
     """Sounds as JSON. Hashes and Base64 hold no `<`, so nothing in it can end the script element."""
     text = json.dumps({sha256: base64.b64encode(sounds[sha256]).decode() for sha256 in sorted(sounds)}, indent=0)
     return text.replace("<", "\\u003c")
+
+
+def prose(text: str) -> Markup:
+    """A sentence with its `names` set as code; whatever else it holds is escaped."""
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))
 
 
 def number(value: float | int | str | None) -> str:

@@ -163,10 +163,13 @@ def test_what_is_no_audio(tmp_path: Path) -> None:
     (tmp_path / "folder.wav").mkdir()
     soundfile.write(tmp_path / "none.wav", np.zeros((0, 2)), 8_000)
     soundfile.write(tmp_path / "nan.wav", np.array([0.1, np.nan, 0.1]), 8_000, subtype="FLOAT")
+    soundfile.write(tmp_path / "huge.wav", np.array([0.1, 1e30, 0.1]), 8_000, subtype="FLOAT")
+    soundfile.write(tmp_path / "deep.wav", np.array([0.1, -1e30, 0.1]), 8_000, subtype="FLOAT")
     soundfile.write(tmp_path / "slow.wav", np.zeros(10), 10)
     expected = {
         "void.wav": "audio_empty", "words.mp3": "audio_unreadable", "noise.flac": "audio_unreadable",
         "folder.wav": "audio_unreadable", "none.wav": "audio_empty", "nan.wav": "audio_not_finite",
+        "huge.wav": "audio_odd_format", "deep.wav": "audio_odd_format",
         "slow.wav": "audio_odd_format", "gone.wav": "audio_missing", "x" * 300: "audio_unreadable",
     }  # fmt: skip
     assert {name: reason(tmp_path / name) for name in expected} == expected

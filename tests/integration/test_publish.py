@@ -197,6 +197,18 @@ def test_the_command(hub: HubServer, store: Store) -> None:
     assert "hf_unknown" not in "".join(said)
 
 
+def test_dry_run_needs_no_network(store: Store) -> None:
+    words = ("publish", f"{CORPUS}@v1", "--repo", "lab/far")
+    nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9"}  # nothing listens at the port for discarding
+    plan = json.loads(earmark(store, *words, "--dry-run", "--json", **nowhere).stdout)
+    assert plan["upload"].keys() == {entry.path for entry in store.find(f"{CORPUS}@v1").manifest.files} | {
+        "manifest.json"
+    }
+    assert "cannot be reached" in plan["unreachable"]
+    assert "no comparison with lab/far" in earmark(store, *words, "--dry-run", **nowhere).stdout
+    assert "cannot be reached" in earmark(store, *words, code=1, **nowhere).stderr
+
+
 def fault(press: Publications, store: Store, version: str, repo: str, **values: Any) -> str:
     """The line of a publication that is refused."""
     told = press.run(store.root, f"{CORPUS}@{version}", repo, **values)

@@ -19,6 +19,12 @@ from tests.store.test_report import HOSTILE_PAGE, MANIFEST, STORY
 
 pytestmark = pytest.mark.slow
 
+# Cells whose text stands on more lines than it has words of at most 12 letters: words were broken.
+BROKEN_CELLS = """[...document.querySelectorAll('td, th')].filter((cell) => {
+  const words = cell.textContent.trim().split(/[\\s_/.-]+/);
+  if (words.some((word) => word.length > 12)) return false;
+  return cell.clientHeight > (words.length + 1) * 1.55 * parseFloat(getComputedStyle(cell).fontSize) + 12;
+}).map((cell) => cell.textContent)"""
 WITHOUT_SOUND = {"music-prompts", "score-questions"}
 
 
@@ -58,6 +64,7 @@ def test_report(corpus: str, demo: Store, tab: Tab) -> None:
         tab.open(page)
         assert tab.ask("document.documentElement.scrollWidth") <= width, "the page scrolls sideways"
         papers.add(tab.ask("getComputedStyle(document.body).backgroundColor"))
+        assert tab.ask(BROKEN_CELLS) == []
         assert_filters_filter(tab)
         assert_keyboard_reaches(tab)
         if corpus not in WITHOUT_SOUND:

@@ -124,3 +124,9 @@ def test_croissant_reads_every_row(built: Version) -> None:
     held = {record_set.id: len(list(dataset.records(record_set.id))) for record_set in dataset.metadata.record_sets}
     assert held == {table: sum(splits.values()) for table, splits in built.manifest.rows.items()}
     assert not (Path(built.folder) / "croissant.json").read_text("utf-8").count("NaN")
+
+
+def test_backticks_become_code_and_what_they_hold_stays_text() -> None:
+    section = Section("s", (), "see `pairs.min_gap`, `<b>x</b>` and one ` alone")
+    page = render_report(MANIFEST, STORY, Page((section,)))
+    assert "see <code>pairs.min_gap</code>, <code>&lt;b&gt;x&lt;/b&gt;</code> and one ` alone" in page
