@@ -401,6 +401,8 @@ def evaluation_facts(corpus: Corpus) -> list[dict[str, Any]]:
             "says": one.says,
             "modes": [mode.name for mode in one.modes],
             "groups": list(one.groups),
+            "sides": list(one.sides) if one.kind == "preference" else None,
+            "order": one.order or None,
         }
         for one in corpus.evaluations
     ]

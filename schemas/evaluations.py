@@ -19,11 +19,14 @@ sample with these columns, text as VARCHAR:
 - `id`: unique. `split`: the row's, or `'full'`. Where there is a split test or ood, only these are asked by default.
 - `target`, what is true, never null:
     - `yes_no`: BOOLEAN, whether the sample is right (aligned, present).
-    - `preference`: `'a'`, `'b'` or `'tie'`. Draw which clip stands as a from a hash of the id, or position tells.
+    - `preference`: one of the evaluation's `sides` (`'a'`, `'b'`), or `'tie'`, as the published table names the clips.
+      Files of scores mean the same clips.
     - `scalar`: DOUBLE, a mean opinion score.
     - `choice`: the letter of the right option.
 - what a mode shows, and what tables group by. A group may be null: its row is in no group of that column then.
 - `language` (optional): `--language` chooses by it, and `{language}` in a prompt's name stands for it.
+- `swapped` (optional): BOOLEAN, of a preference; whether a model is shown the second side first. Draw it from a hash of
+  the id where the published order tells which clip is better. Only the asking knows of it: answers are turned back.
 - `cluster` (optional): rows with the same value are drawn together by the bootstrap, such as pairs of one prompt.
 
 Columns named `audio` or `…_audio` hold a clip's SHA-256, those named `image` or `…_image` what `image_column` embeds
@@ -126,6 +129,8 @@ class Evaluation:
         groups: columns that the table has a block of rows for, besides the row over all. The first is the paper's;
             the mean over its groups is given too. `"a+b"` groups by both columns together.
         threshold: yes begins at this score.
+        sides: of a preference, what the two clips are called in `target` and in files of scores (`score_a`, `score_b`).
+        order: of a preference, the published columns that name those clips, for who writes a file of scores.
         params: values of the query's `$name`.
     """
 
@@ -136,4 +141,6 @@ class Evaluation:
     modes: tuple[Mode, ...] = ()
     groups: tuple[str, ...] = ()
     threshold: float = 0.5
+    sides: tuple[str, str] = ("a", "b")
+    order: str = ""
     params: Mapping[str, str | int | float] = field(default_factory=dict)

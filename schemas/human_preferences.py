@@ -169,7 +169,9 @@ def _preference(name: str, task: str, dimension: str, first: str, says: str) -> 
     prompt = f"vote-pair-{dimension}"
     facts = {"dimensions": [dimension]}
     mode = Mode("holistic", prompt, shows=_PAIR, json_field=dimension, facts=facts, says="Both clips in one request.")
-    return Evaluation(name, "preference", "human_preferences/tested_pairs", says, (mode,), groups, params=params)
+    order = "clip_a and clip_b of the table benchmark"
+    sql = "human_preferences/tested_pairs"
+    return Evaluation(name, "preference", sql, says, (mode,), groups, order=order, params=params)
 
 
 def _scalar(name: str, task: str, dimension: str, says: str) -> Evaluation:

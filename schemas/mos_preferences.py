@@ -375,6 +375,8 @@ EVALUATIONS = (
             ),
         ),
         groups=("dataset", "category", "gap_decile"),
+        sides=("chosen", "rejected"),
+        order="chosen_id and rejected_id of the table pairs",
     ),
 )
 

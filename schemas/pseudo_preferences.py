@@ -320,6 +320,7 @@ def _evaluation(dimension: Dimension, says: str) -> Evaluation:
         says,
         (mode,),
         groups,
+        order="generation_a and generation_b of the table labels",
         params={"dimension": dimension},
     )
 

@@ -28,10 +28,11 @@ INCONSISTENT = "inconsistent"
 
 @dataclass(frozen=True)
 class Asked:
-    """One request about a sample: of one item, in one order."""
+    """One request about a sample: of one item, in one order; `swapped` where the second side is shown first."""
 
     item: str
     order: str
+    swapped: bool
     request: Request
 
 
@@ -82,6 +83,7 @@ class Questioner:
         config: who is asked.
         clips: the files of clips.
         folder: where pictures go.
+        drawn: whether samples say which side is shown first, in `swapped`.
         both: whether a preference is asked in both orders.
 
     Raises:
@@ -95,14 +97,15 @@ class Questioner:
         config: Examinee,
         clips: Mapping[str, Clip],
         folder: Path,
+        drawn: bool = False,
         both: bool = False,
     ) -> None:
         self._evaluation, self._mode, self._config = evaluation, mode, config
-        self._clips, self._folder = clips, folder
+        self._clips, self._folder, self._drawn = clips, folder, drawn
         self.answer: AnswerKind = mode.answer or evaluation.kind
         if both and self.answer != "preference":
             raise ConfigError(f"mode '{mode.name}' compares no clips: it has no second order to ask in")
-        self._orders = ("forward", "reverse") if both else ("forward",)
+        self._orders = {"forward": False, "reverse": True} if both else {"forward": False}
         self._form = AudioForm(**config.hearing.model_dump())
         self.prompts: dict[str, str] = {}
 
@@ -110,6 +113,7 @@ class Questioner:
     def columns(self) -> tuple[str, ...]:
         """What is read of a sample."""
         extra = [self._mode.options] if self.answer == "choice" else []
+        extra += ["swapped"] if self._drawn and self.answer == "preference" else []
         extra += ["language"] if "{language}" in self._mode.prompt else []
         return tuple(dict.fromkeys(["id", *self._mode.columns, *extra]))
 
@@ -126,13 +130,14 @@ class Questioner:
         asked = []
         for name, text in members:
             values = shown if text is None else {**shown, "item": text}
-            for order in self._orders:
-                placed = values if order == "forward" else _swapped(values)
+            for order, turned in self._orders.items():
+                swapped = turned != bool(row.get("swapped"))
+                placed = _swapped(values) if swapped else values
                 facts = {k: v for k, v in placed.items() if not isinstance(v, Audio | Image)}
                 messages = self._rendered(prompt, row, placed)
                 ask = self._ask(prompt, row)
                 request = question(self._config, messages, ask, facts={**facts, **self._mode.facts})
-                asked.append(Asked(name, order, request))
+                asked.append(Asked(name, order, swapped, request))
         return asked
 
     def read(self, sample: str, asked: Sequence[Asked], outcomes: Sequence[Outcome]) -> Prediction:
@@ -148,7 +153,7 @@ class Questioner:
                 return found
             values.append(self._value(outcome.value))
         if self.answer == "preference":
-            chosen = {_own(value, one.order) for one, value in zip(asked, values, strict=True)}
+            chosen = {self._side(value, one.swapped) for one, value in zip(asked, values, strict=True)}
             found.choice = chosen.pop() if len(chosen) == 1 else INCONSISTENT
         elif self.answer == "choice":
             found.choice = values[0]
@@ -191,6 +196,11 @@ class Questioner:
             return float(value["p_yes"]) if isinstance(value, dict) else float(str(value).casefold() == "yes")
         return float(value) if self.answer == "scalar" else str(value)
 
+    def _side(self, position: str, swapped: bool) -> str:
+        """What a judge prefers, in the evaluation's own words: swapped, A of the prompt is the second side."""
+        sides = dict(zip("AB", reversed(self._evaluation.sides) if swapped else self._evaluation.sides, strict=True))
+        return sides.get(position, position)
+
     def _part(self, name: str, value: Any) -> Any:
         if value is None:
             return None
@@ -227,10 +237,3 @@ def _swapped(values: Mapping[str, Any]) -> dict[str, Any]:
         return f"{other[side]}_{rest}" if side in other and rest else other.get(name, name)
 
     return {name: values.get(partner(name), value) for name, value in values.items()}
-
-
-def _own(position: str, order: str) -> str:
-    """What a judge prefers, in the sample's own letters: in the reverse order, A of the prompt is the sample's b."""
-    if order == "reverse":
-        position = {"A": "B", "B": "A"}.get(position, position)
-    return position.lower()

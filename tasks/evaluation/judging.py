@@ -23,7 +23,7 @@ from tasks.asking import asking
 from tasks.evaluation.asking import Asked, NoMedia, Prediction, Questioner
 from tasks.evaluation.results import as_markdown, count, is_right
 from tasks.evaluation.samples import Part, Samples, find_clips, find_evaluation, find_mode, select_samples
-from tasks.evaluation.scores import read_scores
+from tasks.evaluation.scores import order_of, read_scores
 from tasks.exports.folder import building
 from tasks.progress import working
 from tasks.store.files import sha256_file
@@ -149,6 +149,7 @@ def read(
     ):
         predictions = read_scores(path, evaluation, samples)
         asked = {"mode": None, "annotator": None, "scores": path.name, "scores_sha256": sha256_file(path)}
+        asked |= {"order": order_of(evaluation)} if evaluation.kind == "preference" else {}
         return _finish(version, store, samples, evaluation, wish, predictions, asked, out)
 
 
@@ -163,7 +164,8 @@ def _questioner(
 ) -> Questioner:
     mode = find_mode(evaluation, wish.mode)
     clips = find_clips(samples, mode.columns, version, store, folder / "clips", wish.roots)
-    return Questioner(evaluation, mode, config, clips, folder / "images", wish.both_orders)
+    drawn = "swapped" in samples.columns
+    return Questioner(evaluation, mode, config, clips, folder / "images", drawn, wish.both_orders)
 
 
 def _questions(samples: Samples, questioner: Questioner) -> Iterator[tuple[str, list[Asked]]]:

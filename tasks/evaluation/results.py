@@ -163,6 +163,7 @@ def as_markdown(facts: Mapping[str, Any]) -> str:
     """The table as a page."""
     title = f"# {facts['corpus']} {facts['version']}: {facts['evaluation']}"
     asked = f"{facts['annotator']}, mode {facts['mode']}" if facts["annotator"] else f"scores of {facts['scores']}"
+    asked += f" ({facts['order']})" if facts.get("order") else ""
     head = headings(facts)
     lines = [title, "", f"{facts['says']} Measured: {asked}.", ""]
     lines += ["| " + " | ".join(head) + " |", "|" + "|".join("---" for _ in head) + "|"]

@@ -19,7 +19,7 @@ from tasks.exports.clips import write_clips
 from tasks.exports.rows import opened
 from tasks.media import media_index
 from tasks.mirror import bring
-from tasks.sql import query
+from tasks.sql import literal, query
 from tasks.store.versions import Store, Version
 
 TARGETS = {"yes_no": ("BOOLEAN",), "preference": ("VARCHAR",), "scalar": ("DOUBLE", "FLOAT"), "choice": ("VARCHAR",)}
@@ -150,7 +150,8 @@ def _check_rows(connection: duckdb.DuckDBPyConnection, evaluation: Evaluation) -
     twice = connection.execute("SELECT id FROM judged.everything GROUP BY id HAVING count(*) > 1 LIMIT 1").fetchall()
     if twice:
         raise StoreError(f"{where}: expected one row an id, found '{twice[0][0]}' twice")
-    good = {"preference": "target IN ('a', 'b', 'tie')", "scalar": "isfinite(target)", "choice": "target ~ '[A-Z]'"}
+    sides = ", ".join(map(literal, (*evaluation.sides, "tie")))
+    good = {"preference": f"target IN ({sides})", "scalar": "isfinite(target)", "choice": "target ~ '[A-Z]'"}
     odd = connection.execute(
         f"SELECT id, target FROM judged.everything WHERE id IS NULL OR target IS NULL OR NOT "
         f"({good.get(evaluation.kind, 'true')}) LIMIT 1"

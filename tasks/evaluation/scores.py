@@ -22,25 +22,45 @@ READERS = {
     ".ndjson": "read_ndjson({})",
     ".parquet": "read_parquet({})",
 }
-FORMS = {
+FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
     "yes_no": (("score",), ("choice",)),
-    "preference": (("choice",), ("score_a", "score_b"), ("score",)),
     "scalar": (("score",),),
     "choice": (("choice",),),
 }
 SAYS = {
     "yes_no": "score (probability of yes, 0 to 1) or choice (yes, no)",
-    "preference": "choice (a, b, tie), or score_a and score_b, or score (above 0 where a is better)",
     "scalar": "score (a number)",
     "choice": "choice (a letter)",
 }
+
+
+def order_of(evaluation: Evaluation) -> str:
+    """Which clips a file of scores means by the sides of a preference."""
+    return f"{' and '.join(evaluation.sides)} are {evaluation.order}"
+
+
+def _forms(evaluation: Evaluation) -> tuple[tuple[str, ...], ...]:
+    """The columns that a file may have, the first that it has being read."""
+    if evaluation.kind == "preference":
+        return ("choice",), tuple(f"score_{side}" for side in evaluation.sides), ("score",)
+    return FORMS[evaluation.kind]
+
+
+def _says(evaluation: Evaluation) -> str:
+    if evaluation.kind != "preference":
+        return SAYS[evaluation.kind]
+    first, second = evaluation.sides
+    return (
+        f"choice ({first}, {second}, tie), or score_{first} and score_{second}, or score (above 0 where {first} is "
+        f"better), where {order_of(evaluation)}"
+    )
 
 
 def read_scores(path: Path, evaluation: Evaluation, samples: Samples) -> dict[str, Prediction]:
     """What a file says of the chosen samples; a sample whose cells are empty has no answer.
 
     Args:
-        path: a file with the column `id` and, by the evaluation's kind, those of `SAYS`.
+        path: a file with the column `id` and, by the evaluation's kind, those of `_says`.
         evaluation: whose samples they are.
         samples: the chosen ones; the file may speak of the others too.
 
@@ -80,9 +100,9 @@ def _rows(path: Path, evaluation: Evaluation) -> tuple[list[dict[str, Any]], tup
     except duckdb.Error as error:
         raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
     columns = table.column_names
-    form = next((form for form in FORMS[evaluation.kind] if set(form) <= set(columns)), None)
+    form = next((form for form in _forms(evaluation) if set(form) <= set(columns)), None)
     if "id" not in columns or form is None:
-        raise InputError(f"{path}: expected the columns id and {SAYS[evaluation.kind]}, found {', '.join(columns)}")
+        raise InputError(f"{path}: expected the columns id and {_says(evaluation)}; found {', '.join(columns)}")
     return table.select(["id", *form]).to_pylist(), form
 
 
@@ -100,7 +120,8 @@ def _prediction(
             raise InputError(f"{where}: expected a score from 0 to 1, found {numbers[0]}")
         return Prediction(name, score=numbers[0])
     lead = numbers[0] if len(numbers) == 1 else numbers[0] - numbers[1]
-    return Prediction(name, score=lead, choice="a" if lead > 0 else "b" if lead < 0 else "tie")
+    first, second = evaluation.sides
+    return Prediction(name, score=lead, choice=first if lead > 0 else second if lead < 0 else "tie")
 
 
 def _chosen(where: str, name: str, said: str, evaluation: Evaluation) -> Prediction:
@@ -109,8 +130,9 @@ def _chosen(where: str, name: str, said: str, evaluation: Evaluation) -> Predict
             raise InputError(f"{where}: expected yes or no, found {said[:80]!r}")
         return Prediction(name, score=float(said.casefold() == "yes"))
     if evaluation.kind == "preference":
-        if said.casefold() not in ("a", "b", "tie", INCONSISTENT):
-            raise InputError(f"{where}: expected a, b or tie, found {said[:80]!r}")
+        first, second = evaluation.sides
+        if said.casefold() not in (first, second, "tie", INCONSISTENT):
+            raise InputError(f"{where}: expected {first}, {second} or tie, found {said[:80]!r}")
         return Prediction(name, choice=said.casefold())
     if len(said) != 1 or not said.isascii() or not said.isalpha():
         raise InputError(f"{where}: expected a letter, found {said[:80]!r}")

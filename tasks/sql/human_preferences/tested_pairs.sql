@@ -1,21 +1,22 @@
--- Grain: one row a pair of the benchmark, of $task on $dimension.
+-- Grain: one row a pair of the benchmark, of $task on $dimension, in the benchmark's letters.
 --
--- Which clip stands as a goes by the hash of the id, so that position tells nothing.
+-- Which clip a model is shown first goes by the hash of the id, so that position tells nothing.
 SELECT
     sample_id AS id,
     benchmark.split,
-    CASE WHEN swapped THEN CASE benchmark.preference WHEN 'a' THEN 'b' ELSE 'a' END ELSE benchmark.preference END AS target,
+    benchmark.preference AS target,
     benchmark.text,
     benchmark.lyrics,
     reference.clip_sha256 AS reference_audio,
-    CASE WHEN swapped THEN b.clip_sha256 ELSE a.clip_sha256 END AS a_audio,
-    CASE WHEN swapped THEN a.clip_sha256 ELSE b.clip_sha256 END AS b_audio,
+    a.clip_sha256 AS a_audio,
+    b.clip_sha256 AS b_audio,
+    md5_number_lower(sample_id) % 2 = 0 AS swapped,
     benchmark.modality,
     benchmark.vocals,
     benchmark.confidence_band,
     benchmark.month,
     comparisons.prompt_id AS cluster
-FROM (SELECT *, md5_number_lower(sample_id) % 2 = 0 AS swapped FROM benchmark) AS benchmark
+FROM benchmark
 JOIN preferences ON preferences.preference_id = sample_id
 JOIN comparisons ON comparisons.comparison_id = preferences.comparison_id
 JOIN clips AS a ON a.clip_id = benchmark.clip_a
