@@ -120,7 +120,27 @@ def _keys() -> list[Finding]:
     return [
         Finding(name, "ok" if os.environ.get(name) else "off", "set" if os.environ.get(name) else f"not set; for {use}")
         for name, use in KEYS.items()
+    ] + [_key_hosts()]
+
+
+def _key_hosts() -> Finding:
+    """Which further hosts keys may go to, by the environment."""
+    from schemas.errors import ConfigError
+    from tasks.annotation.keys import PROVIDERS, VARIABLE, key_hosts
+
+    try:
+        bound = key_hosts()
+    except ConfigError as error:
+        return Finding(VARIABLE, "bad", str(error))
+    usual = key_hosts({})
+    further = [
+        f"{name} to {', '.join(sorted(map(str, more)))}{'' if os.environ.get(name) else ' (not set)'}"
+        for name, origins in bound.items()
+        if (more := origins - usual.get(name, frozenset()))
     ]
+    if not further:
+        return Finding(VARIABLE, "off", f"not set; keys go to {' and '.join(sorted(set(PROVIDERS.values())))} alone")
+    return Finding(VARIABLE, "ok", "; ".join(further))
 
 
 def _release(name: str) -> str | None:

@@ -49,7 +49,8 @@ class AnnotatorConfig(Model):
     api_key_env: str | None = Field(
         default=None,
         pattern=r"^[A-Za-z_][A-Za-z0-9_]*$",
-        description="Name of the environment variable that holds the key, if not the backend's usual one.",
+        description="Name of the environment variable that holds the key, if not the backend's usual one; "
+        "EARMARK_KEY_HOSTS must bind it to the server's host.",
     )
 
     temperature: float | None = Field(default=0.0, ge=0, le=2, description="None leaves it to the server.")

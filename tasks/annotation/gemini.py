@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import time
 from collections.abc import Callable
 from datetime import datetime
@@ -20,6 +19,7 @@ from tasks.annotation.batch_gemini import GeminiBatches
 from tasks.annotation.bodies import Base64, json_bytes
 from tasks.annotation.errors import AuthFailed, BadMedia, BadRequest, MalformedResponse, ModelMissing
 from tasks.annotation.http import Http
+from tasks.annotation.keys import find_key
 from tasks.annotation.request import Audio, Image, Json, Message, Part, Request, Text, YesNo
 
 GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta"
@@ -32,16 +32,18 @@ FILE_READY_S = 60.0
 
 
 class Gemini:
-    """generateContent over HTTP. The key comes from GOOGLE_API_KEY or GEMINI_API_KEY, or where `api_key_env` says."""
+    """generateContent over HTTP. The key comes from GOOGLE_API_KEY or GEMINI_API_KEY, or where `api_key_env` says, and
+    goes to the servers that the environment binds it to (`tasks/annotation/keys.py`)."""
 
     def __init__(self, config: AnnotatorConfig, media: Media) -> None:
         self._config = config
         self._media = media
         self.base_url = config.base_url or GEMINI_URL
-        names = (config.api_key_env,) if config.api_key_env else KEYS
-        key = next((os.environ[name] for name in names if os.environ.get(name)), "")
-        self._missing_key = " or ".join(names) if not key and config.base_url is None else None
-        self.http = Http(config, {"x-goog-api-key": key or "none", "User-Agent": "earmark"}, (key,))
+        self.http = Http(
+            config,
+            find_key(self.base_url, config.api_key_env, KEYS, hosted=config.base_url is None),
+            "x-goog-api-key",
+        )
         self._model = config.annotator.partition(":")[2]
         self._url = URL(f"{self.base_url}/models/{self._model}:generateContent")
         self._files: dict[str, tuple[str, float]] = {}
@@ -53,8 +55,6 @@ class Gemini:
         Raises:
             AuthFailed: the environment holds no key.
         """
-        if self._missing_key:
-            raise AuthFailed(f"expected a key in the environment variable {self._missing_key}, found none")
         await self.http.open(self.base_url)
 
     async def send(self, request: Request) -> str:

@@ -6,13 +6,12 @@ import asyncio
 import email.utils
 import json
 import math
-import os
 import re
 import time
+import urllib.request
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
 import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -32,6 +31,7 @@ from tasks.annotation.errors import (
     TooLarge,
     WrongContentType,
 )
+from tasks.annotation.keys import Key, is_loopback
 
 CHUNK = 1 << 16
 LONGEST_WAIT_S = 3600.0
@@ -43,27 +43,34 @@ class Http:
 
     Args:
         config: timeouts and sizes.
-        headers: sent with every request; they hold the key.
-        secrets: values that are blotted out of everything that comes back.
+        key: sent to the servers that it belongs to, and blotted out of everything that comes back.
+        key_header: the header that carries it.
+        key_words: the header's value, with `{}` for the key.
     """
 
-    def __init__(self, config: AnnotatorConfig, headers: Mapping[str, str], secrets: tuple[str, ...]) -> None:
+    def __init__(self, config: AnnotatorConfig, key: Key, key_header: str, key_words: str = "{}") -> None:
         self._config = config
-        self._headers = CIMultiDict(headers)
-        self._secrets = tuple(secret for secret in secrets if secret)
+        self._headers = CIMultiDict({"User-Agent": "earmark"})
+        self._key = key
+        self._key_header = {key_header: key_words.format(key.value)}
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self, base_url: str) -> None:
-        """Make the pool; proxies of the environment are used except towards this machine."""
+        """Make the pool; proxies of the environment are used except towards this machine.
+
+        Raises:
+            AuthFailed: the environment lacks the server's key.
+        """
         config = self._config
-        local = urlsplit(base_url).hostname in ("localhost", "127.0.0.1", "::1")
+        if missing := self._key.missing:
+            raise AuthFailed(f"expected a key in the environment variable {' or '.join(missing)}, found none")
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(
                 total=config.total_timeout_s, sock_connect=config.connect_timeout_s, sock_read=config.read_timeout_s
             ),
-            trust_env=not local and any(name.lower().endswith("_proxy") for name in os.environ),
+            proxy=_proxy(URL(base_url)),  # with aiohttp's trust_env, passwords of ~/.netrc would be sent too
         )
 
     async def close(self) -> None:
@@ -98,7 +105,7 @@ class Http:
             method: HTTP method.
             url: absolute address.
             body: bytes or an aiohttp form.
-            headers: all headers; those of the pool if None.
+            headers: all headers but the key's; those of the pool if None.
             any_type: accept other content types than JSON.
             most_bytes: longest response; the config's limit if None.
 
@@ -107,10 +114,11 @@ class Http:
         """
         if self._session is None:
             raise RuntimeError("the backend is not open")
+        sent = self._headers if headers is None else headers
+        if self._key.fits(url):
+            sent = {**sent, **self._key_header}
         try:
-            async with self._session.request(
-                method, url, data=body, headers=self._headers if headers is None else headers, allow_redirects=False
-            ) as response:
+            async with self._session.request(method, url, data=body, headers=sent, allow_redirects=False) as response:
                 text = await self._text(response, most_bytes or self._config.most_response_bytes)
                 if response.status >= 300:
                     raise self._fault(response, text)
@@ -133,11 +141,8 @@ class Http:
         return headers
 
     def redacted(self, text: str) -> str:
-        """The text without any secret."""
-        for secret in self._secrets:
-            if len(secret) >= SHORTEST_SECRET and secret in text:
-                text = text.replace(secret, "[redacted]")
-        return text
+        """The text without the key."""
+        return text.replace(self._key.value, "[redacted]") if len(self._key.value) >= SHORTEST_SECRET else text
 
     async def _text(self, response: aiohttp.ClientResponse, most: int) -> str:
         announced = response.content_length
@@ -168,12 +173,20 @@ class Http:
         if status >= 500:
             return ServerError(said, retry_after_s=retry_after(response.headers), raw=text)
         if status in (401, 403) or (status == 400 and "API key not valid" in message):
-            return AuthFailed(f"{response.url.origin()} answers {said}; check the key in the environment")
+            return AuthFailed(f"{response.url.origin()} answers {said}; {self._key.advice(response.url)}")
         if status == 402:
             return QuotaExhausted(f"{said}; add money to the account, then run again")
         if status == 404 or status < 400:
             return ModelMissing(f"{response.url} answers {said}; check annotator and base_url")
         return BadRequest(said)
+
+
+def _proxy(url: URL) -> str | None:
+    """The environment's proxy for a server; None for this machine and what `NO_PROXY` names."""
+    host = url.host or ""
+    if is_loopback(host) or urllib.request.proxy_bypass(host):
+        return None
+    return urllib.request.getproxies().get(url.scheme)
 
 
 def retry_after(headers: Mapping[str, str]) -> float | None:

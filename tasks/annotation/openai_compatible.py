@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from typing import Any
 
 from yarl import URL
@@ -14,8 +13,9 @@ from tasks.annotation.answers import Reply
 from tasks.annotation.backend import Media
 from tasks.annotation.batch_openai import OpenAIBatches
 from tasks.annotation.bodies import Base64, json_bytes
-from tasks.annotation.errors import AuthFailed, MalformedResponse
+from tasks.annotation.errors import MalformedResponse
 from tasks.annotation.http import Http
+from tasks.annotation.keys import find_key
 from tasks.annotation.request import Ask, Audio, Choice, Image, Json, Message, Part, Request, Sampling, Text, YesNo
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -24,16 +24,15 @@ TOP_LOGPROBS = 20
 
 
 class OpenAICompatible:
-    """Chat completions over HTTP. The key comes from `OPENAI_API_KEY`, or from where `api_key_env` says."""
+    """Chat completions over HTTP. The key comes from `OPENAI_API_KEY`, or from where `api_key_env` says, and goes to
+    the servers that the environment binds it to (`tasks/annotation/keys.py`)."""
 
     def __init__(self, config: AnnotatorConfig, media: Media) -> None:
         self._config = config
         self._media = media
         self.base_url = config.base_url or OPENAI_URL
-        key_name = config.api_key_env or "OPENAI_API_KEY"
-        key = os.environ.get(key_name, "")
-        self._missing_key = key_name if not key and (config.base_url is None or config.api_key_env) else None
-        self.http = Http(config, {"Authorization": f"Bearer {key or 'none'}", "User-Agent": "earmark"}, (key,))
+        key = find_key(self.base_url, config.api_key_env, ("OPENAI_API_KEY",), hosted=config.base_url is None)
+        self.http = Http(config, key, "Authorization", "Bearer {}")
         self._url = URL(f"{self.base_url}/chat/completions")
 
     async def open(self) -> None:
@@ -42,8 +41,6 @@ class OpenAICompatible:
         Raises:
             AuthFailed: the environment holds no key.
         """
-        if self._missing_key:
-            raise AuthFailed(f"expected a key in the environment variable {self._missing_key}, found none")
         await self.http.open(self.base_url)
 
     async def send(self, request: Request) -> str:

@@ -203,8 +203,9 @@ def test_a_wrong_key_stops_the_run_and_is_never_shown(
     async def story() -> None:
         server = await serving()
         server.expected_key = "another"
+        monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         config = config_for(server)
-        with pytest.raises(AuthFailed) as caught:
+        with pytest.raises(AuthFailed, match="check the key in OPENAI_API_KEY") as caught:
             await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 50))
         assert "sk-very-secret" not in str(caught.value)
         assert "[redacted]" in str(caught.value)

@@ -93,6 +93,7 @@ def test_a_wrong_key_stops_the_run(tmp_path: Path, run: Any, monkeypatch: pytest
     async def story() -> None:
         server = await GeminiServer().start()
         server.expected_key = "right"
+        monkeypatch.setenv("EARMARK_KEY_HOSTS", f"GEMINI_API_KEY=127.0.0.1:{server.port}")
         config = config_for(server, **GEMINI)
         with pytest.raises(AuthFailed, match="check the key"):
             await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 5))

@@ -284,6 +284,7 @@ def test_the_ledgers_reports_and_no_secret_anywhere(
 ) -> None:
     key = "sk-test-4f8b2c61d09e7a35"
     monkeypatch.setenv("OPENAI_API_KEY", "sk-wrong-77aa55cc")
+    monkeypatch.setenv("EARMARK_KEY_HOSTS", f"OPENAI_API_KEY={server.base_url.removesuffix('/v1')}")
     server.expected_key = key
     store = tmp_path / "store"
     config = config_of(pool, server.base_url, prices=PRICES)

@@ -39,6 +39,7 @@ class GeminiServer:
         self.bodies: list[dict[str, Any]] = []
         self.uploads = 0
         self.expected_key: str | None = None
+        self.headers: set[str] = set()  # values of all headers of all requests
         self.port = 0
         self._runner: web.AppRunner | None = None
 
@@ -78,6 +79,7 @@ class GeminiServer:
 
     @web.middleware
     async def _checked(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self.headers.update(request.headers.values())
         if self.expected_key and request.headers.get("x-goog-api-key") != self.expected_key:
             return _error(400, "API key not valid. Please pass a valid API key.", "INVALID_ARGUMENT")
         held: web.StreamResponse = await handler(request)

@@ -119,6 +119,7 @@ class OpenAIServer:
         self.files: dict[str, bytes] = {}
         self.batches: dict[str, dict[str, Any]] = {}
         self.expected_key: str | None = None
+        self.headers: set[str] = set()  # values of all headers of all requests
         self.bodies: list[dict[str, Any]] = []
         self.keep_bodies = False
         self.lose_batch_replies = 0
@@ -127,7 +128,7 @@ class OpenAIServer:
 
     def app(self) -> web.Application:
         """The application with all routes."""
-        app = web.Application(client_max_size=1 << 30)
+        app = web.Application(client_max_size=1 << 30, middlewares=[self._noted])
         app.router.add_post("/v1/chat/completions", self.chat)
         app.router.add_post("/v1/files", self.upload)
         app.router.add_get("/v1/files/{id}/content", self.download)
@@ -155,6 +156,12 @@ class OpenAIServer:
     def base_url(self) -> str:
         """What a client is given."""
         return f"http://127.0.0.1:{self.port}/v1"
+
+    @web.middleware
+    async def _noted(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        self.headers.update(request.headers.values())
+        held: web.StreamResponse = await handler(request)
+        return held
 
     async def counts(self, request: web.Request) -> web.Response:
         """What the server was asked."""
