@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from schemas.errors import ConfigError
+from schemas.files import NotAFile, read_regular
 from schemas.places import is_url, place_of, url_fault, without_secrets
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Lower-case letters, digits, . _ -")]
@@ -167,14 +168,16 @@ def read_toml(path: Path) -> dict[str, Any]:
     """Read a TOML file.
 
     Raises:
-        ConfigError: the file is missing, a folder, not UTF-8 or not TOML.
+        ConfigError: the file is missing, a folder or a pipe, not UTF-8 or not TOML.
     """
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8-sig"))
+        return tomllib.loads(read_regular(path).decode("utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"config not found: {path}") from None
     except IsADirectoryError:
         raise ConfigError(f"{path}: expected a TOML file, found a folder") from None
+    except NotAFile as error:
+        raise ConfigError(f"{path}: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: expected UTF-8 text, found byte {error.object[error.start]:#04x}") from None
     except tomllib.TOMLDecodeError as error:

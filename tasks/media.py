@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from schemas.errors import InputError
+from schemas.files import read_regular
 from schemas.tables import AUDIO
 from tasks.audio.faults import LONGEST_S
 from tasks.audio.index import MediaIndex
@@ -84,7 +85,7 @@ def embed(rows: pa.RecordBatch | pa.Table, files: Sequence[Path], sha256s: Seque
 
 
 def _bytes_of(file: Path, sha256: str) -> bytes:
-    content = file.read_bytes()
+    content = read_regular(file)
     if (found := hashlib.sha256(content).hexdigest()) != sha256:
         raise InputError(
             f"{file}: expected the audio that was measured (SHA-256 {sha256[:16]}…), found {found[:16]}…; "

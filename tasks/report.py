@@ -37,6 +37,7 @@ import soundfile
 import soxr
 
 from schemas.corpus import Corpus
+from schemas.files import NotAFile, open_regular
 from schemas.tables import REJECTS
 from tasks.audio.decode import average, decode
 from tasks.audio.faults import BadAudio
@@ -211,11 +212,11 @@ def _sound(clip: Clip, sha256: str, places: Mapping[str, list[Path]]) -> bytes |
             return as_mp3(samples, file.samplerate)
     for path in [clip.source] if clip.source else places.get(sha256, []):
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != sha256:
                     continue
             return as_mp3(*decode(path, first_s=HEARD_S))
-        except (FileNotFoundError, BadAudio):
+        except (FileNotFoundError, NotAFile, BadAudio):
             continue  # the page says that the clip is not at hand
     return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,10 @@ def clips(tmp_path: Path) -> Path:
     (audio / "void.wav").touch()
     (audio / "text.wav").write_text("this is no audio")
     (audio / "folder.wav").mkdir()
-    names = ["mono", "stereo", "high", "cut", "twin", "silent", "void", "text", "folder", "gone", "n" * 300]
+    os.mkfifo(audio / "pipe.wav")
+    (audio / "endless.wav").symlink_to("/dev/zero")
+    names = ["mono", "stereo", "high", "cut", "twin", "silent", "void", "text", "folder", "pipe", "endless"]
+    names += ["gone", "n" * 300]
     files = [f"{name}.wav" for name in names] + ["packed.flac", "torn.flac"]
     rows = [f"{file},{1 + at / 4},s{at % 3}" for at, file in enumerate(files)]
     (tmp_path / "t.csv").write_text("\n".join(["f,m,s", *rows]) + "\n")
@@ -187,7 +191,9 @@ FAULTS = {
     "void.wav": "audio_empty",
     "cut.wav": "audio_truncated",
     "text.wav": "audio_unreadable",
-    "folder.wav": "audio_unreadable",
+    "folder.wav": "audio_not_a_file",
+    "pipe.wav": "audio_not_a_file",
+    "endless.wav": "audio_not_a_file",
     "torn.flac": "audio_corrupt",
     "gone.wav": "audio_missing",
     "n" * 300 + ".wav": "audio_unreadable",

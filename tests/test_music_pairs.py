@@ -275,7 +275,7 @@ def bad_generations(folder: Path) -> list[tuple[Row, str]]:
         (row("gone", audio="clips/gone.wav"), "audio_missing"),
         (row("zero", audio="clips/zero.wav"), "audio_empty"),
         (row("text", audio="clips/text.wav"), "audio_unreadable"),
-        (row("folder", audio="clips/folder.wav"), "audio_unreadable"),
+        (row("folder", audio="clips/folder.wav"), "audio_not_a_file"),
         (row("cut", audio="clips/cut.flac"), "audio_corrupt"),
         (row("empty", audio="clips/empty.wav"), "audio_empty"),
         (row("silent", audio="clips/silent.wav"), "audio_silent"),

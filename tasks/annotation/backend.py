@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from schemas.annotation import AnnotatorConfig
 from schemas.errors import ConfigError, InputError
+from schemas.files import read_regular
 from tasks.annotation.answers import Reply
 from tasks.annotation.errors import BadMedia
 from tasks.annotation.request import Ask, Audio, FreeText, Image, Message, Request, Sampling, canonical
@@ -23,7 +24,7 @@ def read_image(image: Image) -> bytes:
     """
     path = Path(image.path)  # messages name the file, and not where it lies: rejects keep them
     try:
-        held = path.read_bytes()
+        held = read_regular(path)
     except OSError as error:
         raise BadMedia(f"image {path.name}: {error.strerror}") from None
     if hashlib.sha256(held).hexdigest() != image.sha256:

@@ -31,6 +31,7 @@ from jinja2 import Environment, StrictUndefined, Template, TemplateError, pass_c
 from jinja2.runtime import Context
 
 from schemas.config import nearest
+from schemas.files import read_regular
 from tasks.annotation.errors import PromptError
 from tasks.annotation.request import Audio, Image, Json, Message, Part, Role, Text
 
@@ -190,7 +191,7 @@ def parse_prompt(path: Path) -> Prompt:
         PromptError: missing or malformed.
     """
     try:
-        raw = path.read_bytes()
+        raw = read_regular(path)
         text = raw.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise PromptError(f"prompt {path}: cannot be read: {error}") from None

@@ -17,8 +17,9 @@ class BadAudio(Exception):
     """An audio file that cannot be used.
 
     Attributes:
-        reason: a fixed word: `audio_missing`, `audio_unreadable`, `audio_empty`, `audio_truncated`, `audio_corrupt`,
-            `audio_too_long`, `audio_no_length`, `audio_not_finite`, `audio_odd_format` or `audio_needs_ffmpeg`.
+        reason: a fixed word: `audio_missing`, `audio_not_a_file`, `audio_unreadable`, `audio_empty`, `audio_truncated`,
+            `audio_corrupt`, `audio_too_long`, `audio_no_length`, `audio_not_finite`, `audio_odd_format` or
+            `audio_needs_ffmpeg`.
         detail: what was expected and what was found; without the file's path.
     """
 

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from schemas.errors import ConfigError, MissingExtraError
+from schemas.files import open_regular
 from schemas.sqlite import write_ahead
 from tasks.audio.decode import decode_mono
 
@@ -104,7 +105,7 @@ class Similarity:
         """SHA-256 over the names and contents of the model's files."""
         whole = hashlib.sha256()
         for path in sorted({path for pattern in _WEIGHED for path in self._folder.glob(pattern)}):
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 whole.update(f"{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
         return whole.hexdigest()
 

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
+from schemas.files import NotAFile, open_regular
 from tasks.audio.faults import LONGEST_S, BadAudio, check_finite, check_form, check_length
 from tasks.audio.mp4 import Mp4Sound, is_mp4
 
@@ -66,12 +67,16 @@ def open_file(path: Path) -> Iterator[FileIO]:
     """Open an audio file as bytes.
 
     Raises:
-        BadAudio: it is not there, cannot be read, or is empty.
+        BadAudio: it is not there, no file, cannot be read, or is empty.
     """
     try:
-        file = path.open("rb", buffering=0)  # libsndfile moves the handle, which a buffer would not see
+        file = open_regular(path)  # libsndfile moves the handle, which a buffer would not see
     except FileNotFoundError:
         raise BadAudio("audio_missing", f"expected an audio file, found nothing at {path.name}") from None
+    except IsADirectoryError:
+        raise BadAudio("audio_not_a_file", "expected an audio file, found a folder") from None
+    except NotAFile as error:
+        raise BadAudio("audio_not_a_file", str(error.strerror)) from None
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have
         what = getattr(error, "strerror", None) or str(error)
         raise BadAudio("audio_unreadable", f"expected an audio file: {what}") from None

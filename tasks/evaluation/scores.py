@@ -11,6 +11,7 @@ import duckdb
 
 from schemas.errors import InputError
 from schemas.evaluations import Evaluation
+from schemas.files import require_regular
 from tasks.evaluation.asking import INCONSISTENT, Prediction
 from tasks.evaluation.samples import Samples
 from tasks.sql import exactly, literal
@@ -92,11 +93,14 @@ def _rows(path: Path, evaluation: Evaluation) -> tuple[list[dict[str, Any]], tup
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         raise InputError(f"{path}: expected a file that ends in {', '.join(READERS)}")
-    if not path.is_file():
-        raise InputError(f"{path}: no such file")
     try:
+        require_regular(path)
         with duckdb.connect() as connection:
             table = connection.sql(f"FROM {reader.format(literal(exactly(path)))}").to_arrow_table()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
     except duckdb.Error as error:
         raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
     columns = table.column_names

@@ -11,6 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from schemas.errors import InputError
+from schemas.files import NotAFile, open_regular
 from schemas.tables import AUDIO
 from tasks.media import media_index
 from tasks.mirror import bring
@@ -165,11 +166,11 @@ def _copy(clips: Clips, sha256: str, source: Path) -> bool:
     target = clips.target(sha256, source.suffix.lower())
     digest = hashlib.sha256()
     try:
-        with source.open("rb") as read, target.open("wb") as written:
+        with open_regular(source) as read, target.open("wb") as written:
             while block := read.read(_BLOCK):
                 digest.update(block)
                 written.write(block)
-    except (FileNotFoundError, IsADirectoryError, PermissionError):
+    except (FileNotFoundError, IsADirectoryError, NotAFile, PermissionError):
         pass  # the index remembers what is gone, too
     if digest.hexdigest() == sha256:
         return True

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.errors import InputError
+from schemas.files import NotAFile, open_regular
 from schemas.forum import IMAGES
 from schemas.score_questions import ScoreQuestions
 from schemas.tables import REJECTS
@@ -178,8 +180,10 @@ def _content(where: Path | BadRow, largest: int) -> bytes:
     if isinstance(where, BadRow):
         raise where
     try:
-        with where.open("rb") as file:
+        with BufferedReader(open_regular(where)) as file:
             return file.read(largest + 1)
+    except (NotAFile, IsADirectoryError) as error:
+        raise BadRow("image_not_a_file", f"expected an image file, found: {error.strerror}") from None
     except OSError as error:
         raise BadRow("image_missing", f"expected a file that can be read, found: {error.strerror}") from None
 

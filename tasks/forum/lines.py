@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import NamedTuple
 
 import zstandard
+
+from schemas.files import open_regular
 
 BLOCK = 1 << 22
 LONGEST_LINE = 1 << 24  # bytes; DuckDB's reader refuses a file with a longer one
@@ -40,7 +43,7 @@ def is_wide(path: Path) -> bool:
         OSError: it cannot be read.
         zstandard.ZstdError: it does not begin as zstd does.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         head = file.read(LONGEST_HEADER) if is_packed(path) else b""
     return bool(head) and zstandard.get_frame_parameters(head).window_size > READ_WINDOW
 
@@ -50,7 +53,7 @@ def is_whole(path: Path) -> bool:
 
     Reads the headers of frames and blocks alone (RFC 8878, section 3.1), which takes a hundredth of unpacking.
     """
-    with path.open("rb", buffering=0) as file:
+    with open_regular(path) as file:
         size = file.seek(0, os.SEEK_END)
         at = 0
         while at < size:
@@ -82,7 +85,7 @@ def blocks(path: Path, seen: Watcher | None = None) -> Iterator[bytes]:
         zstandard.ZstdError: its compression is damaged. Of one that ends in the middle, what is there comes as if it
             were all; `is_whole` tells.
     """
-    with path.open("rb") as file:
+    with BufferedReader(open_regular(path)) as file:
         size = os.fstat(file.fileno()).st_size or 1
         read: Callable[[int], bytes] = file.read
         if is_packed(path):

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from schemas.errors import InputError
+from schemas.files import read_regular
 from tasks.importers.cells import BadRow, clip, identifier, number, shown
 from tasks.importers.lines import read_rows, unreadable
 from tasks.importers.lists import require_columns
@@ -92,7 +93,7 @@ def read_tag_map(path: Path, written: str) -> TagMap:
     """
     name = without_place(written)
     try:
-        held = json.loads(path.read_text("utf-8-sig"))
+        held = json.loads(read_regular(path).decode("utf-8-sig"))
     except OSError as error:
         raise unreadable(name, error) from None
     except (ValueError, RecursionError) as error:

@@ -10,10 +10,12 @@ import gzip
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
 from schemas.errors import InputError
+from schemas.files import NotAFile, open_regular, require_regular
 from tasks.importers.cells import shown
 from tasks.importers.rows import Reject
 
@@ -69,7 +71,9 @@ def read_rows(path: Path, name: str, delimiter: str = ",") -> Iterator[Row]:
 
 def open_list(path: Path) -> IO[bytes]:
     """Open a list for reading bytes, unpacked where its name ends in `.gz`."""
-    return gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # type: ignore[return-value]
+    if path.suffix == ".gz":
+        return gzip.open(require_regular(path))  # type: ignore[return-value]
+    return BufferedReader(open_regular(path))
 
 
 def unreadable(name: str, error: Exception) -> InputError:
@@ -78,6 +82,8 @@ def unreadable(name: str, error: Exception) -> InputError:
         return InputError(f"{name}: expected a list, found no such file")
     if isinstance(error, IsADirectoryError):
         return InputError(f"{name}: expected a list, found a folder")
+    if isinstance(error, NotAFile):
+        return InputError(f"{name}: {error.strerror}")
     if isinstance(error, EOFError | zlib.error | gzip.BadGzipFile):
         return InputError(f"{name}: expected gzip data, found a damaged or truncated file")
     return InputError(f"{name}: cannot be read: {getattr(error, 'strerror', None) or shown(error)}")

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from schemas.errors import InputError
+from schemas.files import require_regular
 from schemas.mos_preferences import Columns, Source
 from schemas.places import below
 from tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, split_name, votes
@@ -169,7 +170,7 @@ def _parquet(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...])
     import pyarrow.parquet as pq
 
     try:
-        with pq.ParquetFile(file.path) as table:
+        with pq.ParquetFile(require_regular(file.path)) as table:
             require_columns(file.name, wanted, table.schema_arrow.names)
             held = [name for name in dict.fromkeys((*wanted, *optional)) if name in table.schema_arrow.names]
             line = 1

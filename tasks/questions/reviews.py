@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from schemas.errors import InputError
+from schemas.files import read_regular
 from tasks.anonymity import scrub
 from tasks.importers.cells import shown
 from tasks.importers.lines import read_rows, unreadable
@@ -94,7 +95,7 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Rej
 
 def _json_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     try:
-        tasks = json.loads(path.read_bytes())
+        tasks = json.loads(read_regular(path))
     except OSError as error:
         raise unreadable(name, error) from None
     except (ValueError, RecursionError) as error:

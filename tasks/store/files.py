@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from schemas.errors import StoreError
+from schemas.files import open_regular
 
 
 def sha256_file(path: Path) -> str:
     """SHA-256 of a file's bytes as 64 hexadecimal digits."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

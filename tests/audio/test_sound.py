@@ -168,7 +168,7 @@ def test_what_is_no_audio(tmp_path: Path) -> None:
     soundfile.write(tmp_path / "slow.wav", np.zeros(10), 10)
     expected = {
         "void.wav": "audio_empty", "words.mp3": "audio_unreadable", "noise.flac": "audio_unreadable",
-        "folder.wav": "audio_unreadable", "none.wav": "audio_empty", "nan.wav": "audio_not_finite",
+        "folder.wav": "audio_not_a_file", "none.wav": "audio_empty", "nan.wav": "audio_not_finite",
         "huge.wav": "audio_odd_format", "deep.wav": "audio_odd_format",
         "slow.wav": "audio_odd_format", "gone.wav": "audio_missing", "x" * 300: "audio_unreadable",
     }  # fmt: skip

@@ -162,7 +162,8 @@ def test_table_that_may_not_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "open", refuse)
+    (tmp_path / "t.csv").touch()
+    monkeypatch.setattr("os.open", refuse)
     with pytest.raises(InputError, match=r"study/t.csv: cannot be read: Permission denied"):
         read(tmp_path, format="table", name="study", files={"train": "t.csv"}, columns=COLUMNS)
 

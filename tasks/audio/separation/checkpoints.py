@@ -24,6 +24,7 @@ from typing import Any
 import yaml
 
 from schemas.errors import ConfigError, MissingExtraError
+from schemas.files import open_regular
 
 KNOWN_SHA256 = {
     # Kim's vocals model, as its author published it (MelBandRoformer.ckpt on the Hub, MIT)
@@ -209,7 +210,7 @@ def _sha256(path: Path) -> str:
 @lru_cache(8)
 def _hashed(path: Path, size: int, changed_ns: int) -> str:
     """A file's hash, computed once as long as it does not change: checkpoints have a gigabyte."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -1,0 +1,120 @@
+"""Files with care: those from outside are opened only if they are files, those of one owner are made for them alone.
+
+A pipe, a device or the kernel's own files may have no end. A mode that comes after a file leaves it open for a moment.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from functools import cache
+from io import FileIO
+from pathlib import Path
+
+_KINDS = (
+    (stat.S_ISFIFO, "a named pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+_KERNEL = ("/proc", "/sys")  # regular by their mode; some wait for events, none has a size
+
+
+class NotAFile(OSError):
+    """Something lies at a path that is no regular file; `strerror` says what was expected and what is there."""
+
+
+def open_regular(path: Path) -> FileIO:
+    """Open a regular file for reading, without a buffer; never wait for whoever writes to a pipe.
+
+    Raises:
+        OSError: it cannot be opened: `IsADirectoryError` for a folder, `NotAFile` for a pipe, socket or device.
+        ValueError: no file can have that path.
+    """
+    _check(path, os.stat(path))  # opening a device may do something to it  # noqa: PTH116
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        _check(path, os.fstat(handle))  # of what was opened: another thing may lie there since
+        os.set_blocking(handle, True)
+        return FileIO(handle)
+    except BaseException:
+        os.close(handle)
+        raise
+
+
+def require_regular(path: Path) -> Path:
+    """The path, for libraries that open files themselves.
+
+    Raises:
+        OSError: as by `open_regular`.
+    """
+    open_regular(path).close()
+    return path
+
+
+def read_regular(path: Path) -> bytes:
+    """All bytes of a regular file.
+
+    Raises:
+        OSError: as by `open_regular`, or it cannot be read.
+    """
+    with open_regular(path) as file:
+        return file.readall()
+
+
+def _check(path: Path, status: os.stat_result) -> None:
+    if stat.S_ISDIR(status.st_mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    kind = next((name for fits, name in _KINDS if fits(status.st_mode)), None)
+    if kind is None and status.st_dev in _kernel_devices():
+        kind = "a file of the kernel"
+    if kind is not None:
+        raise NotAFile(errno.EINVAL, f"expected a file, found {kind}", str(path))
+
+
+@cache
+def _kernel_devices() -> set[int]:
+    return {os.stat(place).st_dev for place in _KERNEL if os.path.ismount(place)}  # noqa: PTH116
+
+
+def keep_private(path: Path, content: str = "") -> None:
+    """Make a file that its owner alone may read, from its first moment and whole; whoever comes second leaves it alone.
+
+    A file that is there is never opened, since to close it would drop SQLite's locks on it; others lose access to it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}.tmp")
+        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, path)
+        except FileExistsError:
+            pass
+        except OSError:  # a disk without links
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    close_to_others(path)
+
+
+def close_to_others(path: Path) -> None:
+    """Take every access of group and others from a file or folder, where it is ours."""
+    status = path.stat()
+    if status.st_mode & 0o077 and status.st_uid == os.geteuid():
+        path.chmod(stat.S_IMODE(status.st_mode) & ~0o077)
+
+
+def private_folder(path: Path) -> Path:
+    """A folder that its owner alone may enter, from its first moment; its parents are as the umask says."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+    close_to_others(path)
+    return path
