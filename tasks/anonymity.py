@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from schemas.errors import ConfigError
-from tasks.store.files import write_text
+from schemas.files import keep_private
 
 SALT_FILE = "salt"  # in the store's own folder, never in a version
 SHORTEST_SALT = 16  # characters; ids are short, so that a guessable salt would give them away
@@ -72,9 +72,7 @@ def salt_of(variable: str, store: Path, environment: Mapping[str, str] = os.envi
             )
         return given
     kept = store / SALT_FILE
-    if not kept.is_file():
-        write_text(kept, secrets.token_hex(32) + "\n")
-        kept.chmod(0o600)
+    keep_private(kept, secrets.token_hex(32) + "\n")
     return kept.read_text("utf-8").strip()
 
 

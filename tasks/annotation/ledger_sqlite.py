@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from schemas.files import close_to_others, keep_private
 from schemas.sqlite import BUSY_S, write_ahead
 from tasks.annotation.errors import LedgerError
 from tasks.annotation.ledger_rows import Row, migrations
@@ -31,13 +32,15 @@ class SqliteDriver:
         self._path = path
         self._turn, self._has_turn = _TURNS[path.resolve()], False
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            keep_private(path)  # SQLite gives its log and index the same mode
             self._connection = _connect(path)
             write_ahead(self._connection)
             for setting in ("synchronous=FULL", "cache_size=-65536"):
                 self._connection.execute(f"PRAGMA {setting}")
             self._migrate()
             self._reader = _connect(path)  # sees only what is durable
+            for made in self._files()[1:]:  # by an older Earmark
+                close_to_others(made)
         except (OSError, sqlite3.Error) as error:
             raise LedgerError(f"ledger {path}: cannot be opened: {error}") from None
 
@@ -93,8 +96,7 @@ class SqliteDriver:
 
     def size_bytes(self) -> int:
         """Bytes of the file and its log."""
-        files = (self._path, self._path.with_name(self._path.name + "-wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        return sum(file.stat().st_size for file in self._files() if not file.name.endswith("-shm"))
 
     def vacuum(self) -> None:
         """Rewrite the file without free pages and empty the log."""
@@ -106,6 +108,11 @@ class SqliteDriver:
         self._reader.close()
         self._connection.close()
         self._end_turn()
+
+    def _files(self) -> list[Path]:
+        """The file, its log and the log's index, as far as they are there."""
+        files = [self._path.with_name(self._path.name + ending) for ending in ("", "-wal", "-shm")]
+        return [file for file in files if file.exists()]
 
     def _end_turn(self) -> None:
         if self._has_turn:

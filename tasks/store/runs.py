@@ -16,6 +16,7 @@ import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.errors import StoreError
+from schemas.files import private_folder
 from tasks.store.files import write_text
 from tasks.store.versions import Store
 
@@ -77,7 +78,7 @@ def start_run(store: Store, corpus: str, config: Path, limit: int | None = None,
 
 def save_run(store: Store, run: Run) -> None:
     """Replace the run's record."""
-    write_text(_folder(store) / f"{run.run}.json", run.model_dump_json(indent=1) + "\n")
+    write_text(private_folder(_folder(store)) / f"{run.run}.json", run.model_dump_json(indent=1) + "\n")
 
 
 def list_runs(store: Store) -> list[Run]:

@@ -16,6 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from schemas.errors import StoreError
+from schemas.files import private_folder
 from schemas.tables import REJECTS, Table
 from tasks.store.files import replacing, write_text
 from tasks.store.manifest import Step
@@ -146,6 +147,7 @@ def staging(
     with locked(parent / LOCK, f"build of {corpus}", wait, say):
         folder = parent / STAGING / build_key[:16]
         sweep(store, corpus, keep=folder)
+        private_folder(folder.parent)  # texts as they were read, with names that the version hides
         for part in ("work", "steps", "version"):
             (folder / part).mkdir(parents=True, exist_ok=True)
         yield Stage(store, corpus, build_key, folder)
