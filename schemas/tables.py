@@ -56,7 +56,8 @@ IMAGE = AUDIO  # and for an `Image` feature: the field's metadata tell them apar
 def audio_column(description: str, name: str = "audio") -> pa.Field:
     """A column of whole audio files: their bytes, and a name `<SHA-256>.<extension>`; null where none is embedded.
 
-    `datasets` reads it as an `Audio` feature. Parquet row groups and files of its table are cut by bytes too.
+    `datasets` reads it as an `Audio` feature that it hands out as it is, bytes and path: only torchcodec, which no
+    default install has, would decode it. Parquet row groups and files of its table are cut by bytes too.
     """
     return column(name, AUDIO, description, optional=True)
 
@@ -114,9 +115,7 @@ class Table:
     def __post_init__(self) -> None:
         """Tell `datasets` which columns are audio or images: a struct of bytes and path alone does not say so."""
         if self.embedded:
-            features = {
-                field.name: {"_type": embeds(field)} if embeds(field) else _feature(field.type) for field in self.schema
-            }
+            features = {field.name: _file_feature(field) or _feature(field.type) for field in self.schema}
             metadata = {"huggingface": json.dumps({"info": {"features": features}})}
             object.__setattr__(self, "schema", self.schema.with_metadata(metadata))
 
@@ -138,10 +137,19 @@ def embeds(field: pa.Field) -> str | None:
     return str((field.metadata or {}).get(b"feature", b"Audio"), "utf-8")
 
 
+def _file_feature(field: pa.Field) -> dict[str, Any] | None:
+    """A column of whole files as `datasets` writes it into a Parquet file's metadata. Images it decodes by Pillow."""
+    match embeds(field):
+        case None:
+            return None
+        case "Audio":
+            return {"decode": False, "_type": "Audio"}
+        case kind:
+            return {"_type": kind}
+
+
 def _feature(type_: pa.DataType) -> Any:
     """A type as `datasets` writes it into a Parquet file's metadata."""
-    if type_ == AUDIO:
-        return {"_type": "Audio"}
     if pa.types.is_struct(type_):
         return {field.name: _feature(field.type) for field in type_}
     if pa.types.is_list(type_):

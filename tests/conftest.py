@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
+
+# A shell's background job ignores Ctrl-C, and so would every command that a test stops by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if importlib.util.find_spec("hypothesis"):  # vLLM's environment has no property tests
     from hypothesis import settings
@@ -30,3 +37,21 @@ def real() -> Path:
     if not (folder / "mos").is_dir():
         pytest.skip(f"no real lists in {folder}; set EARMARK_REAL to a folder that holds them")
     return folder
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store with every demo corpus, as `earmark demo` builds it. No test may change it.
+
+    The processes of one test run share it: the first one that needs it builds it.
+    """
+    from filelock import FileLock
+
+    own = tmp_path_factory.getbasetemp()
+    shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "demo-store"
+    with FileLock(f"{shared}.lock"):
+        if not shared.exists():
+            command = [Path(sys.executable).with_name("earmark"), "demo", "--store", f"{shared}.part"]
+            subprocess.run(command, check=True, cwd=ROOT, stdin=subprocess.DEVNULL)
+            Path(f"{shared}.part").rename(shared)
+    return shared

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from tasks.exports.choosing import Target
+from tasks.store.card import content_mark
 
 _SUFFIX = {"parquet": "parquet", "jsonl": "jsonl"}
 
@@ -17,7 +18,8 @@ def render_readme(record: dict[str, Any], target: Target) -> str:
     head = ""
     if target.sink in _SUFFIX:
         files = [{"split": split, "path": f"{split}.{_SUFFIX[target.sink]}"} for split in splits]
-        configs = [{"config_name": "default", "data_files": files}]
+        mark = content_mark(facts["sha256"] for facts in record["files"].values())
+        configs = [{"config_name": "default", "description": mark, "data_files": files}]
         head = f"---\n{yaml.safe_dump({'configs': configs}, sort_keys=False)}---\n"
     says = f"{target.view.says}\n\n" if target.view else ""
     counts = "".join(f"| {split} | {count:,} |\n" for split, count in record["rows"].items())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from typing import Any
 
@@ -10,9 +10,9 @@ import jinja2
 import yaml
 
 from schemas.corpus import Story
-from schemas.tables import SPLITS, Table
+from schemas.tables import SPLITS, Table, embeds
 from tasks.store.diff import Change
-from tasks.store.manifest import Manifest, Step
+from tasks.store.manifest import Manifest, Step, digest_of
 
 PERSONAL = (
     "Earmark adds no names or contact data. Speaker, listener and artist ids, transcripts, lyrics and voices in the "
@@ -63,6 +63,7 @@ def render_card(
         personal=PERSONAL,
         all_splits=split_order(list({split for splits in manifest.rows.values() for split in splits})),
         fields=_fields,
+        sounds=[(t.name, f.name) for t in tables if t.name in manifest.rows for f in t.schema if embeds(f) == "Audio"],
         hides_places=hides_places,
     )
 
@@ -94,11 +95,21 @@ def markdown_cell(value: Any) -> str:
     return " ".join(text.split())
 
 
+def content_mark(digests: Iterable[str]) -> str:
+    """A config's `description` in the YAML of a local dataset: it changes with the files' content.
+
+    `datasets` remembers what it has read of a local folder by the folder's name and this YAML alone, neither by its
+    path nor by the files: without the mark, another store's `v1` would be given out for this one.
+    """
+    return f"content {digest_of(list(digests))[:16]}"
+
+
 def _head(manifest: Manifest, tables: Sequence[Table], story: Story) -> dict[str, Any]:
     """The YAML front matter that the Hub and `datasets` read."""
     configs = [
         {
             "config_name": table.name,
+            "description": content_mark(entry.sha256 for entry in manifest.files if entry.table == table.name),
             **({"default": True} if table.name == story.main_table else {}),
             "data_files": [
                 {"split": split, "path": f"{table.name}/{split}-*.parquet"}
