@@ -149,7 +149,7 @@ class AnnotatorConfig(Model):
 
 DECIDES = (
     "annotator", "temperature", "top_p", "seed", "max_tokens", "extra_body", "structured", "repairs", "on_limit",
-    "limits",
+    "limits", "yes_no_token_ids",
 )  # fmt: skip
 """What of an annotator's config can change an answer, and so belongs to a build's identity; the rest is where servers
 are, pace, patience and money."""

@@ -154,8 +154,8 @@ class Captions(BuildConfig):
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = self.recorded()
-        del values["licences"], values["instrumentals"]  # a version of instrumentals stands among the parents
-        values["source"] = {name: values["source"][name] for name in ("name", "format")}
+        del values["instrumentals"]  # the version that it names stands among the parents
+        values["source"] = self.source.identity()
         for pipeline in values["pipelines"]:
             pipeline["listen"] = {name: pipeline["listen"][name] for name in (*DECIDES, *_HEARD, *_CHECKED)}
             if pipeline["refine"] is not None:
@@ -167,7 +167,7 @@ class Captions(BuildConfig):
 
 _HEARD = ("ask", "hearing", "hears_s", "where", "spans", "segments")
 _CHECKED = ("checks", "tries")
-_JUDGED = ("yes_no_token_ids", "least", "action")
+_JUDGED = ("least", "action")
 SECONDS = pa.list_(pa.field("element", pa.float64()))
 
 CAPTIONS = Table(

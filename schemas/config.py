@@ -156,7 +156,11 @@ class BuildConfig(Model):
         return ()
 
     def identity(self) -> dict[str, Any]:
-        """What of the config decides a version's rows. Where inputs lie does not; their digests stand beside this."""
+        """What of the config decides what a version holds and what of it may leave; enters the build key.
+
+        Where inputs lie does not decide it: `digest_inputs` of each corpus gives their digests, and what their folders
+        decide. Each input's name, as rows have it, stays, since it tells which input is what.
+        """
         return self.recorded()
 
 

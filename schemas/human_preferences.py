@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from schemas.config import BuildConfig, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.evaluations import Evaluation, Mode
+from schemas.places import without_place
 from schemas.views import View
 from schemas.vote_tables import TABLES
 
@@ -121,6 +122,7 @@ class HumanPreferences(BuildConfig):
         values = self.recorded()
         for source in values["sources"]:
             del source["root"], source["audio_root"]
+            source["files"] = [without_place(written) for written in source["files"]]
         del values["salt"]
         return values
 

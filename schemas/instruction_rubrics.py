@@ -10,6 +10,7 @@ from schemas.annotation import DECIDES, AnnotatorConfig, Hearing
 from schemas.config import BuildConfig, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.instrumentals import Fitness
+from schemas.places import without_place
 from schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
 from schemas.rubric_views import EVALUATIONS, VIEWS
 from schemas.tables import REJECTS
@@ -181,9 +182,11 @@ class InstructionRubrics(BuildConfig):
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = self.recorded()
-        del values["licences"]
         for source in values["sources"]:
-            del source["captions"], source["audio_root"]  # their contents stand among the inputs
+            del source["audio_root"]
+            source["captions"] = without_place(source["captions"])
+        if self.similarity:
+            values["similarity"]["model"] = without_place(self.similarity.model)
         decides = {"judge": ("hearing", "again_temperature"), "writer": ("tries",)}
         for role in ("judge", "writer", "labeller", "translator"):
             if values[role] is not None:

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from schemas.config import BuildConfig, Model, Name
 from schemas.corpus import Corpus, Story
+from schemas.places import without_place
 from schemas.tables import REJECTS, WORDS, Split, Table, audio_column, column
 from schemas.views import View
 
@@ -28,6 +29,11 @@ class Source(Model):
     tracks: str = Field(description="The list of tracks.")
     tag_map: str | None = Field(default=None, description="Synonyms of tags: JSON, as MTG-Jamendo's `tag_map.json`.")
     audio_root: str | None = Field(default=None, description="Folder of the audio; without it, that of the list.")
+
+    def identity(self) -> dict[str, Any]:
+        """What of it decides rows: not where it lies."""
+        tag_map = without_place(self.tag_map) if self.tag_map else None
+        return {"name": self.name, "format": self.format, "tracks": without_place(self.tracks), "tag_map": tag_map}
 
 
 class Fitness(Model):
@@ -112,8 +118,8 @@ class Instrumentals(BuildConfig):
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files are, and what only decides how fast a model runs."""
         values = self.recorded()
-        del values["known_leads"]
-        values["source"] = {name: values["source"][name] for name in ("name", "format")}
+        del values["known_leads"]  # what the report says of them follows from their digest
+        values["source"] = self.source.identity()
         del values["separator"]  # its digest is among the inputs
         return values
 

@@ -12,6 +12,7 @@ from schemas.config import LARGEST, BuildConfig, Model, Name, nearest
 from schemas.corpus import Corpus, Story
 from schemas.critiques import CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from schemas.evaluations import Evaluation, Mode
+from schemas.places import without_place
 from schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, audio_column, column
 from schemas.views import View
 
@@ -151,6 +152,7 @@ class MosPreferences(BuildConfig):
         values = self.recorded()
         for source in values["sources"]:
             del source["root"], source["audio_root"]
+            source["files"] = {split: without_place(written) for split, written in source["files"].items()}
         if self.critiques:
             values["critiques"] = self.critiques.identity()
         return values

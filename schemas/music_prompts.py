@@ -7,9 +7,10 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from schemas.annotation import AnnotatorConfig, Prices
+from schemas.annotation import DECIDES, AnnotatorConfig, Prices
 from schemas.config import BuildConfig, Model, Name
 from schemas.corpus import Corpus, Story
+from schemas.places import without_place
 from schemas.tables import REJECTS, WORDS, Table, column
 from schemas.views import View
 
@@ -143,19 +144,19 @@ class MusicPrompts(BuildConfig):
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = self.recorded()
-        for name in ("tracks", "synonyms", "recalls", "prices", "licences"):
-            del values[name]
-        values["captions"] = [(held.name, held.pipeline) for held in self.captions]
-        values["synthesis"] = {name: values["synthesis"][name] for name in (*_ASKED, *_WRITTEN)}
+        del values["prices"]
+        for name in ("tracks", "synonyms", "recalls"):
+            values[name] = without_place(values[name]) if values[name] else None
+        for held in values["captions"]:  # versions stand among the parents
+            held["file"] = without_place(held["file"]) if held["file"] else None
+            held["version"] = held["version"] is not None
+        values["keep"] = self.keep is not None
+        values["synthesis"] = {name: values["synthesis"][name] for name in (*DECIDES, *_WRITTEN)}
         if self.verification is not None:
-            values["verification"] = {name: values["verification"][name] for name in (*_ASKED, *_HEARD)}
+            values["verification"] = {name: values["verification"][name] for name in (*DECIDES, *_HEARD)}
         return values
 
 
-_ASKED = (
-    "annotator", "temperature", "top_p", "seed", "max_tokens", "extra_body", "structured", "repairs", "on_limit",
-    "limits", "yes_no_token_ids",
-)  # fmt: skip
 _WRITTEN = ("shots", "tries", "spare", "longest")
 _HEARD = ("file", "tracks", "longest_s", "sample_rate_hz")
 

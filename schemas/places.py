@@ -64,6 +64,12 @@ def below(folder: str, written: str) -> str:
     return str(PurePosixPath(folder) / written)
 
 
+def without_place(written: str) -> str:
+    """A path as rows name it: relative ones as written, others by the file's name alone."""
+    pure = PurePosixPath(written)
+    return pure.name if pure.is_absolute() or ".." in pure.parts else written
+
+
 def told(path: Path) -> str:
     """How messages name a file or folder: by its URL, if it has one."""
     return url_of(path) or str(path)

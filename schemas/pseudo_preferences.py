@@ -11,6 +11,7 @@ from schemas.annotation import DECIDES, AnnotatorConfig, Hearing, Prices
 from schemas.config import BuildConfig, Model
 from schemas.corpus import Corpus, Story
 from schemas.evaluations import Evaluation, Mode
+from schemas.places import without_place
 from schemas.tables import REJECTS, Split, Table, audio_column, column
 from schemas.views import View
 
@@ -102,8 +103,9 @@ class PseudoPreferences(BuildConfig):
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change an answer: where files and servers are, pace, patience and money."""
         values = self.recorded()
-        for name in ("prompts", "generations", "known_order", "prices"):
-            del values[name]
+        del values["prices"]
+        for name in ("prompts", "generations", "known_order"):
+            values[name] = without_place(values[name]) if values[name] else None
         values["judge"] = {name: values["judge"][name] for name in _DECIDES}
         return values
 

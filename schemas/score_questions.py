@@ -11,6 +11,7 @@ from schemas.annotation import DECIDES, AnnotatorConfig
 from schemas.config import BuildConfig, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.evaluations import Evaluation, Mode
+from schemas.places import without_place
 from schemas.tables import REJECTS, WORDS, Split, Table, column, image_column
 from schemas.views import View
 from schemas.views import Writer as ExportWriter
@@ -164,12 +165,12 @@ class ScoreQuestions(BuildConfig):
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = self.recorded()
-        del values["licences"]
-        for name in ("submissions", "comments", "salt_env"):
-            del values["source"][name]
+        del values["source"]["salt_env"]
+        for part, name in (("source", "submissions"), ("source", "comments"), ("review", "files")):
+            values[part][name] = [without_place(written) for written in values[part][name]]
         for name in ("folder", "per_second", "timeout_s"):
             del values["images"][name]
-        del values["review"]["files"]
+        values["detector"]["model"] = without_place(self.detector.model)
         for name in ("writer", "judge", "labeller"):
             extra = ("sees_image",) if "sees_image" in values[name] else ()
             values[name] = {key: values[name][key] for key in (*DECIDES, *extra)}

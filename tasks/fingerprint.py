@@ -5,14 +5,16 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from schemas.places import url_of
 from schemas.tables import Table
-from tasks.importers.lines import unreadable
+from tasks.importers.cells import absolute_clips
+from tasks.importers.lines import open_list, unreadable
 from tasks.mirror import bring
 from tasks.store.commit import schema_digest
 from tasks.store.files import sha256_file
@@ -23,6 +25,9 @@ _IMPORT = re.compile(
     r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+import[ \t]+(?:\(([^)]*)\)|(.+))|import[ \t]+([\w.]+))", re.MULTILINE
 )
 _QUERY = re.compile(r'"([a-z_]+/[a-z0-9_]+)"')
+JSON = (".json", ".jsonl", ".ndjson")
+_BLOCK = 1 << 24
+Value = TypeVar("Value")
 # Their releases may write the same rows as other bytes.
 LIBRARIES = ("duckdb", "numpy", "pillow", "pyarrow", "scipy", "soundfile", "soxr")
 
@@ -109,19 +114,69 @@ def _is_module(package: str, name: str) -> bool:
     return any((Path(folder) / f"{name}.py").exists() or (Path(folder) / name).is_dir() for folder in folders or [])
 
 
+def distinct(named: Iterable[tuple[str, Value]]) -> dict[str, Value]:
+    """What is named, by its name; a name that comes again gets a number, so that nothing hides behind another."""
+    found: dict[str, Value] = {}
+    for name, value in named:
+        number = 1
+        while (key := name if number == 1 else f"{name} ({number})") in found:
+            number += 1
+        found[key] = value
+    return found
+
+
+def roots_digest(name: str, lists: Iterable[tuple[Path, Path]], read: Callable[[], Iterable[object]]) -> dict[str, str]:
+    """What the folders of clips decide about the rows of lists, as a digest under a name; none where they decide none.
+
+    Lists are read only if their bytes can name a clip by a path below its folder.
+
+    Args:
+        name: of the digest, among the inputs.
+        lists: every list, and the folder that its clips must lie in.
+        read: yields the rows of all of them.
+    """
+    if not any(_can_name(path, root) for path, root in lists):
+        return {}
+    with absolute_clips() as decided:
+        for _ in read():
+            pass
+    return {name: digest_of(decided)} if decided else {}
+
+
+def _can_name(path: Path, root: Path) -> bool:
+    """Whether a list may hold a path below a folder, or a URL, as a cell; told by its bytes, in a moment."""
+    name, wanted = path.name.lower().removesuffix(".gz"), [f"{root}/".encode(), b"s3:"]
+    if name.endswith(".parquet") or '"' in str(root):
+        return True
+    if name.endswith(JSON):
+        wanted.append(b"\\")  # its texts may be written otherwise
+    tail, longest = b"", max(map(len, wanted))
+    try:
+        with open_list(path) as stream:
+            while block := stream.read(_BLOCK):
+                text = tail + block
+                if any(each in text for each in wanted):
+                    return True
+                tail = text[-longest:]
+    except (OSError, EOFError, zlib.error):
+        return True  # reading it says what is wrong
+    return False
+
+
 def file_digests(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
-    """SHA-256 of each named input file; those behind URLs are brought here first.
+    """SHA-256 of each named input file, by `distinct` names; those behind URLs are brought here first.
 
     Raises:
         InputError: a file is missing, a folder, or cannot be read.
     """
-    digests = {}
     named = list(files)
     bring(path for _, path in named)
-    for name, path in named:
-        try:
-            digests[name] = sha256_file(path)
-        except (OSError, ValueError) as error:
-            url = url_of(path)
-            raise unreadable(f"{name} ({url})" if url and url not in name else name, error) from None
-    return digests
+    return distinct((name, _file_digest(name, path)) for name, path in named)
+
+
+def _file_digest(name: str, path: Path) -> str:
+    try:
+        return sha256_file(path)
+    except (OSError, ValueError) as error:
+        url = url_of(path)
+        raise unreadable(f"{name} ({url})" if url and url not in name else name, error) from None

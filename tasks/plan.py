@@ -93,7 +93,8 @@ def make_plan(
         parents: versions of other corpora that are read.
     """
     inputs = digest() if inputs is None else inputs
-    identity: dict[str, Any] = {**config.identity(), "parents": [parent.digest for parent in parents]}
+    by_spec = {spec: store.find(spec).manifest.digest() for spec in config.reads()}
+    identity: dict[str, Any] = {**config.identity(), "parents": [by_spec[spec] for spec in config.reads()]}
     made = Made(
         corpus=corpus,
         config=config.recorded(),

@@ -406,6 +406,18 @@ def test_captions_of_a_version_are_examples_each(lists: Path, tmp_path: Path) ->
     assert {row["text"] for row in shots} <= texts
 
 
+def test_which_version_each_caption_set_reads_stands_in_the_key(lists: Path, tmp_path: Path) -> None:
+    store, captions = tmp_path / "store", read_captions_config(ROOT / "data/demo/captions.toml")
+    for seed in (1, 2):
+        build_captions(captions.model_copy(update={"seed": seed, "limit": 1}), store)
+
+    def key_of(*numbers: int) -> str:
+        sets = [{"name": name, "version": f"captions@v{n}"} for name, n in zip("abc", numbers, strict=True)]
+        return plan_build(config_of(lists, captions=sets), open_store(str(store))).build_key
+
+    assert len({key_of(1, 1, 2), key_of(1, 2, 2), key_of(2, 1, 1)}) == 3
+
+
 @pytest.mark.parametrize("closed", [False, True])
 def test_prompts_after_captions_that_may_not_be_passed_on_are_held_back(
     lists: Path, tmp_path: Path, closed: bool

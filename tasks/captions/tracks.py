@@ -14,13 +14,13 @@ import pyarrow.parquet as pq
 
 from schemas.captions import CAPTIONS, CORPUS, Captions
 from schemas.errors import ConfigError, InputError
+from schemas.places import without_place
 from schemas.tables import REJECTS, SPLITS
 from tasks.audio.probe import AudioFault
 from tasks.captions.asking import annotators, prompt_digests, shard_sizes
-from tasks.fingerprint import file_digests
+from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
 from tasks.importers.rows import Note, Reject
-from tasks.importers.table import without_place
 from tasks.importers.tracks import read_track_table
 from tasks.media import audio_digest, media_index
 from tasks.plan import Plan, make_plan
@@ -131,6 +131,7 @@ def digest_inputs(config: Captions, store: Store) -> dict[str, str]:
     source = config.source
     written = [name for name in (source.tracks, source.tag_map) if name]
     digests = file_digests([*((without_place(name), config.path(name)) for name in written), *list_files()])
+    digests |= roots_digest("paths", [(config.path(source.tracks), audio_folder(config))], partial(listed, config))
     separated = instrumentals_of(instrumentals_version(config, store))
     tracks = islice((row for row in listed(config) if isinstance(row, Track)), config.limit)
     files = {track.path: audio_folder(config) / track.path for track in tracks if track.track_id not in separated}

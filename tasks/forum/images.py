@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from schemas.errors import InputError
 from schemas.files import NotAFile, open_regular
 from schemas.forum import IMAGES
+from schemas.places import without_place
 from schemas.score_questions import ScoreQuestions
 from schemas.tables import REJECTS
 from tasks.anonymity import salt_of
@@ -92,7 +93,7 @@ def read_images(stage: Stage, config: ScoreQuestions, gate: Gate | None = None) 
             entered=len(named),
             kept=len(rows),
             rejected=dict(sorted(counts.items())),
-            notes=(f"{scores:,} of {len(rows):,} images are scores by {config.detector.model}",),
+            notes=(f"{scores:,} of {len(rows):,} images are scores by {without_place(config.detector.model)}",),
         )
     )
     step = stage.record(_account(stage, threads, rows, {item.thread["thread_key"] for item in named}))
@@ -198,7 +199,7 @@ def _row(item: Named, picture: Picture, sight: Sight, config: ScoreQuestions) ->
         "width": picture.image.width,
         "height": picture.image.height,
         "difference_hash": picture.difference_hash.hex(),
-        "detector": config.detector.model,
+        "detector": without_place(config.detector.model),
         "score_confidence": sight.confidence,
         "is_score": sight.confidence >= config.detector.least,
         "staves": [dict(zip(names, box, strict=True)) for box in sight.boxes],

@@ -11,6 +11,7 @@ from pathlib import Path
 from PIL import Image
 from scipy.special import betaincinv
 
+from schemas.places import without_place
 from schemas.score_questions import Detector, ScoreQuestions
 from tasks.forum.detection import open_detector
 from tasks.forum.drawings import NON_SCORES, SCORES, score
@@ -91,7 +92,7 @@ def measure_detector(config: Detector, base: Path) -> Measure:
             found[kind] = sum(pool.map(is_score, drawn))
             work.advance(config.drawings)
     told, taken = ({kind: found[kind] for kind in room} for room in (SCORES, NON_SCORES))
-    return Measure(config.model, config.least, config.drawings, told, taken)
+    return Measure(without_place(config.model), config.least, config.drawings, told, taken)
 
 
 def _draw(kind: str, seed: int) -> Image.Image:

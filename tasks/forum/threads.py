@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import duckdb
 import pyarrow as pa
 
+from schemas.places import without_place
 from schemas.score_questions import ScoreQuestions
 from schemas.tables import REJECTS
 from tasks.anonymity import salt_of
 from tasks.forum.dump import MALFORMED, Scanned, scan, set_variables
-from tasks.importers.table import without_place
 from tasks.progress import working
 from tasks.sql import connect, literal, query, view_parquet
 from tasks.store.files import replacing

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from schemas.errors import InputError
+from schemas.places import without_place
 from tasks.importers.captions import Caption, read_captions
 from tasks.importers.cells import BadRow, clip, identifier, shown
 from tasks.importers.lists import ListFile
 from tasks.importers.music import words
 from tasks.importers.rows import Note, Reject
-from tasks.importers.table import kind_of, read_table, without_place
+from tasks.importers.table import kind_of, read_table
 
 
 class Instruction(NamedTuple):

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from schemas.errors import InputError
+from schemas.places import without_place
 from tasks.importers.cells import BadRow, identifier, shown
 from tasks.importers.lines import open_list, read_lines, unreadable
 from tasks.importers.music import words
 from tasks.importers.rows import Note, Reject
-from tasks.importers.table import without_place
 
 HEADER = ["id", "caption"]
 

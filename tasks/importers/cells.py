@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -11,6 +14,9 @@ from schemas.tables import SPLIT_ALIASES, SPLITS
 
 LONGEST_ID = 1024  # characters; longer ones are a misread row, not a name
 SHOWN = 80  # characters of a value that messages repeat
+
+
+_absolute: ContextVar[list[tuple[str, str]] | None] = ContextVar("absolute", default=None)
 
 
 class BadRow(Exception):
@@ -110,8 +116,25 @@ def clip(cell: Any, root: str) -> str:
     if place[0] == "/":
         if not place.startswith(root + "/"):
             raise BadRow("path_outside_root", f"expected a path below the root, found '{shown(text)}'")
-        return PurePosixPath(place).relative_to(root).as_posix()
+        relative = PurePosixPath(place).relative_to(root).as_posix()
+        if (decided := _absolute.get()) is not None:
+            decided.append((text, relative))
+        return relative
     return text
+
+
+@contextmanager
+def absolute_clips() -> Iterator[list[tuple[str, str]]]:
+    """While rows are read, collect the clips that lists name by an absolute path or URL: cell, and path below the root.
+
+    This is all that a root decides about rows: any other absolute path is a reject, any relative one stays as it is.
+    """
+    decided: list[tuple[str, str]] = []
+    before = _absolute.set(decided)
+    try:
+        yield decided
+    finally:
+        _absolute.reset(before)
 
 
 def split_name(cell: Any) -> str:

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 from schemas.errors import InputError
 from schemas.files import read_regular
+from schemas.places import without_place
 from tasks.importers.cells import BadRow, clip, identifier, number, shown
 from tasks.importers.lines import read_rows, unreadable
 from tasks.importers.lists import require_columns
 from tasks.importers.rows import Note, Reject
-from tasks.importers.table import without_place
 
 CATEGORIES = ("genre", "instrument", "mood/theme")
 COLUMNS = ("TRACK_ID", "ARTIST_ID", "ALBUM_ID", "PATH", "DURATION", "TAGS")

@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from schemas.places import without_place
 from tasks.importers.cells import BadRow, clip, identifier, shown
 from tasks.importers.lists import Cells, ListFile
 from tasks.importers.rows import Note, Reject
-from tasks.importers.table import kind_of, read_table, without_place
+from tasks.importers.table import kind_of, read_table
 
 LONGEST_TEXT = 20_000
 MADE = frozenset({"", "succeeded", "success", "successful", "ok", "completed", "complete", "done", "finished"})

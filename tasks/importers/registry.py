@@ -51,6 +51,13 @@ def input_files(source: Source, resolve: Resolve) -> list[tuple[str, Path]]:
     return sorted((file.name, file.path) for file in found.lists)
 
 
+def list_root(source: Source, resolve: Resolve, path: Path) -> Path:
+    """The folder that clips in a list of a source may not leave."""
+    if source.format == "table":
+        return table.clip_root(source, resolve, path)
+    return resolve(source.root or "")
+
+
 def listing(source: Source, resolve: Resolve) -> dict[str, str] | None:
     """What an importer learns from the names in folders rather than from lists, or None where it looks at none."""
     if source.format != "tmhint-qi":

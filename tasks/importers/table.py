@@ -14,7 +14,7 @@ from typing import Any
 from schemas.errors import InputError
 from schemas.files import require_regular
 from schemas.mos_preferences import Columns, Source
-from schemas.places import below
+from schemas.places import below, without_place
 from tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, split_name, votes
 from tasks.importers.lines import read_lines, unreadable
 from tasks.importers.lists import Cells, Found, ListFile, Parse, headed_rows, require_columns, to_ratings
@@ -45,12 +45,6 @@ def _told(source: Source, split: str) -> str:
     return f"{split}/{name}" if list(names.values()).count(name) > 1 else name
 
 
-def without_place(written: str) -> str:
-    """A path as rows name it: relative ones as written, others by the file's name alone."""
-    pure = PurePosixPath(written)
-    return pure.name if pure.is_absolute() or ".." in pure.parts else written
-
-
 def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
     """Yield one rating or mean a row."""
     columns = source.columns
@@ -58,10 +52,14 @@ def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
         raise InputError(f"{source.name}: expected 'columns' for a table, found none")
     wanted = _wanted(columns)
     for file in find(source, resolve).lists:
-        home = source.audio_root or source.root
-        root = resolve(home) if home else file.path.parent
-        parse = _parser(source, columns, file, root)
+        parse = _parser(source, columns, file, clip_root(source, resolve, file.path))
         yield from to_ratings(file, read_table(file, wanted), parse)
+
+
+def clip_root(source: Source, resolve: Callable[[str], Path], path: Path) -> Path:
+    """The folder that clips in one of the tables may not leave: without a root, the table's own."""
+    home = source.audio_root or source.root
+    return resolve(home) if home else path.parent
 
 
 def kind_of(name: str, written: str) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from schemas.places import without_place
 from tasks.importers.cells import BadRow, clip, identifier, shown
 from tasks.importers.jamendo import MARK, Tag, TagMap, Track
 from tasks.importers.lists import Cells, ListFile
 from tasks.importers.rows import Note, Reject
-from tasks.importers.table import kind_of, read_table, without_place
+from tasks.importers.table import kind_of, read_table
 
 WANTED = ("track_id", "audio")
 OPTIONAL = ("artist_id", "album_id", "tags")

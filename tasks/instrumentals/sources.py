@@ -13,13 +13,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.instrumentals import CORPUS, TRACKS, Instrumentals
+from schemas.places import without_place
 from schemas.tables import REJECTS, SPLITS
 from tasks.audio.probe import AudioFault
-from tasks.fingerprint import file_digests
+from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.cells import shown
 from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
 from tasks.importers.rows import Note, Reject
-from tasks.importers.table import without_place
 from tasks.importers.tracks import read_track_table
 from tasks.instrumentals.separators import describe_separator
 from tasks.media import audio_digest, media_index
@@ -76,6 +76,8 @@ def digest_inputs(config: Instrumentals, store: Store) -> dict[str, str]:
     source = config.source
     written = [name for name in (source.tracks, source.tag_map) if name]
     digests = file_digests((without_place(name), config.path(name)) for name in written)
+    lists = [(config.path(source.tracks), audio_folder(config))]
+    digests |= roots_digest("paths", lists, partial(listed, config))
     with working(f"hash audio of {source.name}") as work:
         index = media_index(store)
         digests["audio"] = audio_digest(named_audio(config), index, work.advance, config.tracks.longest_s)
@@ -87,11 +89,19 @@ def digest_inputs(config: Instrumentals, store: Store) -> dict[str, str]:
 
 
 def listed(config: Instrumentals) -> Iterator[Track | Reject | Note]:
-    """The rows of the list."""
+    """The rows of the list; a track that cannot have a file of its own in the version is a reject."""
     source = config.source
     synonyms = read_tag_map(config.path(source.tag_map), source.tag_map) if source.tag_map else None
     read = read_tracks if source.format == "mtg-jamendo" else read_track_table
-    return read(config.path(source.tracks), source.tracks, synonyms, audio_folder(config))
+    named: dict[str, Track] = {}
+    for row in read(config.path(source.tracks), source.tracks, synonyms, audio_folder(config)):
+        if not isinstance(row, Track):
+            yield row
+        elif fault := _name_fault(config, row, named):
+            yield fault
+        else:
+            named[file_name(config, row)] = row
+            yield row
 
 
 def audio_folder(config: Instrumentals) -> Path:
@@ -123,7 +133,6 @@ def import_tracks(stage: Stage, config: Instrumentals) -> Step:
     rejects: list[tuple[str, Reject]] = []
     notes: list[str] = []
     rows: list[tuple[object, ...]] = []
-    named: dict[str, Track] = {}
     with working(f"import {config.source.name}"):
         for found in listed(config):
             if isinstance(found, Note):
@@ -132,10 +141,7 @@ def import_tracks(stage: Stage, config: Instrumentals) -> Step:
                 rejects.append((TRACKS.name, found))
             elif len(rows) == config.limit:
                 break
-            elif fault := _name_fault(config, found, named):
-                rejects.append((TRACKS.name, fault))
             else:
-                named[file_name(config, found)] = found
                 tags = [f"{tag.category}{MARK}{tag.name}" for tag in found.tags]
                 rows.append(
                     (len(rows), found.track_id, file_name(config, found), found.artist_id or None,

@@ -14,15 +14,15 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from schemas.places import without_place
 from schemas.pseudo_preferences import CLIPS, CORPUS, MODALITIES, PAIRS, PseudoPreferences
 from schemas.tables import AUDIO, REJECTS, SPLITS
 from tasks.annotation.session import Session
 from tasks.asking import clip_media
 from tasks.audio.probe import AudioFault
-from tasks.fingerprint import file_digests
+from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.music import Generation, Prompt, read_generations, read_prompts
 from tasks.importers.rows import Note, Reject
-from tasks.importers.table import without_place
 from tasks.judgments.judging import pairs_a_shard, passes_of, prompt_digests
 from tasks.ledger import has_ledger, ledger_address
 from tasks.media import EMBEDDED_AT_ONCE, audio_digest, embed, media_index
@@ -83,10 +83,10 @@ def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] |
 
 def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
     """SHA-256 of both tables, and of the audio that they name."""
-    written = {without_place(name): config.path(name) for name in (config.prompts, config.generations)}
-    digests = file_digests(written.items())
-    if config.known_order:
-        digests |= file_digests([(without_place(config.known_order), config.path(config.known_order))])
+    written = [name for name in (config.prompts, config.generations, config.known_order) if name]
+    digests = file_digests((without_place(name), config.path(name)) for name in written)
+    lists = [(path, path.parent) for path in (config.path(config.prompts), config.path(config.generations))]
+    digests |= roots_digest("paths", lists, partial(_read_tables, config))
     with working("hash audio") as work:
         return {**digests, "audio": audio_digest(named_audio(config), media_index(store), work.advance)}
 
@@ -94,13 +94,18 @@ def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
 def named_audio(config: PseudoPreferences) -> dict[str, Path]:
     """The audio file of every generation and reference that the tables name."""
     folder = config.path(config.prompts).parent
-    prompts = read_prompts(config.path(config.prompts), config.prompts)
-    references = (row.reference_audio for row in prompts if isinstance(row, Prompt) and row.reference_audio)
-    found = {f"reference {name}": folder / name for name in references}
-    for row in read_generations(config.path(config.generations), config.generations):
-        if isinstance(row, Generation):
+    found: dict[str, Path] = {}
+    for row in _read_tables(config):
+        if isinstance(row, Prompt) and row.reference_audio:
+            found[f"reference {row.reference_audio}"] = folder / row.reference_audio
+        elif isinstance(row, Generation):
             found[row.audio] = audio_path(config, row.audio)
     return found
+
+
+def _read_tables(config: PseudoPreferences) -> Iterator[Prompt | Generation | Reject | Note]:
+    yield from read_prompts(config.path(config.prompts), config.prompts)
+    yield from read_generations(config.path(config.generations), config.generations)
 
 
 def import_tables(stage: Stage, config: PseudoPreferences) -> Step:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from schemas.mos_preferences import CORPUS, MosPreferences, Source
 from schemas.places import url_of
-from tasks.fingerprint import file_digests
-from tasks.importers.registry import input_files, listing, read_source
+from tasks.fingerprint import file_digests, roots_digest
+from tasks.importers.registry import input_files, list_root, listing, read_source
 from tasks.importers.rows import Rating
 from tasks.media import audio_digest, media_index
 from tasks.mirror import bring_first, bring_folder, is_list
@@ -36,7 +36,10 @@ def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
         if source.format != "table" and source.root is not None:
             # where the names of audio files tell the split, those are brought too
             bring_folder(config.path(source.root), is_list if source.format != "tmhint-qi" else lambda name: True)
-        digests |= file_digests(input_files(source, config.path))
+        lists = input_files(source, config.path)
+        digests |= file_digests(lists)
+        roots = [(path, list_root(source, config.path, path)) for _, path in lists]
+        digests |= roots_digest(f"{source.name}/paths", roots, partial(read_source, source, config.path))
         if names := listing(source, config.path):
             digests[f"{source.name}/folders"] = digest_of(names)
         if config.audio != "none" or source.name in heard_sources(config):

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 
 from schemas.errors import ConfigError, StoreError
 from schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, MusicPrompts
-from tasks.fingerprint import file_digests
+from schemas.places import without_place
+from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.captions import Caption, read_captions
 from tasks.importers.jamendo import Tag, Track, read_tag_map, read_tracks
 from tasks.importers.recalls import Recall, read_recalls
 from tasks.importers.rows import Note, Reject
-from tasks.importers.table import without_place
 from tasks.media import audio_digest, media_index
 from tasks.mirror import present
 from tasks.plan import Plan, make_plan
@@ -107,6 +107,9 @@ def digest_inputs(config: MusicPrompts, store: Store) -> dict[str, str]:
     named |= {f"captions {held.name}": held.file for held in config.captions}
     files = [(f"{what}: {without_place(name)}", config.path(name)) for what, name in named.items() if name]
     digests = file_digests([*files, *list_files()])
+    tracks = config.path(config.tracks)
+    root = config.path(config.verification.audio) if config.verification else tracks.parent
+    digests |= roots_digest("paths", [(tracks, root)], partial(_read_tracks, config))
     if config.verification is None:
         return digests
     with working("hash audio") as work:

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from schemas.errors import InputError
+from schemas.places import without_place
 from schemas.score_questions import CORPUS, ScoreQuestions
 from tasks.anonymity import salt_digest, salt_of
 from tasks.fingerprint import file_digests
-from tasks.importers.table import without_place
 from tasks.mirror import bring_folder
 from tasks.plan import Plan, make_plan
 from tasks.progress import working

@@ -10,11 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from schemas.places import without_place
 from schemas.score_questions import OPTIONS, QUESTIONS, REVIEWS, SOURCES, Judge, Labeller, ScoreQuestions, Writer
 from schemas.tables import REJECTS, SPLITS, UNSPLIT
 from tasks.asking import check_failed
 from tasks.importers.rows import Reject
-from tasks.importers.table import without_place
 from tasks.questions.checks import words_of
 from tasks.questions.lettering import LETTERS, deal, lettered
 from tasks.questions.reviews import FLAGS_WHEN, Verdict, applies, gather_reviews, left_out

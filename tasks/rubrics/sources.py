@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
+from schemas.places import without_place
 from schemas.rubric_tables import SAMPLES
 from schemas.tables import REJECTS
 from tasks.audio.probe import AudioFault
-from tasks.fingerprint import file_digests
+from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.caption_sets import Instruction, read_caption_set
 from tasks.importers.rows import Note, Reject
-from tasks.importers.table import without_place
 from tasks.media import audio_digest, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
@@ -77,6 +77,8 @@ def digest_inputs(config: InstructionRubrics, store: Store) -> dict[str, str]:
     for source in config.sources:
         name = f"{source.name}/{without_place(source.captions)}"
         digests |= file_digests([(name, config.path(source.captions))])
+        lists = [(config.path(source.captions), audio_folder(config, source))]
+        digests |= roots_digest(f"{source.name}/paths", lists, partial(listed, config, source))
         rows = [row for row in listed(config, source) if isinstance(row, Instruction)]
         files = {row.audio: audio_folder(config, source) / row.audio for row in rows[: config.limit]}
         with working(f"hash audio of {source.name}", len(files)) as work:

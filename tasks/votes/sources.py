@@ -12,14 +12,14 @@ import pyarrow as pa
 
 from schemas.errors import InputError
 from schemas.human_preferences import CORPUS, RATED, HumanPreferences, Source
-from schemas.places import below
+from schemas.places import below, without_place
 from tasks.anonymity import annotator_key, salt_digest, salt_of, scrub
-from tasks.fingerprint import file_digests
+from tasks.fingerprint import distinct, file_digests, roots_digest
 from tasks.importers import cmi_pref, label_studio, music_arena, rated_music
 from tasks.importers.lists import ListFile
 from tasks.importers.rated_music import MusicRating
 from tasks.importers.rows import Note, Reject
-from tasks.importers.table import kind_of, without_place
+from tasks.importers.table import kind_of
 from tasks.importers.votes import Vote, Voted, table_votes
 from tasks.media import audio_digest, media_index
 from tasks.mirror import bring_folder, is_list
@@ -65,6 +65,8 @@ def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
     for source in config.sources:
         _bring_lists(config, source)
         digests |= _files_digests(config, source)
+        lists = [(file.path, audio_folder(config, source)) for file in input_files(config, source)]
+        digests |= roots_digest(f"{source.name}/paths", lists, partial(read_source, config, source))
         if config.audio != "none" and source.clips == "here":
             with working(f"hash audio of {source.name}") as work:
                 digests[f"{source.name}/audio"] = audio_digest(
@@ -89,13 +91,12 @@ def _files_digests(config: HumanPreferences, source: Source) -> dict[str, str]:
     """SHA-256 of each file; of a folder's together, since files in it may be named after single votes."""
     if source.format == "musiceval":
         return file_digests((file.name, file.path) for file in input_files(config, source))
-    digests: dict[str, str] = {}
+    digests: list[tuple[str, str]] = []
     for written in source.files:
         path = _path(config, source, written)
         found = file_digests((file.name, file.path) for file in _files_of(source, written, path))
-        inside = path.is_dir()
-        digests |= {f"{source.name}/{without_place(written)}": digest_of(found)} if inside else found
-    return digests
+        digests += [(f"{source.name}/{without_place(written)}", digest_of(found))] if path.is_dir() else found.items()
+    return distinct(digests)
 
 
 def input_files(config: HumanPreferences, source: Source) -> list[ListFile]:
