@@ -26,8 +26,8 @@ demo: $(VENV)/.core ## Build every corpus from data/demo into data/store.
 test: $(VENV)/.dev ## Run the fast tests.
 	$(BIN)/python -m pytest -n auto
 
-test-slow: $(VENV)/.dev ## Run the slow tests: kills, large inputs, real servers.
-	$(BIN)/python -m pytest -m slow --timeout 1800
+test-slow: $(VENV)/.dev ## Run the slow tests (kills, large inputs, real servers) and those that need system tools.
+	$(BIN)/python -m pytest -m 'slow or system' -rs --timeout 1800
 
 test-models: $(VLLM)/.made $(MODELS)/.made ## Test real inference on CPU: vLLM and transformers with a tiny model.
 	$(VLLM)/bin/python -m pytest -m models --timeout 600 tests/annotation/test_vllm_offline.py

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Literal
 
+from schemas.instruction_rubrics import has_chromaprint
 from tasks.store.versions import Store
 
 CORE = ("prefect", "pyarrow", "duckdb", "pandas", "datasets", "huggingface_hub", "openai", "google-genai", "soundfile")
@@ -65,6 +66,11 @@ def _installation() -> list[Finding]:
     findings.append(
         Finding("ffmpeg", "ok" if ffmpeg else "off", ffmpeg or "not found; M4A audio and separation need it")
     )
+    if has_chromaprint():
+        findings.append(Finding("Chromaprint", "ok", "instruction-rubrics compares recordings by sound"))
+    else:
+        without = "not found (Debian: libchromaprint1); instruction-rubrics compares clips by hash, not by sound"
+        findings.append(Finding("Chromaprint", "off", without))
     gpu = shutil.which("nvidia-smi")
     findings.append(
         Finding("GPU", "ok" if gpu else "off", "NVIDIA driver found" if gpu else "none; everything runs without")

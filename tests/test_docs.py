@@ -90,7 +90,7 @@ def test_targets_are_phony_and_explained() -> None:
 
 
 def test_ci_calls_the_same_tests() -> None:
-    called = re.findall(r"^make ([a-z-]+)$", (ROOT / ".ci/run").read_text("utf-8"), re.MULTILINE)
+    called = re.findall(r"\bmake ([a-z-]+)", (ROOT / ".ci/run").read_text("utf-8"))
     assert {"test", "demo"} <= set(called) <= targets()
 
 

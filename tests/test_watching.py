@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -18,12 +17,7 @@ def test_changes_are_told_until_an_interrupt(tmp_path: Path) -> None:
     run = start_run(store, "captions", tmp_path / "c.toml")
     command = [sys.executable, "-m", "flows.cli", "status", "--watch"]
     with subprocess.Popen(
-        command,
-        cwd=ROOT,
-        env=environment(store.root),
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests that run in the background ignore it
+        command, cwd=ROOT, env=environment(store.root), stdout=subprocess.PIPE, text=True
     ) as watching:
         assert watching.stdout
         assert watching.stdout.readline().split() == [run.run, "captions", "running"]

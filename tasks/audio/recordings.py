@@ -8,7 +8,6 @@ of the same recording have 0.85 and more, others about 0.5.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple, TypeAlias
@@ -55,7 +54,7 @@ def fingerprint(path: Path, *, longest_s: float = LONGEST_S) -> Print:
         BadAudio: the clip cannot be decoded.
         ConfigError: Chromaprint is not installed.
     """
-    chromaprint = _chromaprint()
+    chromaprint = require_chromaprint()
     listener = chromaprint.Fingerprinter()
     listener.start(RATE_HZ, 1)
     for block in mono_blocks(path, RATE_HZ, longest_s=longest_s):
@@ -142,13 +141,17 @@ def _likeness(prints: Sequence[Print], first: int, second: int, shifts: Sequence
     return best
 
 
-@cache
-def _chromaprint() -> ModuleType:
+def require_chromaprint() -> ModuleType:
+    """Chromaprint's binding.
+
+    Raises:
+        ConfigError: the library is not installed.
+    """
     try:
         import chromaprint
     except ImportError:
         raise ConfigError(
-            "acoustic fingerprints need the library Chromaprint, found none; install it (Debian: apt-get install "
-            "libchromaprint1), or leave fingerprints out of the config"
+            "acoustic fingerprints need the library Chromaprint, which is not installed; install it (Debian: apt-get "
+            "install libchromaprint1), or set disjoint.fingerprint = 0"
         ) from None
     return chromaprint  # type: ignore[no-any-return]

@@ -24,6 +24,11 @@ from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
 BASES_A_SHARD = 200
+NOT_COMPARED = (
+    "recordings were not compared by sound (disjoint.fingerprint = 0), only clips by hash and captions by words: "
+    "another encoding or an excerpt of a clip may lie in the other split; 0.9 compares them and needs Chromaprint, a "
+    "system library (Debian: libchromaprint1)"
+)
 
 
 def choose_captions(stage: Stage, config: InstructionRubrics) -> Step:
@@ -58,6 +63,7 @@ def choose_captions(stage: Stage, config: InstructionRubrics) -> Step:
             kept=len(taken),
             rejected=dict(Counter(reject.reason for reject in rejects)),
             dropped={"beyond the counts and their spare": len(rows) - len(rejects) - len(taken)},
+            notes=() if config.disjoint.fingerprint else (NOT_COMPARED,),
         )
     )
 

@@ -16,6 +16,7 @@ from schemas.places import without_place
 from schemas.rubric_tables import SAMPLES
 from schemas.tables import REJECTS
 from tasks.audio.probe import AudioFault
+from tasks.audio.recordings import require_chromaprint
 from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.caption_sets import Instruction, read_caption_set
 from tasks.importers.rows import Note, Reject
@@ -65,7 +66,13 @@ MEDIA = pa.schema(
 
 
 def plan_build(config: InstructionRubrics, store: Store, inputs: dict[str, str] | None = None) -> Plan:
-    """What a version would be made from; says whether there is anything to build."""
+    """What a version would be made from; says whether there is anything to build.
+
+    Raises:
+        ConfigError: the config asks for acoustic fingerprints, and Chromaprint is not installed.
+    """
+    if config.disjoint.fingerprint:
+        require_chromaprint()
     digest = partial(digest_inputs, config, store)
     prompts, models = prompt_digests(config), annotators(config)
     return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompts, models=models)

@@ -66,7 +66,7 @@ def postgres() -> Iterator[str]:
         shutil.rmtree(folder)
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.system)])
 def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """An empty ledger's address."""
     if request.param == "sqlite":

@@ -71,6 +71,7 @@ def test_every_format_is_told_by_its_content(tmp_path: Path, form: str, channels
         assert decoded_rate == rate
 
 
+@pytest.mark.system
 @needs_ffmpeg
 @pytest.mark.parametrize("codec", ["aac", "alac"])
 def test_m4a(tmp_path: Path, codec: str) -> None:
