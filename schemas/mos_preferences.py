@@ -39,12 +39,12 @@ class Columns(Model):
     """Which columns of a `table` source hold what. A column named here must exist, and its cells must be filled."""
 
     file: str = Field(description="Path or name of the audio file; identifies the clip.")
-    mos: str = Field(description="The mean, or one listener's rating where `listener` is named.")
+    mos: str = Field(description="The mean, or one rating; the rows of one file are averaged.")
     system: str | None = Field(default=None, description="The system that produced the clip.")
     speaker: str | None = Field(default=None, description="The speaker or voice.")
     content: str | None = Field(default=None, description="What is said or sung: text id, reference clip.")
     condition: str | None = Field(default=None, description="Degradation: noise, codec, signal-to-noise ratio.")
-    listener: str | None = Field(default=None, description="Who rated; rows of one file are then averaged.")
+    listener: str | None = Field(default=None, description="Who rated; each counts once in the mean of a file.")
     votes: str | None = Field(default=None, description="How many ratings the mean stands on.")
     mos_std: str | None = Field(default=None, description="Sample standard deviation of those ratings.")
     subset: str | None = Field(default=None, description="Listening test; clips are paired only within one.")
@@ -67,6 +67,10 @@ class Source(Model):
     split: str = Field(default="native", description="`native`, `by-content`, or one split for all rows.")
     shares: dict[Split, float] = Field(
         default={"train": 0.8, "validation": 0.1, "test": 0.1}, description="Shares of contents with `by-content`."
+    )
+    repeat_votes: Literal["mean", "first", "last", "reject"] = Field(
+        default="mean",
+        description="Which ratings count of a listener who rated a clip more than once: their mean, one, or none.",
     )
     audio_root: str | None = Field(default=None, description="Folder that the list's file names start from.")
 
@@ -202,7 +206,7 @@ RATINGS = Table(
             column("split", pa.string(), "train, validation, test or ood."),
             column("file", pa.string(), "Audio file as the publisher's list names it."),
             column("mos", pa.float64(), "Mean opinion score.", unit="points on the dataset's scale"),
-            column("votes", pa.int64(), "Ratings behind the mean.", optional=True),
+            column("votes", pa.int64(), "Ratings (of listeners, where they are known) behind the mean.", optional=True),
             column("mos_std", pa.float64(), "Sample standard deviation of the ratings.", unit="points", optional=True),
             column(
                 "mos_se",
@@ -326,7 +330,8 @@ _STORY = Story(
         "training and testing reward models on audio quality. Each pair carries the gap between the two mean scores."
     ),
     method=(
-        "Lists of rated clips are read as their owners publish them; ratings by listener are averaged.",
+        "Lists of rated clips are read as their owners publish them; the ratings of a clip are averaged, each listener "
+        "counting once.",
         "Clips are paired within one listening test and split: same content from different sources, different contents "
         "from one source, or neither. The clip with the higher MOS is chosen.",
         "Pairs are drawn between neighbours on a line of hashed ids, limited to a number per clip, and picked by "

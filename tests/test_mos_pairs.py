@@ -300,26 +300,25 @@ def test_ratings_by_listener_are_averaged(tmp_path: Path) -> None:
         assert found[file]["source_line"] == 2 + min(at for at, line in enumerate(lines) if line.startswith(file + ","))
     check_pairs(rows_of(version, "ratings"), rows_of(version, "pairs"), 0.0, 16)
     notes = version.manifest.notes()
-    assert f"{len(lines)} list rows are the ratings of 30 clips" in notes
+    assert f"one: averaged {len(lines)} ratings into 30 clips" in notes
 
 
-def test_rows_that_repeat_or_contradict_are_rejects(tmp_path: Path) -> None:
-    (tmp_path / "train.csv").write_text("f,m,s\na,1,x\nb,2,x\na,1,x\nb,3,x\nc,2,x\nd,4,y\n")
+def test_rows_that_contradict_are_rejects(tmp_path: Path) -> None:
+    (tmp_path / "train.csv").write_text("f,m,s\na,1,x\nb,2,x\na,1,y\nb,3,x\nc,2,x\nd,4,y\n")
     (tmp_path / "test.csv").write_text("f,m,s\nc,2,x\ne,4,y\na,5,y\n")
     files = {"train": "train.csv", "test": "test.csv"}
     config = config_of(tmp_path, source("one", files=files, columns={"file": "f", "mos": "m", "system": "s"}))
     version = build_version(config, tmp_path / "store")
     assert {(row["file"], row["mos"], row["split"]) for row in rows_of(version, "ratings")} == {
         ("a", 1.0, "train"),
-        ("b", 2.0, "train"),
+        ("b", 2.5, "train"),
         ("c", 2.0, "train"),
         ("d", 4.0, "train"),
         ("e", 4.0, "test"),
     }
     found = {(row["item"], row["reason"], row["file"], row["line"]) for row in rows_of(version, "rejects")}
     assert found == {
-        ("a", "duplicate", "one/train.csv", 4),
-        ("b", "conflicting_score", "one/train.csv", 5),
+        ("a", "conflicting_facts", "one/train.csv", 4),
         ("c", "split_conflict", "one/test.csv", 2),
         ("a", "split_conflict", "one/test.csv", 4),
     }
@@ -335,16 +334,6 @@ def test_listener_rows_with_other_facts_are_rejects(tmp_path: Path) -> None:
         ("a", 1.5, 2),
         ("b", 4.5, 2),
     }
-
-
-def test_a_listener_has_one_rating_a_clip(tmp_path: Path) -> None:
-    listeners(tmp_path / "t.csv", ["a,1,w1,x", "a,3,w2,x", "a,1,w1,x", "a,5,w2,x", "b,4,w1,x"])
-    columns = {"file": "file", "mos": "score", "listener": "who", "system": "sys"}
-    version = build_version(config_of(tmp_path, source("one", columns=columns)), tmp_path / "store")
-    clips = {row["file"]: row for row in rows_of(version, "ratings")}
-    assert (clips["a"]["mos"], clips["a"]["votes"]) == (2.0, 2)
-    rejects = {(row["reason"], row["line"]) for row in rows_of(version, "rejects")}
-    assert rejects == {("duplicate", 4), ("conflicting_score", 5)}
 
 
 def test_missing_split_is_a_reject_where_others_have_one() -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 class Rating(NamedTuple):
     """One rating or one mean of a clip, as a list states it.
 
-    Rows of the same file that carry a `listener_id` are averaged later; several rows without one are duplicates.
+    Rows of the same file are averaged later: over listeners where they carry a `listener_id`, else over rows.
     """
 
     file: str  # the audio file as the list names it

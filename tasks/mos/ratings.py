@@ -129,7 +129,7 @@ def _ratings(imported: Iterable[Rating | Reject | Note], rejects: list[Reject], 
 
 @task(name="merge", cache_policy=NO_CACHE)
 def merge_votes(stage: Stage, config: MosPreferences) -> Step:
-    """Average listeners' ratings and place each clip in a split; repeated and contradicting rows are rejects.
+    """Average ratings and place each clip in a split; contradicting rows are rejects.
 
     Leaves `work/placed.parquet`, one row a clip.
     """
@@ -141,9 +141,8 @@ def merge_votes(stage: Stage, config: MosPreferences) -> Step:
 
 def _merge_votes(stage: Stage, connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> Step:
     view_parquet(connection, "imported", sorted((stage.work / "imported").glob("*.parquet")), IMPORTED)
-    connection.execute(query("mos_preferences/judge_rows"))
-    connection.execute(query("mos_preferences/merge_votes"))
-    notes = _write_split_rules(connection, config)
+    average(connection, config)
+    notes = [*_averages(connection), *_write_split_rules(connection, config)]
     connection.execute(query("mos_preferences/place_in_splits"), {"seed": config.seed})
     with replacing(stage.work / "placed.parquet") as path:
         connection.execute(f"COPY (SELECT * FROM placed ORDER BY row) TO {literal(path)} (FORMAT parquet)")
@@ -151,12 +150,7 @@ def _merge_votes(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Mo
         "SELECT 'ratings', file, 'merge', reason, detail, source_file, line FROM repeated ORDER BY row"
     ).to_arrow_table()
     stage.write_rejects("merge", refused.rename_columns(REJECTS.schema.names))
-    entered, clips = (
-        connection.execute(f"SELECT count(*) FROM {name}").fetchall()[0][0] for name in ("imported", "merged")
-    )
-    kept = entered - refused.num_rows
-    if kept != clips:
-        notes.append(f"{kept} list rows are the ratings of {clips} clips")
+    entered = connection.execute("SELECT count(*) FROM imported").fetchall()[0][0]
     return stage.record(
         Step(
             name="merge",
@@ -165,11 +159,34 @@ def _merge_votes(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Mo
             stage="merge",
             follows=tuple(f"import-{source.name}" for source in config.sources),
             entered=entered,
-            kept=kept,
+            kept=entered - refused.num_rows,
             rejected=_counted(refused["reason"]),
             notes=tuple(notes),
         )
     )
+
+
+def average(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> None:
+    """Create `merged`, one row a clip with its mean, and `repeated`, the rows of `imported` that have no part in it."""
+    connection.execute("CREATE TABLE sources (dataset VARCHAR, means BOOLEAN, repeat_votes VARCHAR)")
+    rules = [(source.name, source.format != "table", source.repeat_votes) for source in config.sources]
+    connection.executemany("INSERT INTO sources VALUES (?, ?, ?)", rules)
+    connection.execute(query("mos_preferences/judge_rows"))
+    connection.execute(query("mos_preferences/merge_votes"))
+
+
+def _averages(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """What a reader must know of how rows became means, a sentence a source."""
+    notes = []
+    for dataset, rule, rows, clips, again in connection.execute(query("mos_preferences/averages")).fetchall():
+        if rows > clips:
+            notes.append(f"{dataset}: averaged {rows:,} ratings into {clips:,} clips")
+        if again:
+            notes.append(
+                f"{dataset}: {again:,} ratings are by listeners who had rated the clip before; repeat_votes = "
+                f'"{rule}" decides what counts of them'
+            )
+    return notes
 
 
 def _write_split_rules(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> list[str]:

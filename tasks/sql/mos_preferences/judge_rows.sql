@@ -1,51 +1,82 @@
--- Grain: one row an imported row that contradicts or repeats the first row of the same clip.
+-- Grain: one row an imported row that is left out: it contradicts the first row of its clip, or is a vote or a mean that
+-- is there already.
 --
--- A listener's first rating that agrees in its facts with the clip's first row is a vote, not a repetition.
+-- Rows of one clip that agree in its facts are its ratings, by a listener or by nobody named: `merge_votes` averages them.
 CREATE TABLE repeated AS
-SELECT
-    later.row,
-    later.dataset,
-    later.file,
-    CASE
-        WHEN later.split IS DISTINCT FROM kept.split THEN 'split_conflict'
-        WHEN (later.listener_id IS NULL) <> (kept.listener_id IS NULL) OR later.listener_id IS NULL
-            THEN CASE WHEN later.score = kept.score THEN 'duplicate' ELSE 'conflicting_score' END
-        WHEN later.same_listener > 1
-            THEN CASE WHEN later.score = later.first_score THEN 'duplicate' ELSE 'conflicting_score' END
-        ELSE 'conflicting_facts'
-    END AS reason,
-    CASE
-        WHEN later.split IS DISTINCT FROM kept.split
-            THEN concat('expected one split a clip, found ', later.split, '; ', kept.source_file, ' line ', kept.line,
-                ' says ', kept.split)
-        WHEN (later.listener_id IS NULL) <> (kept.listener_id IS NULL) OR later.listener_id IS NULL
-            THEN concat('expected one score a clip, found ', later.score, '; ', kept.source_file, ' line ', kept.line,
-                ' says ', kept.score)
-        WHEN later.same_listener > 1
-            THEN concat('expected one rating a listener, found ', later.score, ' by ', later.listener_id, ', who rated ',
-                later.first_score, ' before')
-        ELSE concat('expected the same system, speaker, content and condition as in ', kept.source_file, ' line ',
-            kept.line)
-    END AS detail,
-    later.source_file,
-    later.line
-FROM (
+WITH clips AS (
+    SELECT dataset, file, min(row) AS row, count(listener_id) > 0 AS by_listener
+    FROM imported
+    GROUP BY dataset, file
+    HAVING count(*) > 1
+),
+
+compared AS (
+    SELECT
+        later.*,
+        concat(kept.source_file, ' line ', kept.line) AS kept_line,
+        kept.split AS kept_split,
+        CASE
+            WHEN later.split IS DISTINCT FROM kept.split THEN 'split_conflict'
+            WHEN later.listener_id IS NULL AND clips.by_listener THEN 'mean_beside_ratings'
+            WHEN later.subset IS DISTINCT FROM kept.subset
+                OR later.system_id IS DISTINCT FROM kept.system_id
+                OR later.speaker_id IS DISTINCT FROM kept.speaker_id
+                OR later.content_id IS DISTINCT FROM kept.content_id
+                OR later.condition_id IS DISTINCT FROM kept.condition_id
+                THEN 'conflicting_facts'
+        END AS contradiction
+    FROM imported AS later
+    JOIN clips USING (dataset, file)
+    JOIN imported AS kept ON kept.row = clips.row
+),
+
+counted AS (
     SELECT
         *,
-        row_number() OVER by_listener AS same_listener,
-        first(score) OVER by_listener AS first_score
-    FROM imported
+        row_number() OVER by_listener AS turn,
+        count(*) OVER (PARTITION BY dataset, file, listener_id) AS turns,
+        row_number() OVER (PARTITION BY dataset, file, score, votes, mos_std ORDER BY row) AS same_mean
+    FROM compared
+    JOIN sources USING (dataset)
+    WHERE contradiction IS NULL
     WINDOW by_listener AS (PARTITION BY dataset, file, listener_id ORDER BY row)
-) AS later
-JOIN (SELECT dataset, file, min(row) AS row FROM imported GROUP BY dataset, file HAVING count(*) > 1) AS first_rows
-    ON later.dataset = first_rows.dataset AND later.file = first_rows.file AND later.row > first_rows.row
-JOIN imported AS kept ON kept.row = first_rows.row
-WHERE later.listener_id IS NULL
-    OR kept.listener_id IS NULL
-    OR later.same_listener > 1
-    OR later.split IS DISTINCT FROM kept.split
-    OR later.subset IS DISTINCT FROM kept.subset
-    OR later.system_id IS DISTINCT FROM kept.system_id
-    OR later.speaker_id IS DISTINCT FROM kept.speaker_id
-    OR later.content_id IS DISTINCT FROM kept.content_id
-    OR later.condition_id IS DISTINCT FROM kept.condition_id
+),
+
+judged AS (
+    SELECT
+        row,
+        CASE
+            WHEN listener_id IS NULL AND (means OR votes IS NOT NULL OR mos_std IS NOT NULL)
+                THEN CASE WHEN same_mean > 1 THEN 'duplicate' END
+            WHEN listener_id IS NOT NULL AND turns > 1 AND CASE repeat_votes
+                WHEN 'first' THEN turn > 1
+                WHEN 'last' THEN turn < turns
+                WHEN 'reject' THEN true
+                ELSE false
+            END THEN 'repeated_vote'
+        END AS repetition,
+        turns,
+        repeat_votes
+    FROM counted
+)
+
+SELECT
+    row,
+    dataset,
+    file,
+    coalesce(contradiction, repetition) AS reason,
+    CASE coalesce(contradiction, repetition)
+        WHEN 'split_conflict' THEN concat('expected one split a clip, found ', split, '; ', kept_line, ' says ', kept_split)
+        WHEN 'mean_beside_ratings'
+            THEN concat('expected ratings by listener alone, found ', score, ' without a listener')
+        WHEN 'conflicting_facts'
+            THEN concat('expected the same system, speaker, content and condition as in ', kept_line)
+        WHEN 'duplicate' THEN concat('expected each mean once, found ', score, ' again')
+        ELSE concat('expected one rating a listener, found ', turns, ' by ', listener_id, '; repeat_votes = "',
+            repeat_votes, '" leaves this one out')
+    END AS detail,
+    source_file,
+    line
+FROM compared
+LEFT JOIN judged USING (row)
+WHERE coalesce(contradiction, repetition) IS NOT NULL
