@@ -18,7 +18,7 @@ from tasks.annotation.session import Session
 from tasks.audio.encode import Encoder
 from tasks.audio.key import key_of
 from tasks.audio.measure import measure
-from tasks.progress import telling
+from tasks.progress import say, telling
 from tasks.store.versions import Store
 from tasks.visiting import SharedSession
 
@@ -109,7 +109,14 @@ def asking(store: Store, config: AnnotatorConfig, media: Media | None = None) ->
             tell(progress.line())
 
         with SharedSession(store, config, media or clip_media(), on_progress=report) as session:
-            yield session
+            try:
+                yield session
+            finally:
+                if count := session.odd_usage:
+                    say(
+                        f"{config.annotator}: {count:,} answers came with token counts that cannot be; for these, the "
+                        "most that they may have cost counts as spent (earmark ledger stats: odd_usage)"
+                    )
 
 
 def clip_media(encoder: Encoder | None = None) -> Media:

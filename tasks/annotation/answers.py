@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import json
 import math
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Any
 
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from tasks.annotation.errors import BadAnswer, Empty, Refused, SchemaMismatch, Truncated
+from tasks.annotation.errors import BadAnswer, Empty, Refused, SchemaMismatch, Truncated, one_line
 from tasks.annotation.request import Ask, Choice, FreeText, Json, YesNo
 
-PARSER = 1
+PARSER = 2
+MOST_TOKENS = 10_000_000
+"""More than any model takes or gives: a larger count is none."""
+MOST_DEPTH = 64
+"""An answer of more lists and objects inside each other is none."""
+MOST_LOGPROB = 0.01
+"""Logarithms of probabilities are 0 at most; servers round."""
+BEFORE_CHOICE, AFTER_CHOICE = " \t\r\n\f\v\"'`*([", " \t\r\n\f\v\"'`*)].:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +42,7 @@ class Reply:
         input_tokens: all tokens in, audio among them.
         audio_tokens: audio tokens in.
         output_tokens: tokens out, thinking among them.
+        odd_usage: what is wrong with the counts that came, if anything is; all three are 0 then.
         first_token: alternatives of the first token with their natural log-probabilities.
     """
 
@@ -45,7 +53,39 @@ class Reply:
     input_tokens: int = 0
     audio_tokens: int = 0
     output_tokens: int = 0
+    odd_usage: str | None = None
     first_token: tuple[tuple[str, float], ...] = ()
+
+
+def token_counts(read: object, heard: Sequence[object], said: Sequence[object]) -> dict[str, Any]:
+    """Fields of a `Reply` from the counts that a server reports; they are what a stranger wrote.
+
+    Args:
+        read: all tokens in.
+        heard: audio tokens among them, in parts.
+        said: tokens out, in parts.
+
+    Returns:
+        The counts; or 0 for each, and in `odd_usage` which of them is no whole number from 0 to `MOST_TOKENS`.
+    """
+    for one in (read, *heard, *said):
+        if not _is_count(one):
+            return {"odd_usage": f"expected a token count from 0 to {MOST_TOKENS:,}, found {one_line(repr(one), 60)}"}
+    counts = [sum(int(one) for one in part) for part in ([read], heard, said)]  # type: ignore[call-overload]
+    if counts[1] > counts[0]:
+        return {"odd_usage": f"expected audio among the {counts[0]:,} tokens in, found {counts[1]:,} tokens of it"}
+    return dict(zip(("input_tokens", "audio_tokens", "output_tokens"), counts, strict=True))
+
+
+def model_name(value: object) -> str | None:
+    """The name that a server reports of its model, as a line; None where it reports none."""
+    return (one_line(value) or None) if isinstance(value, str) else None
+
+
+def _is_count(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return 0 <= value <= MOST_TOKENS and value == int(value)
 
 
 def answer_value(ask: Ask, reply: Reply) -> Any:
@@ -55,11 +95,11 @@ def answer_value(ask: Ask, reply: Reply) -> Any:
         Refused: the model or a filter declined.
         Empty: no text.
         Truncated: the token cap cut the answer.
-        SchemaMismatch: no JSON that fits, or more than one.
-        BadAnswer: none of the choices, or no log-probabilities of yes and no.
+        SchemaMismatch: no JSON that fits, or more than one, or one that no table could hold.
+        BadAnswer: none of the choices, no log-probabilities of yes and no, or what is no text.
     """
     if reply.refusal is not None:
-        raise Refused(_short(reply.refusal) or "no reason given")
+        raise Refused(one_line(reply.refusal) or "no reason given")
     if isinstance(ask, YesNo):
         return yes_no(ask, reply)
     text = reply.text.rpartition("</think>")[2].strip()
@@ -70,6 +110,8 @@ def answer_value(ask: Ask, reply: Reply) -> Any:
     if reply.cut:
         raise Truncated(f"the answer ran into the token cap after {reply.output_tokens} tokens")
     if isinstance(ask, FreeText):
+        if fault := _unfit(text):
+            raise BadAnswer(f"expected text, found {fault}")
         return text
     return _choice(ask, text)
 
@@ -89,11 +131,14 @@ def yes_no(ask: YesNo, reply: Reply) -> dict[str, Any]:
     """
     if not reply.first_token:
         raise BadAnswer("expected log-probabilities of the first token, found none; does the server offer them?")
+    for token, logprob in reply.first_token:
+        if not logprob <= MOST_LOGPROB:  # nor is NaN
+            raise BadAnswer(f"expected the logarithm of a probability, found {logprob:g} of {one_line(token)!r}")
     yes = _mass(reply.first_token, ask.yes)
     no = _mass(reply.first_token, ask.no)
     if yes + no == 0:
         likely = max(reply.first_token, key=lambda pair: pair[1])[0]
-        raise BadAnswer(f"expected {ask.yes} or {ask.no} as the first token, found {_short(likely)!r} likelier")
+        raise BadAnswer(f"expected {ask.yes} or {ask.no} as the first token, found {one_line(likely)!r} likelier")
     least = math.exp(min(logprob for _, logprob in reply.first_token))
     bounded = yes == 0 or no == 0
     yes, no = yes or min(least, no), no or min(least, yes)
@@ -105,28 +150,46 @@ def _mass(tokens: tuple[tuple[str, float], ...], word: str) -> float:
 
 
 def _choice(ask: Choice, text: str) -> str:
-    said = re.sub(r"^[\s\"'`*(\[]+|[\s\"'`*)\].:]+$", "", text).casefold()
+    said = text.lstrip(BEFORE_CHOICE).rstrip(AFTER_CHOICE).casefold()
     for choice in ask.choices:
         if said == choice.casefold():
             return choice
-    raise BadAnswer(f"expected one of {', '.join(ask.choices)}, found {_short(text)!r}")
+    raise BadAnswer(f"expected one of {', '.join(ask.choices)}, found {one_line(text)!r}")
 
 
 def _json_value(ask: Json, text: str, *, cut: bool) -> Any:
     validator = _validator(ask.schema)
     found = list(_json_in(text))
+    if fault := next(filter(None, map(_unfit, found)), None):
+        raise SchemaMismatch(f"expected JSON, found {fault} in it")
     fitting = [value for value in found if validator.is_valid(value)]
     if fitting and all(value == fitting[0] for value in fitting):
         return fitting[0]
     if cut:
         raise Truncated("the JSON ran into the token cap")
     if not found:
-        raise SchemaMismatch(f"expected JSON, found {_short(text)!r}")
+        raise SchemaMismatch(f"expected JSON, found {one_line(text)!r}")
     if fitting:
         raise SchemaMismatch(f"expected one JSON value, found {len(fitting)} different ones")
-    fault = best_match(validator.iter_errors(found[0]))
-    where = fault.json_path if fault else "$"
-    raise SchemaMismatch(f"{where}: {_short(fault.message) if fault else 'does not fit'}")
+    misfit = best_match(islice(validator.iter_errors(found[0]), 50))  # a list of a million faults is not worth more
+    where = one_line(misfit.json_path) if misfit else "$"
+    raise SchemaMismatch(f"{where}: {one_line(misfit.message) if misfit else 'does not fit'}")
+
+
+def _unfit(value: Any, depth: int = 0) -> str | None:
+    """Why no table holds a value, or None where one does."""
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return "half a surrogate pair"
+        return "a NUL character" if "\0" in value else None
+    if not isinstance(value, list | dict):
+        return None
+    if depth == MOST_DEPTH:
+        return f"more than {MOST_DEPTH} lists and objects inside each other"
+    inner = value if isinstance(value, list) else [*value, *value.values()]
+    return next(filter(None, (_unfit(one, depth + 1) for one in inner)), None)
 
 
 def _json_in(text: str) -> Iterator[Any]:
@@ -157,11 +220,25 @@ def _opening(text: str, at: int) -> int:
 
 @lru_cache(maxsize=1)
 def _decoder() -> json.JSONDecoder:
-    return json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_doubles)
+    return json.JSONDecoder(
+        parse_constant=_no_constant, parse_float=_finite, parse_int=_whole, object_pairs_hook=_no_doubles
+    )
 
 
 def _no_constant(word: str) -> Any:
     raise ValueError(f"{word} is not JSON")
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(value := float(text)):
+        raise ValueError(f"{text[:20]} is beyond every number")
+    return value
+
+
+def _whole(text: str) -> int:
+    if len(text) > 20 or not -(2**63) <= (value := int(text)) < 2**63:
+        raise ValueError(f"{text[:20]} has more than 64 bits")
+    return value
 
 
 def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -175,8 +252,3 @@ def _no_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 @lru_cache(maxsize=256)
 def _validator(schema: str) -> Draft202012Validator:
     return Draft202012Validator(json.loads(schema))
-
-
-def _short(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= 160 else line[:157] + "..."

@@ -10,7 +10,7 @@ from yarl import URL
 
 from tasks.annotation.backend import BatchState
 from tasks.annotation.bodies import json_bytes
-from tasks.annotation.errors import MalformedResponse
+from tasks.annotation.errors import MalformedResponse, one_line, shaped
 from tasks.annotation.http import Http
 from tasks.annotation.request import Request
 
@@ -59,9 +59,10 @@ class GeminiBatches:
         token = ""
         for _ in range(PAGES):
             page = await self._json("GET", f"batches?pageSize=100{token}")
-            for batch in page.get("operations") or []:
-                if (batch.get("metadata") or {}).get("displayName") == intent:
-                    return _name(batch)
+            with shaped("a list of batches"):
+                for batch in page.get("operations") or []:
+                    if (batch.get("metadata") or {}).get("displayName") == intent:
+                        return _name(batch)
             if not page.get("nextPageToken"):
                 return None
             token = f"&pageToken={page['nextPageToken']}"
@@ -70,10 +71,11 @@ class GeminiBatches:
     async def state(self, provider_id: str) -> BatchState:
         """How far a batch is."""
         batch = await self._json("GET", provider_id)
-        metadata = batch.get("metadata") or {}
-        word = str(metadata.get("state") or "").removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
-        output = metadata.get("output") or batch.get("response") or {}
-        files = (str(output["responsesFile"]),) if output.get("responsesFile") else ()
+        with shaped("a batch with its state"):
+            metadata = batch.get("metadata") or {}
+            word = one_line(str(metadata.get("state") or "")).removeprefix("BATCH_STATE_").removeprefix("JOB_STATE_")
+            output = metadata.get("output") or batch.get("response") or {}
+            files = (str(output["responsesFile"]),) if output.get("responsesFile") else ()
         return BatchState(provider_id, word in ENDED, word.lower(), files)
 
     async def results(self, state: BatchState) -> list[tuple[str, str | None, str | None]]:
@@ -89,24 +91,20 @@ class GeminiBatches:
         sent = None if body is None else json.dumps(body).encode()
         headers = self._http.headers({"Content-Type": "application/json"}) if sent else None
         _, text = await self._http.exchange(method, URL(f"{self._base}/{path}"), sent, headers)
-        try:
+        with shaped(f"JSON from {path.partition('?')[0]}"):
             held = json.loads(text)
-        except ValueError:
-            held = None
         if not isinstance(held, dict):
             raise MalformedResponse(f"expected a JSON object from {path.partition('?')[0]}, found something else")
         return held
 
 
 def _result(line: str) -> tuple[str, str | None, str | None]:
-    try:
+    with shaped("a line with key and response"):
         held = json.loads(line)
         key = str(held["key"])
         if held.get("response"):
             return key, json.dumps(held["response"]), None
-        return key, None, " ".join(str(held.get("error") or "neither response nor error").split())[:300]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise MalformedResponse(f"expected a line with key and response, found {line[:80]!r}") from None
+        return key, None, one_line(str(held.get("error") or "neither response nor error"), 300)
 
 
 def _name(held: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from yarl import URL
 
 from tasks.annotation.backend import BatchState
 from tasks.annotation.bodies import json_bytes
-from tasks.annotation.errors import MalformedResponse
+from tasks.annotation.errors import MalformedResponse, one_line, shaped
 from tasks.annotation.http import Http
 from tasks.annotation.request import Request
 
@@ -59,19 +59,20 @@ class OpenAIBatches:
         after = ""
         for _ in range(PAGES):
             page = await self._json("GET", f"batches?limit=100{after}")
-            for batch in page.get("data") or []:
-                if (batch.get("metadata") or {}).get(INTENT) == intent:
-                    return _text(batch, "id")
-            if not page.get("has_more") or not page.get("data"):
-                return None
-            after = f"&after={page['data'][-1]['id']}"
+            with shaped("a list of batches"):
+                for batch in page.get("data") or []:
+                    if (batch.get("metadata") or {}).get(INTENT) == intent:
+                        return _text(batch, "id")
+                if not page.get("has_more") or not page.get("data"):
+                    return None
+                after = f"&after={_text(page['data'][-1], 'id')}"
         return None
 
     async def state(self, provider_id: str) -> BatchState:
         """How far a batch is."""
         batch = await self._json("GET", f"batches/{provider_id}")
         word = _text(batch, "status")
-        files = tuple(batch[name] for name in ("output_file_id", "error_file_id") if batch.get(name))
+        files = tuple(_text(batch, name) for name in ("output_file_id", "error_file_id") if batch.get(name))
         return BatchState(provider_id, word in ENDED, word, files)
 
     async def results(self, state: BatchState) -> list[tuple[str, str | None, str | None]]:
@@ -88,25 +89,21 @@ class OpenAIBatches:
         if isinstance(body, dict):
             body, headers = json.dumps(body).encode(), self._http.headers({"Content-Type": "application/json"})
         _, text = await self._http.exchange(method, url, body, headers)
-        try:
+        with shaped(f"JSON from /{path.partition('?')[0]}"):
             held = json.loads(text)
-        except ValueError:
-            held = None
         if not isinstance(held, dict):
             raise MalformedResponse(f"expected a JSON object from /{path.partition('?')[0]}, found something else")
         return held
 
 
 def _result(line: str) -> tuple[str, str | None, str | None]:
-    try:
+    with shaped("a line with custom_id and response"):
         held = json.loads(line)
         key, response, error = str(held["custom_id"]), held.get("response") or {}, held.get("error")
         if error is None and response.get("status_code") == 200:
             return key, json.dumps(response["body"]), None
         said = error or (response.get("body") or {}).get("error") or response.get("status_code")
-        return key, None, " ".join(str(said).split())[:300]
-    except (ValueError, KeyError, TypeError, AttributeError):
-        raise MalformedResponse(f"expected a line with custom_id and response, found {line[:80]!r}") from None
+        return key, None, one_line(str(said), 300)
 
 
 def _text(held: dict[str, Any], name: str) -> str:

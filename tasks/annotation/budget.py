@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+from typing import NamedTuple
 
 from schemas.annotation import AnnotatorConfig, Prices
 from tasks.annotation.answers import Reply
 from tasks.annotation.errors import BudgetExhausted
-from tasks.annotation.limits import ModelLimits, audio_tokens, text_tokens
+from tasks.annotation.limits import ModelLimits, audio_tokens, text_tokens, tokens
 from tasks.annotation.request import Request
 
 NOTHING_USD = 1e-12  # sums of costs that differ by less are the same
 SAFETY = 1.5
 """Factor on the estimated tokens in, for scripts with more tokens to a byte than English."""
+
+
+class Bill(NamedTuple):
+    """What a response comes to: tokens in and out, US dollars; `odd` says why they are an estimate, if they are."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost_usd: float = 0.0
+    odd: str | None = None
 
 
 class Budget:
@@ -23,6 +33,7 @@ class Budget:
         self.spent_usd = 0.0
         self.reserved_usd = 0.0
         self.doubtful_usd = 0.0  # worst cases of what was sent and never came back whole: it may have been charged
+        self.odd_answers = 0  # those whose token counts could not be believed
         self._prices = config.prices
         self._discount = config.prices.batch_discount if config.prices and config.batch else 0.0
         self._limits = limits
@@ -34,9 +45,13 @@ class Budget:
         read = SAFETY * text_tokens(request, self._limits)
         return self._price(read, heard, request.sampling.max_tokens)
 
-    def cost_usd(self, reply: Reply) -> float:
-        """What a response cost, in US dollars, by the tokens that it reports."""
-        return self._price(reply.input_tokens - reply.audio_tokens, reply.audio_tokens, reply.output_tokens)
+    def bill(self, request: Request, reply: Reply) -> Bill:
+        """What a response cost, by the tokens that it reports; the most that it may have, where these cannot be."""
+        if reply.odd_usage is not None:
+            most = request.sampling.max_tokens
+            return Bill(tokens(request, self._limits), most, self.worst_usd(request), reply.odd_usage)
+        cost = self._price(reply.input_tokens - reply.audio_tokens, reply.audio_tokens, reply.output_tokens)
+        return Bill(reply.input_tokens, reply.output_tokens, cost)
 
     async def reserve(self, worst_usd: float) -> None:
         """Set the worst case aside; waits while what is in flight may still turn out cheaper.

@@ -94,7 +94,7 @@ class Annotator:
         for _ in rejected:
             meter.finished(failed=True)
         await self._take_finished(jobs, outcomes, meter)
-        spent_before = self.budget.spent_usd
+        spent_before, odd_before = self.budget.spent_usd, self.budget.odd_answers
         if jobs:
             await self._open()
             run = Run(self, meter, outcomes)
@@ -110,6 +110,7 @@ class Annotator:
             input_tokens=meter.input_tokens,
             output_tokens=meter.output_tokens,
             spent_usd=self.budget.spent_usd - spent_before,
+            odd_usage=self.budget.odd_answers - odd_before,
         )
 
     async def reread(self, requests: Iterable[Request]) -> Report:

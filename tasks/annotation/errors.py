@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import ClassVar, Literal
 
 from schemas.errors import EarmarkError
 
 Remedy = Literal["retry", "repair", "reject", "stop"]
+
+
+def one_line(text: str, most: int = 200) -> str:
+    """Text from outside as one line that every terminal and table takes: no control characters, no half surrogates.
+
+    Args:
+        text: what somebody else wrote.
+        most: longest line, in characters; what is longer ends in three dots.
+    """
+    line = " ".join(text[: 10 * most].split())
+    if not line.isprintable():
+        line = "".join(one if one.isprintable() else "\ufffd" for one in line)
+    return line if len(line) <= most else line[: most - 3] + "..."
 
 
 class AskError(Exception):
@@ -25,6 +40,9 @@ class AskError(Exception):
     remedy: ClassVar[Remedy] = "reject"
     final: ClassVar[bool] = False
     charged: bool = False
+
+    def __init__(self, detail: str) -> None:
+        super().__init__(one_line(detail, 1000))
 
 
 class Retriable(AskError):
@@ -54,6 +72,12 @@ class ServerError(Retriable):
     """5xx, or a success status that carries an error."""
 
     reason = "server_error"
+
+
+class Redirected(Retriable):
+    """3xx: the answer is said to be elsewhere. Nobody goes there: the key belongs to the host that was asked."""
+
+    reason = "redirected"
 
 
 class ConnectionFailed(Retriable):
@@ -90,6 +114,19 @@ class MalformedResponse(Retriable):
     """JSON that is cut short, or a body of another protocol."""
 
     reason = "malformed_response"
+
+
+@contextmanager
+def shaped(what: str) -> Iterator[None]:
+    """Read what a server sent, which may have any shape.
+
+    Raises:
+        MalformedResponse: it has not the shape that the block reads.
+    """
+    try:
+        yield
+    except (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError):
+        raise MalformedResponse(f"expected {what}, found something else") from None
 
 
 class TooLarge(AskError):

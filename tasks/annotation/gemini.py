@@ -13,11 +13,11 @@ from typing import Any
 from yarl import URL
 
 from schemas.annotation import AnnotatorConfig
-from tasks.annotation.answers import Reply
+from tasks.annotation.answers import Reply, model_name, token_counts
 from tasks.annotation.backend import Media
 from tasks.annotation.batch_gemini import GeminiBatches
 from tasks.annotation.bodies import Base64, json_bytes
-from tasks.annotation.errors import AuthFailed, BadMedia, BadRequest, MalformedResponse, ModelMissing
+from tasks.annotation.errors import AuthFailed, BadMedia, BadRequest, MalformedResponse, ModelMissing, shaped
 from tasks.annotation.http import Http
 from tasks.annotation.keys import find_key
 from tasks.annotation.request import Audio, Image, Json, Message, Part, Request, Text, YesNo
@@ -100,8 +100,10 @@ class Gemini:
         target = answered.get("x-goog-upload-url")
         if not target:
             raise MalformedResponse("expected x-goog-upload-url in the reply to an upload's start, found none")
+        with shaped("an address to upload to"):
+            address = URL(target)
         headers = self.http.headers({"X-Goog-Upload-Command": "upload, finalize", "X-Goog-Upload-Offset": "0"})
-        _, text = await self.http.exchange("POST", URL(target), content, headers)
+        _, text = await self.http.exchange("POST", address, content, headers)
         return _file(text, inside="file")
 
     def _inline(self, request: Request, media: dict[Part, bytes]) -> bytes:
@@ -174,14 +176,7 @@ def read_generate_content(raw: str) -> Reply:
     except (ValueError, RecursionError):
         raise MalformedResponse(f"expected JSON, found {len(raw)} characters that are not") from None
     try:
-        usage = held.get("usageMetadata") or {}
-        details = usage.get("promptTokensDetails") or []
-        said: dict[str, Any] = {
-            "model": held.get("modelVersion"),
-            "input_tokens": int(usage.get("promptTokenCount") or 0),
-            "audio_tokens": sum(int(d.get("tokenCount") or 0) for d in details if d.get("modality") == "AUDIO"),
-            "output_tokens": int(usage.get("candidatesTokenCount") or 0) + int(usage.get("thoughtsTokenCount") or 0),
-        }
+        said = {"model": model_name(held.get("modelVersion")), **_usage(held.get("usageMetadata"))}
         blocked = (held.get("promptFeedback") or {}).get("blockReason")
         if blocked:
             return Reply("", refusal=f"prompt blocked: {blocked}", **said)
@@ -196,9 +191,20 @@ def read_generate_content(raw: str) -> Reply:
             first_token=_first_token(candidate.get("logprobsResult")),
             **said,
         )
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
         found = ", ".join(sorted(map(str, held))[:8]) if isinstance(held, dict) else type(held).__name__
         raise MalformedResponse(f"expected candidates with content, found {found}") from None
+
+
+def _usage(said: Any) -> dict[str, Any]:
+    """Token counts; of those that are 0, Google's JSON says nothing."""
+    if not isinstance(said, dict):
+        return {"odd_usage": "expected token counts, found none"}
+    details = said.get("promptTokensDetails")
+    parts = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
+    heard = [part.get("tokenCount", 0) for part in parts if part.get("modality") == "AUDIO"]
+    out = [said.get(name, 0) for name in ("candidatesTokenCount", "thoughtsTokenCount")]
+    return token_counts(said.get("promptTokenCount"), heard, out)
 
 
 def _first_token(result: Any) -> tuple[tuple[str, float], ...]:
@@ -251,11 +257,9 @@ def _has_media(request: Request) -> bool:
 
 
 def _file(text: str, inside: str | None = None) -> dict[str, Any]:
-    try:
+    with shaped("a file's record"):
         held = json.loads(text)
         found: Any = held[inside] if inside else held
-    except (ValueError, KeyError, TypeError):
-        found = None
     if not isinstance(found, dict) or not found.get("name"):
         raise MalformedResponse("expected a file's record with its name, found something else")
     return dict(found)

@@ -9,9 +9,11 @@ import math
 import re
 import time
 import urllib.request
+import zlib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
+from urllib.parse import urlsplit
 
 import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
@@ -23,19 +25,35 @@ from tasks.annotation.errors import (
     AuthFailed,
     BadRequest,
     ConnectionFailed,
+    MalformedResponse,
     ModelMissing,
     QuotaExhausted,
     RateLimited,
+    Redirected,
     ServerError,
     TimedOut,
     TooLarge,
     WrongContentType,
+    one_line,
 )
 from tasks.annotation.keys import Key, is_loopback
 
 CHUNK = 1 << 16
+ERROR_BYTES = 1 << 16
+"""Longest body of an error that is read: what is longer is a web page."""
+PLAIN, PACKED = ("", "identity"), ("gzip", "x-gzip", "deflate")
 LONGEST_WAIT_S = 3600.0
 SHORTEST_SECRET = 12  # what is shorter is no key but a placeholder such as EMPTY, and may be a word of an answer
+
+
+class _Connector(aiohttp.TCPConnector):
+    """Connections that are used again only if nobody has written to them meanwhile: a second response to an earlier
+    request, late, would be taken for the answer to the next one."""
+
+    async def _get(self, *wanted: Any) -> Any:
+        while (connection := await super()._get(*wanted)) and (last := connection.protocol) and last.should_close:
+            connection.close()
+        return connection
 
 
 class Http:
@@ -65,8 +83,10 @@ class Http:
         if missing := self._key.missing:
             raise AuthFailed(f"expected a key in the environment variable {' or '.join(missing)}, found none")
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=30),
+            connector=_Connector(limit=0, keepalive_timeout=30),
             cookie_jar=aiohttp.DummyCookieJar(),
+            headers={"Accept-Encoding": "gzip, deflate"},
+            auto_decompress=False,  # `_body` does it, within a limit
             timeout=aiohttp.ClientTimeout(
                 total=config.total_timeout_s, sock_connect=config.connect_timeout_s, sock_read=config.read_timeout_s
             ),
@@ -119,11 +139,12 @@ class Http:
             sent = {**sent, **self._key_header}
         try:
             async with self._session.request(method, url, data=body, headers=sent, allow_redirects=False) as response:
-                text = await self._text(response, most_bytes or self._config.most_response_bytes)
                 if response.status >= 300:
-                    raise self._fault(response, text)
+                    raise self._fault(response, await self._error_text(response))
+                text = self._text(await _body(response, most_bytes or self._config.most_response_bytes))
                 if not any_type and not response.content_type.endswith("json"):
-                    raise WrongContentType(f"expected JSON, found {response.content_type}: {_line(text)}")
+                    kind = self.redacted(response.content_type)
+                    raise WrongContentType(f"expected JSON, found {one_line(kind)}: {one_line(text)}")
                 return response.headers, text
         except aiohttp.ConnectionTimeoutError:
             raise TimedOut("connect", self._config.connect_timeout_s) from None
@@ -132,7 +153,7 @@ class Http:
         except TimeoutError:
             raise TimedOut("total", self._config.total_timeout_s) from None
         except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
-            raise ConnectionFailed(self.redacted(f"{type(error).__name__}: {_line(str(error))}")) from None
+            raise ConnectionFailed(f"{type(error).__name__}: {one_line(self.redacted(str(error)))}") from None
 
     def headers(self, more: Mapping[str, str]) -> CIMultiDict[str]:
         """The pool's headers and more."""
@@ -144,41 +165,73 @@ class Http:
         """The text without the key."""
         return text.replace(self._key.value, "[redacted]") if len(self._key.value) >= SHORTEST_SECRET else text
 
-    async def _text(self, response: aiohttp.ClientResponse, most: int) -> str:
-        announced = response.content_length
-        if announced is not None and announced > most:
-            response.close()
-            raise TooLarge(f"expected at most {most} bytes, the response announces {announced}")
-        if announced is not None:
-            held = await response.read()
-        else:
-            parts, size = [], 0
-            async for part in response.content.iter_chunked(CHUNK):
-                parts.append(part)
-                size += len(part)
-                if size > most:
-                    response.close()
-                    raise TooLarge(f"expected at most {most} bytes, the response is longer")
-            held = b"".join(parts)
-        return self.redacted(held.decode("utf-8", "replace").replace("\0", "\ufffd"))
+    def _text(self, body: bytes) -> str:
+        return self.redacted(body.decode("utf-8", "replace").replace("\0", "\ufffd"))
+
+    async def _error_text(self, response: aiohttp.ClientResponse) -> str:
+        try:
+            return self._text(await _body(response, ERROR_BYTES))
+        except AskError:  # a page, or a packed body that cannot be read: the status says enough
+            return ""
 
     def _fault(self, response: aiohttp.ClientResponse, text: str) -> AskError:
         status = response.status
         code, message = _error_in(text)
-        said = f"{status} {response.reason or ''}".strip() + (f": {message}" if message else "")
+        said = self.redacted(f"{status} {response.reason or ''}".strip() + (f": {message}" if message else ""))
         if status == 429 and code in ("insufficient_quota", "billing_hard_limit_reached"):
             return QuotaExhausted(f"{said}; add quota or change the account, then run again")
         if status in (408, 409, 425, 429):
             return RateLimited(said, retry_after_s=retry_after(response.headers) or _retry_delay(text), raw=text)
+        if status < 400:
+            return Redirected(self._whither(response, said))
         if status >= 500:
             return ServerError(said, retry_after_s=retry_after(response.headers), raw=text)
         if status in (401, 403) or (status == 400 and "API key not valid" in message):
             return AuthFailed(f"{response.url.origin()} answers {said}; {self._key.advice(response.url)}")
         if status == 402:
             return QuotaExhausted(f"{said}; add money to the account, then run again")
-        if status == 404 or status < 400:
+        if status == 404:
             return ModelMissing(f"{response.url} answers {said}; check annotator and base_url")
         return BadRequest(said)
+
+    def _whither(self, response: aiohttp.ClientResponse, said: str) -> str:
+        """What a redirect comes to; of where it leads, only the host: the rest may hold what was sent."""
+        with suppress(ValueError):
+            host = urlsplit(self.redacted(response.headers.get("Location", ""))).hostname
+            said += f", to {one_line(host)}" if host else ""
+        return f"{said}: redirects are not followed, as the key belongs to {response.url.host}; check base_url"
+
+
+async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """The body, unpacked as it comes: neither what arrives nor what it becomes is held beyond `most` bytes.
+
+    Raises:
+        TooLarge: it is longer.
+        WrongContentType: it is packed in a way that was not asked for.
+        MalformedResponse: it cannot be unpacked, or ends before it should.
+    """
+    announced = response.content_length
+    if announced is not None and announced > most:
+        raise TooLarge(f"expected at most {most} bytes, the response announces {announced}")
+    coding = response.headers.get("Content-Encoding", "").strip().lower()
+    if coding not in PLAIN + PACKED:
+        raise WrongContentType(f"expected a body as it is, in gzip or deflate, found {one_line(coding)}")
+    unpack = zlib.decompressobj(zlib.MAX_WBITS | 32) if coding in PACKED else None  # tells gzip and zlib by themselves
+    body, arrived = bytearray(), 0
+    async for part in response.content.iter_chunked(CHUNK):
+        arrived += len(part)
+        try:
+            if unpack is None:
+                body += part
+            elif not unpack.eof:  # what follows its end is let go
+                body += unpack.decompress(part, most + 1 - len(body))
+        except zlib.error:
+            raise MalformedResponse(f"expected a body in {coding}, found one that is damaged") from None
+        if max(arrived, len(body)) > most:
+            raise TooLarge(f"expected at most {most} bytes, the response is longer")
+    if unpack and not unpack.eof:
+        raise MalformedResponse(f"expected a body in {coding}, found one that is cut short")
+    return bytes(body)
 
 
 def _proxy(url: URL) -> str | None:
@@ -225,15 +278,10 @@ def _error_in(text: str) -> tuple[str, str]:
     try:
         held = json.loads(text)
     except (ValueError, RecursionError):
-        return "", _line(text)
+        return "", one_line(text)
     if isinstance(held, list) and held:
         held = held[0]
     error = held.get("error", held) if isinstance(held, dict) else held
     if not isinstance(error, dict):
-        return "", _line(str(error))
-    return str(error.get("code") or error.get("type") or ""), _line(str(error.get("message") or ""))
-
-
-def _line(text: str) -> str:
-    line = " ".join(text[:2000].split())
-    return line if len(line) <= 200 else line[:197] + "..."
+        return "", one_line(str(error))
+    return str(error.get("code") or error.get("type") or ""), one_line(str(error.get("message") or ""))

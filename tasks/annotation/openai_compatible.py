@@ -9,7 +9,7 @@ from typing import Any
 from yarl import URL
 
 from schemas.annotation import AnnotatorConfig
-from tasks.annotation.answers import Reply
+from tasks.annotation.answers import Reply, model_name, token_counts
 from tasks.annotation.backend import Media
 from tasks.annotation.batch_openai import OpenAIBatches
 from tasks.annotation.bodies import Base64, json_bytes
@@ -121,8 +121,6 @@ def read_chat_completion(raw: str) -> Reply:
         message = choice["message"]
         content = message.get("content") or ""
         finish = choice.get("finish_reason")
-        usage = held.get("usage") or {}
-        details = usage.get("prompt_tokens_details") or {}
         refusal = message.get("refusal") or ("content filter" if finish == "content_filter" else None)
         if not isinstance(content, str):
             raise TypeError("content")
@@ -130,14 +128,20 @@ def read_chat_completion(raw: str) -> Reply:
             text=content,
             refusal=None if refusal is None else str(refusal),
             cut=finish == "length",
-            model=held.get("model"),
-            input_tokens=int(usage.get("prompt_tokens") or 0),
-            audio_tokens=int(details.get("audio_tokens") or 0),
-            output_tokens=int(usage.get("completion_tokens") or 0),
+            model=model_name(held.get("model")),
+            **_usage(held.get("usage")),
             first_token=_first_token(choice.get("logprobs")),
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
         raise MalformedResponse(_misshapen(held)) from None
+
+
+def _usage(said: Any) -> dict[str, Any]:
+    if not isinstance(said, dict):
+        return {"odd_usage": "expected token counts, found none"}
+    details = said.get("prompt_tokens_details")
+    heard = details.get("audio_tokens") if isinstance(details, dict) else None
+    return token_counts(said.get("prompt_tokens"), [0 if heard is None else heard], [said.get("completion_tokens")])
 
 
 def _misshapen(held: Any) -> str:

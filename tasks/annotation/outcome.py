@@ -63,6 +63,7 @@ class Report:
         input_tokens: tokens in.
         output_tokens: tokens out.
         spent_usd: what this call cost, in US dollars; 0 without prices.
+        odd_usage: how many answers came with token counts that cannot be; the most that they may be counts for them.
     """
 
     outcomes: list[Outcome]
@@ -74,6 +75,7 @@ class Report:
     input_tokens: int
     output_tokens: int
     spent_usd: float
+    odd_usage: int = 0
 
     def reasons(self) -> dict[str, int]:
         """Rejects by reason, counted over the outcomes."""

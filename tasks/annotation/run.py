@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from schemas.errors import EarmarkError
 from tasks.annotation.answers import PARSER, answer_value
 from tasks.annotation.backend import Batching
+from tasks.annotation.budget import Bill
 from tasks.annotation.errors import AskError, Retriable, StopRun
 from tasks.annotation.ledger_rows import Attempt, Finished, Held, Verdict
 from tasks.annotation.limits import tokens
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("earmark.annotation")
 CLAIM_AT_ONCE = 256
+ODD_USAGE = "odd_usage"
+"""The word that the ledger keeps with an answer whose token counts could not be believed."""
 OTHERS_POLL_S = 0.5
 """How often a key that another process holds is looked for."""
 
@@ -287,25 +290,21 @@ class Run:
             Whether the job has its outcome.
         """
         backend, budget = self.annotator.backend, self.annotator.budget
-        tokens_in = tokens_out = 0
-        cost = 0.0
-        reply = None
+        bill, reply = Bill(), None
         try:
             reply = backend.read(job.request, raw)
-            tokens_in, tokens_out, cost = reply.input_tokens, reply.output_tokens, budget.cost_usd(reply)
+            bill = budget.bill(job.request, reply)
             value = answer_value(job.request.ask, reply)
         except AskError as error:
             if not again:
                 LOG.info("%s: %s", error.reason, error, extra={"request": job.key, "model": job.request.model})
             if reply is None and not again:
                 budget.doubt(job.request)
-            self.ledger.judge_soon(
-                Verdict(job.row, number, "unusable", error.reason, str(error), tokens_in, tokens_out, cost)
-            )
-            self._count(tokens_in, tokens_out, cost, again=again)
+            self.ledger.judge_soon(Verdict(job.row, number, "unusable", error.reason, str(error), *bill[:3]))
+            self._count(bill, again=again)
             return self._after(job, error, again=again, queue=queue and not again)
-        self.ledger.judge_soon(Verdict(job.row, number, "ok", None, None, tokens_in, tokens_out, cost))
-        self._count(tokens_in, tokens_out, cost, again=again)
+        self.ledger.judge_soon(Verdict(job.row, number, "ok", bill.odd and ODD_USAGE, bill.odd, *bill[:3]))
+        self._count(bill, again=again)
         answer = Answer(job.key, value, reply.model, job.notes, from_ledger=again)
         self.ledger.settle_soon(job.row, Finished(json.dumps(value), None, None, PARSER, reply.model))
         self.end(job, answer, was_there=again)
@@ -315,11 +314,12 @@ class Run:
         """Read what earlier runs received and did not settle; whether that gave an outcome."""
         return any(self.take_raw(job, number, raw, again=True) for number, raw in job.held.received)
 
-    def _count(self, tokens_in: int, tokens_out: int, cost_usd: float, *, again: bool) -> None:
+    def _count(self, bill: Bill, *, again: bool) -> None:
         if not again:
-            self.meter.input_tokens += tokens_in
-            self.meter.output_tokens += tokens_out
-            self.annotator.budget.settle(0.0, cost_usd)
+            self.meter.input_tokens += bill.input_tokens
+            self.meter.output_tokens += bill.output_tokens
+            self.annotator.budget.settle(0.0, bill.cost_usd)
+            self.annotator.budget.odd_answers += bill.odd is not None
 
     def _after(self, job: Job, error: AskError, *, again: bool = False, queue: bool = True) -> bool:
         """What follows a fault: another try, another answer, a reject, or the run's end. Whether the job ended."""

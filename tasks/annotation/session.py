@@ -104,6 +104,11 @@ class Session:
         """What the session cost so far, in US dollars."""
         return self._annotator.budget.spent_usd
 
+    @property
+    def odd_usage(self) -> int:
+        """How many answers so far came with token counts that cannot be."""
+        return self._annotator.budget.odd_answers
+
     async def _open(self) -> Annotator:
         ledger = await self._stack.enter_async_context(open_ledger(self._address))
         made = Annotator(

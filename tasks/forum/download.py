@@ -243,7 +243,10 @@ async def _follow(session: aiohttp.ClientSession, link: str, limits: Images, gat
         await pace.turn(host)
         async with session.get(link, allow_redirects=False) as response:
             if response.status in (301, 302, 303, 307, 308):
-                link = urljoin(link, response.headers.get("Location", ""))
+                try:
+                    link = urljoin(link, response.headers.get("Location", ""))
+                except ValueError:
+                    raise BadRow("link_refused", "expected a redirect to a link, found text that is none") from None
                 continue
             return await _body(response, host, limits)
     raise BadRow("link_refused", f"expected at most {MOST_REDIRECTS} redirects, found more")

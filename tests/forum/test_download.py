@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import ipaddress
 import socket
 from collections.abc import Iterator
@@ -67,6 +68,13 @@ def test_downloads_once_and_for_all_builds(server: ImageServer, tmp_path: Path) 
     assert all("earmark" in agent for agent in server.agents)
 
 
+def test_a_packed_image_stays_packed(server: ImageServer, tmp_path: Path) -> None:
+    """Eight megabytes in eight kilobytes: the limit counts what arrives, and nothing is unpacked."""
+    (found,) = fetch(server, tmp_path, "packed.png")
+    assert isinstance(found, bytes)
+    assert len(found) < LIMITS.largest_bytes < len(gzip.decompress(found))
+
+
 @pytest.mark.parametrize(
     ("name", "reason", "again"),
     [
@@ -75,6 +83,7 @@ def test_downloads_once_and_for_all_builds(server: ImageServer, tmp_path: Path) 
         ("large.png", "image_too_large", 1),
         ("endless.png", "image_too_large", 1),
         ("round.png", "link_refused", 4),
+        ("nowhere.png", "link_refused", 1),
         ("broken.png", "download_failed", 4),
     ],
 )

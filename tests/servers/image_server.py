@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -71,6 +72,12 @@ def serving(image: bytes) -> Iterator[ImageServer]:
 
         def _round(self) -> None:
             self._send(302, b"", Location="/round.png")
+
+        def _nowhere(self) -> None:
+            self._send(302, b"", Location="http://[::")
+
+        def _packed(self) -> None:
+            self._send(200, gzip.compress(bytes(8 << 20)), Content_Encoding="gzip")
 
         def _large(self) -> None:
             self._send(200, b"", Content_Length=str(10**10))

@@ -1,0 +1,1 @@
+"""A server that answers wrongly in every way of a catalogue, byte by byte over a bare socket."""
