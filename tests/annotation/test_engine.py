@@ -14,7 +14,7 @@ import pytest
 
 from schemas.annotation import AnnotatorConfig, Prices
 from schemas.errors import ConfigError
-from tasks.annotation.answers import Reply
+from tasks.annotation.answers import PARSER, Reply
 from tasks.annotation.backend import Media, make_backend, question
 from tasks.annotation.engine import Annotator
 from tasks.annotation.errors import AuthFailed, BudgetExhausted, QuotaExhausted
@@ -343,14 +343,17 @@ def test_a_changed_parser_reads_again_and_asks_nothing(
         config, bench = config_for(server), Bench(tmp_path / "l.sqlite", server)
         first = await bench.ask(config, requests_for(config, 10))
         for module in ("engine", "run"):
-            monkeypatch.setattr(f"tasks.annotation.{module}.PARSER", 2)
+            monkeypatch.setattr(f"tasks.annotation.{module}.PARSER", PARSER + 1)
         again = await bench.ask(config, requests_for(config, 10))
         assert again.outcomes == first.outcomes
         async with open_ledger(bench.ledger) as ledger, Annotator(config, ledger) as annotator:
             reread = await annotator.reread(requests_for(config, 12))
         assert reread.reasons() == {"not_asked": 2}
         assert server.faults.numbers()["asked"] == 10
-        assert connect(tmp_path / "l.sqlite").rows("SELECT DISTINCT parser FROM requests ORDER BY 1") == [(None,), (2,)]
+        assert connect(tmp_path / "l.sqlite").rows("SELECT DISTINCT parser FROM requests ORDER BY 1") == [
+            (None,),
+            (PARSER + 1,),
+        ]
         await server.stop()
 
     run(story)
