@@ -190,10 +190,10 @@ def test_added_rows_keep_what_was_chosen(tmp_path: Path) -> None:
 def test_splits_go_by_what_a_prompt_says(tmp_path: Path) -> None:
     asked, _ = make_pool(tmp_path, 40)
     for row in asked:
-        row["text"] = f"text {int(row['prompt_id'][1:]) // 8}"
+        row["text"] = f"text {int(row['prompt_id'][1:]) // 4}"
         row.pop("lyrics", None)
         if "reference_audio" in row:
-            write_clip(tmp_path / row["reference_audio"], int(row["prompt_id"][1:]) // 8)
+            write_clip(tmp_path / row["reference_audio"], int(row["prompt_id"][1:]) // 4)
     write_rows(tmp_path / "prompts.jsonl", asked)
     shares = {"train": 0.4, "validation": 0.3, "test": 0.3}
     with planned(tmp_path, shares=shares) as stage:
@@ -206,6 +206,28 @@ def test_splits_go_by_what_a_prompt_says(tmp_path: Path) -> None:
         places[row["clip_sha256"]].add(row["split"])
     assert len({split for held in places.values() for split in held}) == 3
     assert all(len(held) == 1 for held in places.values())
+
+
+def test_one_text_stays_in_one_split_in_any_spelling_and_with_any_reference(tmp_path: Path) -> None:
+    """With and without a reference, in other case and spacing, and by way of a reference that two texts share."""
+    asked, _ = make_pool(tmp_path, 48)
+    spellings = ("Slow  Blues {}", "slow blues {}", " SLOW\tBLUES {} ", "slow\n blues {}")
+    for at, row in enumerate(asked):
+        row["text"] = spellings[at % 4].format(at // 4)
+        row.pop("lyrics", None)
+        row.pop("reference_audio", None)
+        if at % 4 == 1:  # two texts share a reference: 0 and 1, 2 and 3, …
+            row["reference_audio"] = f"references/{at // 8}.wav"
+            write_clip(tmp_path / row["reference_audio"], at // 8)
+    write_rows(tmp_path / "prompts.jsonl", asked)
+    with planned(tmp_path, shares={"train": 0.4, "validation": 0.3, "test": 0.3}) as stage:
+        pairs = staged_rows(stage, "pairs")
+    places = defaultdict(set)
+    for row in pairs:
+        places[int(row["text"].lower().split()[-1]) // 2].add(row["split"])
+    assert len(places) == 6
+    assert all(len(held) == 1 for held in places.values())
+    assert len({split for held in places.values() for split in held}) > 1
 
 
 # -- audio --------------------------------------------------------------------------------------------------------

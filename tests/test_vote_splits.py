@@ -7,7 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.votes.splitting import Piece, group, place
+from tasks.grouping import group
+from tasks.votes.splitting import Piece, place
 
 PIECES = st.lists(
     st.builds(
@@ -37,7 +38,7 @@ def test_nothing_that_is_shared_crosses(pieces: list[Piece], count: int) -> None
 
 @given(PIECES)
 def test_groups_are_those_that_ties_reach(pieces: list[Piece]) -> None:
-    groups = group(pieces)
+    groups = group([piece.ties for piece in pieces])
     reach = [{number} for number in range(len(pieces))]
     for number, piece in enumerate(pieces):  # merge until nothing changes, the slow and plain way
         for other in range(number):

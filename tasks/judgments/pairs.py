@@ -21,6 +21,7 @@ from tasks.annotation.session import Session
 from tasks.asking import clip_media
 from tasks.audio.probe import AudioFault
 from tasks.fingerprint import file_digests, roots_digest
+from tasks.grouping import group
 from tasks.importers.music import Generation, Prompt, read_generations, read_prompts
 from tasks.importers.rows import Note, Reject
 from tasks.judgments.judging import pairs_a_shard, passes_of, prompt_digests
@@ -185,7 +186,9 @@ def open_pool(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Pseud
     """Create the views and tables that say which prompts and generations can be used."""
     for name, schema in (("prompts", PROMPTS_SCHEMA), ("generations", GENERATIONS_SCHEMA), ("media", MEDIA_SCHEMA)):
         view_parquet(connection, name, [stage.work / f"{name}.parquet"], schema)
+    connection.execute(query("prompts/plain_words"))
     connection.execute(query("pseudo_preferences/refuse_prompts"))
+    _group_prompts(connection)
     upto, total = {}, 0.0
     for split in SPLITS[:3]:
         total += config.shares.get(split, 0.0)  # type: ignore[call-overload]
@@ -193,6 +196,24 @@ def open_pool(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Pseud
     connection.execute(query("pseudo_preferences/asked_prompts"), {"seed": config.seed, **upto})
     limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
     connection.execute(query("pseudo_preferences/refuse_generations"), limits)
+
+
+def _group_prompts(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create `prompt_groups`: a name for each usable prompt, the same for prompts that must lie in one split.
+
+    Prompts that share words or reference audio belong together, also by way of others. The name is the least of the
+    group's, so that a prompt which shares nothing stays where it is when others come or go.
+    """
+    prompts = connection.execute(query("pseudo_preferences/prompt_ties")).fetchall()
+    groups = group([[("words", words), *([("sound", sound)] if sound else [])] for _, words, sound, _ in prompts])
+    names: dict[int, str] = {}
+    for number, (*_, name) in zip(groups, prompts, strict=True):
+        names[number] = min(name, names.get(number, name))
+    columns = {
+        "row": pa.array([row for row, *_ in prompts], pa.int64()),
+        "name": pa.array([names[number] for number in groups], pa.string()),
+    }
+    connection.register("prompt_groups", pa.table(columns))
 
 
 def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:

@@ -29,6 +29,7 @@ def open_votes(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Huma
         "INSERT INTO sources VALUES (?, ?, ?, ?, ?)",
         [[source.name, TASK_OF[source.format], source.rule, *source.scale] for source in config.sources],
     )
+    connection.execute(query("prompts/plain_words"))
     connection.execute(query("human_preferences/known"))
     dropping = [source.name for source in config.sources if source.drops_ties]
     connection.execute(query("human_preferences/refuse_votes"), {"drops_ties": dropping})

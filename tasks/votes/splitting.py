@@ -6,10 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
-
+from tasks.grouping import group
 from tasks.quotas import share_out
 
 STRONGEST = ("test", "validation", "train")
@@ -47,7 +44,7 @@ def place(pieces: Sequence[Piece], wanted: Mapping[str, int]) -> tuple[list[str]
     Returns:
         The split of each piece, and how many comparisons were drawn into each.
     """
-    groups = group(pieces)
+    groups = group([piece.ties for piece in pieces])
     split: dict[int, str] = {}
     free: dict[int, list[Piece]] = defaultdict(list)
     for piece, number in zip(pieces, groups, strict=True):
@@ -66,20 +63,6 @@ def place(pieces: Sequence[Piece], wanted: Mapping[str, int]) -> tuple[list[str]
         split.update(dict.fromkeys(chosen, name))
         drawn[name] = sum(piece.cell is not None for number in chosen for piece in free[number])
     return [split.get(number, "train") for number in groups], drawn
-
-
-def group(pieces: Sequence[Piece]) -> list[int]:
-    """The number of each piece's group."""
-    ties: dict[Hashable, int] = {}
-    edges = [(row, ties.setdefault(tie, len(ties))) for row, piece in enumerate(pieces) for tie in piece.ties]
-    size = len(pieces) + len(ties)
-    if not size:
-        return []
-    rows = np.array([row for row, _ in edges], np.int64)
-    columns = np.array([tie for _, tie in edges], np.int64) + len(pieces)
-    graph = coo_array((np.ones(len(edges), np.int8), (rows, columns)), shape=(size, size))
-    _, labels = connected_components(graph, directed=False)
-    return [int(label) for label in labels[: len(pieces)]]
 
 
 def _balanced(groups: Sequence[tuple[int, Counter[str]]], count: int) -> list[int]:

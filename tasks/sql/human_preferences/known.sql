@@ -33,8 +33,7 @@ SELECT
     CASE WHEN audio_b IS NULL THEN concat(vote_id, '/b') ELSE concat(source, '/', audio_b) END AS clip_b,
     left(sha256(CASE
         WHEN coalesce(text, lyrics, reference) IS NOT NULL THEN concat_ws(chr(31),
-            'says', lower(trim(regexp_replace(coalesce(text, ''), '\s+', ' ', 'g'))),
-            lower(trim(regexp_replace(coalesce(lyrics, ''), '\s+', ' ', 'g'))), coalesce(reference_key, ''))
+            'says', plain_words(text), plain_words(lyrics), coalesce(reference_key, ''))
         WHEN prompt_id IS NOT NULL THEN concat_ws(chr(31), 'id', source, prompt_id)
         ELSE concat_ws(chr(31), 'row', vote_id)
     END), 16) AS prompt_key,

@@ -6,7 +6,7 @@ SELECT
     media.clip_sha256,
     CASE
         WHEN text IS NOT NULL THEN left(sha256(concat_ws(chr(31),
-            'says', lower(trim(regexp_replace(text, '\s+', ' ', 'g'))), '', '')), 16)
+            'says', plain_words(text), '', '')), 16)
         WHEN prompt_id IS NOT NULL THEN left(sha256(concat_ws(chr(31), 'id', ratings.source, prompt_id)), 16)
     END AS prompt_key,
     CASE

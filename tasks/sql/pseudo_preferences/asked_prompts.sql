@@ -1,6 +1,6 @@
 -- Grain: one row a usable prompt, with its modality and split.
 --
--- A prompt's place is the hash of what it says, or of its reference audio: prompts that say the same share a split.
+-- A group of prompts that share words or reference audio has one place: the hash of its name.
 CREATE TABLE asked_prompts AS
 SELECT
     prompts.*,
@@ -14,13 +14,8 @@ SELECT
         WHEN place < $test_upto THEN 'test'
         ELSE 'ood'
     END AS split
-FROM (
-    SELECT
-        prompts.*,
-        md5_number_upper(concat($seed::BIGINT, ':', coalesce(heard.clip_sha256, concat(text, chr(10), lyrics))))
-            / 18446744073709551616.0 AS place
-    FROM prompts
-    LEFT JOIN media AS heard ON heard.kind = 'reference' AND heard.item = prompts.row
-) AS prompts
+FROM prompts
+JOIN (
+    SELECT row, md5_number_upper(concat($seed::BIGINT, ':', name)) / 18446744073709551616.0 AS place FROM prompt_groups
+) USING (row)
 LEFT JOIN media ON media.kind = 'reference' AND media.item = prompts.row
-WHERE prompts.row NOT IN (SELECT row FROM refused_prompts)
