@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from schemas.errors import ConfigError
 from schemas.files import NotAFile, read_regular
@@ -17,6 +17,7 @@ from schemas.places import is_url, place_of, url_fault, without_secrets
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Lower-case letters, digits, . _ -")]
 
+LINKS = "EARMARK_LINKS"
 LARGEST = 2**63 - 1  # what a column of integers holds
 
 
@@ -30,6 +31,24 @@ class Model(BaseModel):
     def _fits_a_column(cls, value: Any) -> Any:
         if isinstance(value, int) and abs(value) > LARGEST:
             raise ValueError(f"expected a whole number of at most {LARGEST}")
+        return value
+
+
+class Linked(Model):
+    """What names a folder of files."""
+
+    links: Literal["refuse", "follow"] = Field(
+        default="refuse",
+        description="`refuse` or `follow` links that lead out of the folder. Only a config file may say `follow`; a "
+        "deployment's parameters may where the worker has EARMARK_LINKS=follow.",
+    )
+
+    @field_validator("links")
+    @classmethod
+    def _set_by_the_owner(cls, value: str, info: ValidationInfo) -> str:
+        """Whoever may only start runs, by parameters, chooses among the files of their folders and no others."""
+        if value == "follow" and not (info.context or {}).get("file") and os.environ.get(LINKS) != "follow":
+            raise ValueError(f"expected 'refuse' among a run's parameters; set {LINKS}=follow where the worker runs")
         return value
 
 
@@ -215,7 +234,7 @@ def checked(model: type[Checked], values: dict[str, Any], where: Path) -> Checke
         ConfigError: as `parse_config`.
     """
     try:
-        return model.model_validate(values)
+        return model.model_validate(values, context={"file": where})
     except ValidationError as error:
         raise ConfigError(f"{where}: {_one_line(model, error)}") from None
 

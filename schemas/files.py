@@ -19,6 +19,7 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+FOLLOW = 'links = "follow"'
 _KERNEL = ("/proc", "/sys")  # regular by their mode; some wait for events, none has a size
 
 
@@ -62,6 +63,32 @@ def read_regular(path: Path) -> bytes:
     """
     with open_regular(path) as file:
         return file.readall()
+
+
+class Root:
+    """A folder that a source's files lie in, for telling which of them lie in it by name only.
+
+    Args:
+        folder: absolute; it may be a link itself, as the config names it.
+        links: `follow` lets links lead anywhere.
+    """
+
+    def __init__(self, folder: Path, links: str) -> None:
+        self.folder = folder
+        self.follows = links == "follow"
+        self._real = Path(os.path.realpath(folder))
+        self._holds: dict[Path, bool] = {}
+
+    def leads_out(self, path: Path) -> bool:
+        """Whether a path below the folder is, or goes through, a link to what is not below it; costs a look a file."""
+        if self.follows:
+            return False
+        for place in (path.parent, *([path] if os.path.islink(path) else ())):  # noqa: PTH114  # no name is too long for it
+            if place not in self._holds:
+                self._holds[place] = Path(os.path.realpath(place)).is_relative_to(self._real)
+            if not self._holds[place]:
+                return True
+        return False
 
 
 def _check(path: Path, status: os.stat_result) -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.config import BuildConfig, Model, Name
+from schemas.config import BuildConfig, Linked, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.evaluations import Evaluation, Mode
 from schemas.places import without_place
@@ -29,7 +29,7 @@ TASK_OF: dict[Format, str] = {
 }
 
 
-class Source(Model):
+class Source(Linked):
     """One export of votes, or one set of rated clips."""
 
     name: Name = Field(description="What tables and licences call it.")
@@ -121,7 +121,7 @@ class HumanPreferences(BuildConfig):
         """The config without where inputs lie: their digests stand beside it."""
         values = self.recorded()
         for source in values["sources"]:
-            del source["root"], source["audio_root"]
+            del source["root"], source["audio_root"], source["links"]
             source["files"] = [without_place(written) for written in source["files"]]
         del values["salt"]
         return values

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, model_validator
 
 from schemas.annotation import DECIDES, AnnotatorConfig, Hearing
-from schemas.config import BuildConfig, Model, Name
+from schemas.config import BuildConfig, Linked, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.instrumentals import Fitness
 from schemas.places import without_place
@@ -27,7 +27,7 @@ SETS: tuple[Set, ...] = ("test", "train")
 KINDS: tuple[Kind, ...] = ("swap", "perturb", "judged")
 
 
-class CaptionSource(Model):
+class CaptionSource(Linked):
     """A caption set: audio, and what is said of it or what it was generated from."""
 
     name: Name = Field(description="The source; tables and licences name it.")
@@ -192,7 +192,7 @@ class InstructionRubrics(BuildConfig):
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = self.recorded()
         for source in values["sources"]:
-            del source["audio_root"]
+            del source["audio_root"], source["links"]
             source["captions"] = without_place(source["captions"])
         if self.similarity:
             values["similarity"]["model"] = without_place(self.similarity.model)

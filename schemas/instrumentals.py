@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from schemas.config import BuildConfig, Model, Name
+from schemas.config import BuildConfig, Linked, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.places import without_place
 from schemas.tables import REJECTS, WORDS, Split, Table, audio_column, column
@@ -18,7 +18,7 @@ FLAGS = ("mix_clipped", "emptied", "nothing_removed", "little_left", "voice_left
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class Source(Model):
+class Source(Linked):
     """Where the tracks are: a list of them, and the folder of their audio."""
 
     name: Name = Field(description="What the rows' column `source` says, and what `licences` is asked by.")

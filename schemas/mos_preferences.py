@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from schemas.config import LARGEST, BuildConfig, Model, Name, nearest
+from schemas.config import LARGEST, BuildConfig, Linked, Model, Name, nearest
 from schemas.corpus import Corpus, Story
 from schemas.critiques import CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from schemas.evaluations import Evaluation, Mode
@@ -51,7 +51,7 @@ class Columns(Model):
     split: str | None = Field(default=None, description="The publisher's split (train, validation, test, ood).")
 
 
-class Source(Model):
+class Source(Linked):
     """One rated corpus on disk, in the layout that its owner publishes."""
 
     name: Name = Field(description="Name of the dataset in the tables.")
@@ -155,7 +155,7 @@ class MosPreferences(BuildConfig):
         """The config without the folders that its sources lie in, and without what cannot change a critique."""
         values = self.recorded()
         for source in values["sources"]:
-            del source["root"], source["audio_root"]
+            del source["root"], source["audio_root"], source["links"]
             source["files"] = {split: without_place(written) for split, written in source["files"].items()}
         if self.critiques:
             values["critiques"] = self.critiques.identity()

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from schemas.annotation import DECIDES, AnnotatorConfig, Prices
-from schemas.config import BuildConfig, Model, Name
+from schemas.config import BuildConfig, Linked, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.places import without_place
 from schemas.tables import REJECTS, WORDS, Table, column
@@ -47,7 +47,7 @@ class Pool(Model):
     exclude: dict[Category, tuple[str, ...]] = Field(default={}, description="Further tags to leave out.")
 
 
-class Verification(AnnotatorConfig):
+class Verification(Linked, AnnotatorConfig):
     """Who listens whether tracks that carry a tag sound like it."""
 
     audio: str = Field(description="Folder of the tracks' audio.")

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from schemas.annotation import DECIDES, AnnotatorConfig, Hearing, Prices
-from schemas.config import BuildConfig, Model
+from schemas.config import BuildConfig, Linked, Model
 from schemas.corpus import Corpus, Story
 from schemas.evaluations import Evaluation, Mode
 from schemas.places import without_place
@@ -68,7 +68,7 @@ class Judge(AnnotatorConfig):
         return self
 
 
-class PseudoPreferences(BuildConfig):
+class PseudoPreferences(Linked, BuildConfig):
     """Build config of `pseudo-preferences`."""
 
     corpus: Literal["pseudo-preferences"] = "pseudo-preferences"
@@ -103,7 +103,7 @@ class PseudoPreferences(BuildConfig):
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change an answer: where files and servers are, pace, patience and money."""
         values = self.recorded()
-        del values["prices"]
+        del values["prices"], values["links"]
         for name in ("prompts", "generations", "known_order"):
             values[name] = without_place(values[name]) if values[name] else None
         values["judge"] = {name: values["judge"][name] for name in _DECIDES}

@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from schemas.annotation import DECIDES, AnnotatorConfig
-from schemas.config import BuildConfig, Model, Name
+from schemas.config import BuildConfig, Linked, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.evaluations import Evaluation, Mode
 from schemas.places import without_place
@@ -57,7 +57,7 @@ class Filter(Model):
     adult: bool = Field(default=False, description="Whether threads for adults are kept.")
 
 
-class Images(Model):
+class Images(Linked):
     """Where the threads' images come from, and which can be used."""
 
     folder: str | None = Field(
@@ -168,7 +168,7 @@ class ScoreQuestions(BuildConfig):
         del values["source"]["salt_env"]
         for part, name in (("source", "submissions"), ("source", "comments"), ("review", "files")):
             values[part][name] = [without_place(written) for written in values[part][name]]
-        for name in ("folder", "per_second", "timeout_s"):
+        for name in ("folder", "links", "per_second", "timeout_s"):
             del values["images"][name]
         values["detector"]["model"] = without_place(self.detector.model)
         for name in ("writer", "judge", "labeller"):

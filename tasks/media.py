@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from schemas.errors import InputError
-from schemas.files import read_regular
+from schemas.files import FOLLOW, Root, read_regular
 from schemas.tables import AUDIO
 from tasks.audio.faults import LONGEST_S
 from tasks.audio.index import MediaIndex
-from tasks.audio.probe import Probe
+from tasks.audio.probe import AudioFault, Probe
 from tasks.audio.similarity import Similarity
 from tasks.mirror import bring
 from tasks.store.manifest import digest_of
@@ -37,8 +37,17 @@ def similarity_of(store: Store, model: str) -> Similarity:
     return Similarity(model, store.root / "similarities.sqlite")
 
 
+def clip_below(root: Root, path: Path) -> Path | AudioFault:
+    """A clip's file for the index to look at; one that is elsewhere by a link is a fault, unless its source follows."""
+    if not root.leads_out(path):
+        return path
+    return AudioFault(
+        "audio_outside_root", f"expected a file below the root, found a link out of it; {FOLLOW} allows it"
+    )
+
+
 def audio_digest(
-    files: Mapping[str, Path],
+    files: Mapping[str, Path | AudioFault],
     index: MediaIndex,
     seen: Callable[[int], None] = lambda count: None,
     longest_s: float = LONGEST_S,
@@ -49,13 +58,14 @@ def audio_digest(
     brought here first; afterwards each costs a look at its object.
 
     Args:
-        files: every audio file that the inputs name, by the name they give it; a missing one counts as missing.
+        files: every audio file that the inputs name, by the name they give it; a missing one counts as missing, one
+            that may not be opened as what `clip_below` gave.
         index: remembers what was measured.
         seen: told how many more files are done, for progress.
         longest_s: longer files are neither hashed nor decoded; they count as too long.
     """
     names = sorted(files)
-    bring(files.values())
+    bring(path for path in files.values() if isinstance(path, Path))
     found = index.look([files[name] for name in names], seen=seen, longest_s=longest_s)
     return digest_of(
         [

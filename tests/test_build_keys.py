@@ -22,7 +22,7 @@ from pydantic import BaseModel
 
 from flows.registry import CORPORA, find_corpus, load
 from schemas.annotation import AnnotatorConfig
-from schemas.config import BuildConfig, parse_config, read_toml
+from schemas.config import BuildConfig, Linked, parse_config, read_toml
 from schemas.human_preferences import HumanPreferences
 from schemas.instrumentals import Instrumentals
 from tasks import plan
@@ -77,6 +77,7 @@ PLACES = {
     "CaptionSet": {"version"},
     "Verification": {"audio"},
     "Images": {"folder"},
+    "Linked": {"links"},  # what links lead to; tests/test_links.py
 }
 # What a demo's config leaves out, so that each field of a config is there to be changed.
 MORE: dict[str, dict[str, Any]] = {
@@ -195,6 +196,7 @@ def test_the_lists_name_fields_that_there_are() -> None:
     models = {model for name in CORPORA for model in models_in(find_corpus(name).config)} | {
         AnnotatorConfig,
         BuildConfig,
+        Linked,
     }
     for table in (CANNOT, PLACES):
         for owner, fields in table.items():

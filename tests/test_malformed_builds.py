@@ -192,7 +192,7 @@ FAULTS = {
     "text.wav": "audio_unreadable",
     "folder.wav": "audio_not_a_file",
     "pipe.wav": "audio_not_a_file",
-    "endless.wav": "audio_not_a_file",
+    "endless.wav": "audio_outside_root",
     "torn.flac": "audio_corrupt",
     "gone.wav": "audio_missing",
     "n" * 300 + ".wav": "audio_unreadable",

@@ -48,7 +48,7 @@ class MediaIndex:
 
     def look(
         self,
-        paths: Sequence[Path],
+        paths: Sequence[Path | AudioFault],
         *,
         threads: int | None = None,
         longest_s: float = LONGEST_S,
@@ -57,7 +57,7 @@ class MediaIndex:
         """Probe files, each only if it is new or has changed.
 
         Args:
-            paths: absolute paths.
+            paths: absolute paths; in place of one that may not be opened, why.
             threads: files read at once; without it, one for each processor, and two more that wait for the disk.
             longest_s: longer files are faults.
             seen: told how many more files are done, for progress.
@@ -72,12 +72,15 @@ class MediaIndex:
             stamps += [_stamp(path) for path in batch]
             known: list[Probe | AudioFault | None] = [*self._known(batch, stamps[start:])]
             for place, path in enumerate(batch):
-                if stamps[start + place] is None:  # there is no such file: no work for a thread
+                if isinstance(path, AudioFault):
+                    known[place] = path
+                elif stamps[start + place] is None:  # there is no such file: no work for a thread
                     known[place] = probe(path, longest_s)
             results += known
             seen(sum(found is not None for found in known))
         new = [place for place, found in enumerate(results) if found is None]
-        measured = self._measure([(paths[i], stamps[i]) for i in new], threads or (os.cpu_count() or 1) + 2, longest_s)
+        files = [(path, stamps[i]) for i in new if isinstance(path := paths[i], Path)]
+        measured = self._measure(files, threads or (os.cpu_count() or 1) + 2, longest_s)
         for place, found in zip(new, measured, strict=True):
             results[place] = found
             seen(1)
@@ -92,7 +95,7 @@ class MediaIndex:
                     found.setdefault(clip_sha256, []).append(Path(path))
         return found
 
-    def _known(self, paths: Sequence[Path], stamps: Sequence[Stamp | None]) -> list[Probe | None]:
+    def _known(self, paths: Sequence[Path | AudioFault], stamps: Sequence[Stamp | None]) -> list[Probe | None]:
         with self._open() as connection:
             rows = connection.execute(_KNOWN, (json.dumps([str(path) for path in paths]),)).fetchall()
         held = {path: ((size, changed_ns), Probe._make(rest)) for path, size, changed_ns, *rest in rows}
@@ -136,7 +139,9 @@ class MediaIndex:
             connection.close()
 
 
-def _stamp(path: Path) -> Stamp | None:
+def _stamp(path: Path | AudioFault) -> Stamp | None:
+    if isinstance(path, AudioFault):
+        return None
     try:
         status = path.stat()
     except (OSError, ValueError):

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from schemas.captions import CAPTIONS, CORPUS, Captions
 from schemas.errors import ConfigError, InputError
+from schemas.files import Root
 from schemas.places import without_place
 from schemas.tables import REJECTS, SPLITS
 from tasks.audio.probe import AudioFault
@@ -22,7 +23,7 @@ from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
 from tasks.importers.rows import Note, Reject
 from tasks.importers.tracks import read_track_table
-from tasks.media import audio_digest, media_index
+from tasks.media import audio_digest, clip_below, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.rejects import rejects_table
@@ -134,7 +135,10 @@ def digest_inputs(config: Captions, store: Store) -> dict[str, str]:
     digests |= roots_digest("paths", [(config.path(source.tracks), audio_folder(config))], partial(listed, config))
     separated = instrumentals_of(instrumentals_version(config, store))
     tracks = islice((row for row in listed(config) if isinstance(row, Track)), config.limit)
-    files = {track.path: audio_folder(config) / track.path for track in tracks if track.track_id not in separated}
+    root = Root(audio_folder(config), source.links)
+    files = {
+        track.path: clip_below(root, root.folder / track.path) for track in tracks if track.track_id not in separated
+    }
     with working(f"hash audio of {source.name}", len(files)) as work:
         digests["audio"] = audio_digest(files, media_index(store), work.advance, config.tracks.longest_s)
     return digests
@@ -204,11 +208,11 @@ def index_tracks(stage: Stage, config: Captions, *, extract: bool = True) -> Ste
     version = instrumentals_version(config, stage.store)
     separated = instrumentals_of(version)
     extracted = _extract(stage, version) if version and extract else {}
-    folder = audio_folder(config)
-    heard = [_heard(track, separated.get(track["track_id"]), folder, extracted) for track in tracks]
+    root = Root(audio_folder(config), config.source.links)
+    heard = [_heard(track, separated.get(track["track_id"]), root.folder, extracted) for track in tracks]
     files = [(row, kind, path) for row, (kind, path) in enumerate(heard) if path is not None]
     with working("index audio", len(files)) as work:
-        paths = [path for _, _, path in files]
+        paths = [clip_below(root, path) if kind == "mix" else path for _, kind, path in files]
         found = media_index(stage.store).look(paths, longest_s=config.tracks.longest_s, seen=work.advance)
     rows: list[tuple[Any, ...]] = []
     for (row, kind, path), probe in zip(files, found, strict=True):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.errors import InputError
-from schemas.files import NotAFile, open_regular
+from schemas.files import FOLLOW, NotAFile, Root, open_regular
 from schemas.forum import IMAGES
 from schemas.places import without_place
 from schemas.score_questions import ScoreQuestions
@@ -123,9 +123,13 @@ def _from_folder(config: ScoreQuestions, threads: Sequence[Row]) -> list[Named]:
         raise InputError(f"images.folder: expected a folder, found none at {config.images.folder}")
     files = images_in(folder, [thread["id"] for thread in threads])
     missing = BadRow("image_missing", "expected a file named by the submission in the folder of images, found none")
+    root = Root(folder, config.images.links)
+    outside = BadRow("image_outside_root", f"expected a file in the folder, found a link out of it; {FOLLOW} allows it")
     named: list[Named] = []
     for thread in threads:
-        held: Sequence[Path | BadRow] = files.get(thread["id"]) or [missing]
+        held: Sequence[Path | BadRow] = [
+            outside if root.leads_out(path) else path for path in files.get(thread["id"], ())
+        ] or [missing]
         named += [Named(thread, place, where) for place, where in enumerate(held[: config.images.most], 1)]
     return named
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from schemas.errors import InputError
+from schemas.files import FOLLOW, Root
 from schemas.mos_preferences import Source
 from tasks.importers.cells import BadRow, number, shown
 from tasks.importers.lines import read_rows
@@ -49,8 +50,19 @@ class Found(NamedTuple):
 
 
 def list_file(source: Source, root: Path, below: str, part: str = "") -> ListFile:
-    """The list at a path below the source's root."""
+    """The list at a path below the source's root.
+
+    Raises:
+        InputError: it leads out of the root by a link, and the source does not follow links.
+    """
+    require_below(Root(root, source.links), root / below, f"{source.name}/{below}")
     return ListFile(root / below, f"{source.name}/{below}", part, below.rpartition("/")[2])
+
+
+def require_below(root: Root, path: Path, name: str) -> None:
+    """Refuse a list that lies elsewhere by a link, unless its source follows links."""
+    if root.leads_out(path):
+        raise InputError(f"{name}: expected a list below the root, found a link out of it; {FOLLOW} allows it")
 
 
 def find_parts(source: Source, root: Path, folders: Sequence[str], parts: Mapping[str, Sequence[str]]) -> Found:

@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from schemas.files import Root
 from schemas.instrumentals import CORPUS, TRACKS, Instrumentals
 from schemas.places import without_place
 from schemas.tables import REJECTS, SPLITS
@@ -22,7 +23,7 @@ from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
 from tasks.importers.rows import Note, Reject
 from tasks.importers.tracks import read_track_table
 from tasks.instrumentals.separators import describe_separator
-from tasks.media import audio_digest, media_index
+from tasks.media import audio_digest, clip_below, media_index
 from tasks.mirror import bring_folder
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
@@ -110,11 +111,11 @@ def audio_folder(config: Instrumentals) -> Path:
     return config.path(source.audio_root) if source.audio_root else config.path(source.tracks).parent
 
 
-def named_audio(config: Instrumentals) -> dict[str, Path]:
+def named_audio(config: Instrumentals) -> dict[str, Path | AudioFault]:
     """The audio file of every track that is listed."""
     tracks = islice((row for row in listed(config) if isinstance(row, Track)), config.limit)
-    folder = audio_folder(config)
-    return {track.path: folder / track.path for track in tracks}
+    root = Root(audio_folder(config), config.source.links)
+    return {track.path: clip_below(root, root.folder / track.path) for track in tracks}
 
 
 def file_name(config: Instrumentals, track: Track) -> str:
@@ -183,9 +184,9 @@ def index_audio(stage: Stage, config: Instrumentals) -> Step:
         return done
     tracks = pq.ParquetFile(stage.work / "tracks.parquet").read(["audio"])["audio"].to_pylist()
     with working("index audio", len(tracks)) as work:
-        folder = audio_folder(config)
-        paths = [folder / file for file in tracks]
-        found = media_index(stage.store).look(paths, longest_s=config.tracks.longest_s, seen=work.advance)
+        root = Root(audio_folder(config), config.source.links)
+        files = [clip_below(root, root.folder / file) for file in tracks]
+        found = media_index(stage.store).look(files, longest_s=config.tracks.longest_s, seen=work.advance)
     rows = [
         (row, *[None] * 8, *probe) if isinstance(probe, AudioFault) else (row, *probe, None, None)
         for row, probe in enumerate(found)

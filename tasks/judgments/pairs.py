@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from schemas.files import Root
 from schemas.places import without_place
 from schemas.pseudo_preferences import CLIPS, CORPUS, MODALITIES, PAIRS, PseudoPreferences
 from schemas.tables import AUDIO, REJECTS, SPLITS
@@ -26,7 +27,7 @@ from tasks.importers.music import Generation, Prompt, read_generations, read_pro
 from tasks.importers.rows import Note, Reject
 from tasks.judgments.judging import pairs_a_shard, passes_of, prompt_digests
 from tasks.ledger import has_ledger, ledger_address
-from tasks.media import EMBEDDED_AT_ONCE, audio_digest, embed, media_index
+from tasks.media import EMBEDDED_AT_ONCE, audio_digest, clip_below, embed, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.quotas import share_out
@@ -92,21 +93,31 @@ def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
         return {**digests, "audio": audio_digest(named_audio(config), media_index(store), work.advance)}
 
 
-def named_audio(config: PseudoPreferences) -> dict[str, Path]:
+def named_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
     """The audio file of every generation and reference that the tables name."""
-    folder = config.path(config.prompts).parent
-    found: dict[str, Path] = {}
+    roots = _roots(config)
+    found: dict[str, Path | AudioFault] = {}
     for row in _read_tables(config):
         if isinstance(row, Prompt) and row.reference_audio:
-            found[f"reference {row.reference_audio}"] = folder / row.reference_audio
+            found[f"reference {row.reference_audio}"] = _clip(roots, "reference", row.reference_audio)
         elif isinstance(row, Generation):
-            found[row.audio] = audio_path(config, row.audio)
+            found[row.audio] = _clip(roots, "generation", row.audio)
     return found
 
 
 def _read_tables(config: PseudoPreferences) -> Iterator[Prompt | Generation | Reject | Note]:
     yield from read_prompts(config.path(config.prompts), config.prompts)
     yield from read_generations(config.path(config.generations), config.generations)
+
+
+def _roots(config: PseudoPreferences) -> dict[str, Root]:
+    """The folders that the tables name audio from: each its own."""
+    tables = {"reference": config.prompts, "generation": config.generations}
+    return {kind: Root(config.path(table).parent, config.links) for kind, table in tables.items()}
+
+
+def _clip(roots: Mapping[str, Root], kind: str, name: str) -> Path | AudioFault:
+    return clip_below(roots[kind], roots[kind].folder / name)
 
 
 def import_tables(stage: Stage, config: PseudoPreferences) -> Step:
@@ -162,14 +173,11 @@ def measure_clips(stage: Stage, config: PseudoPreferences) -> None:
     """Hash and measure every generation and reference, each once. Leaves `work/media.parquet`."""
     prompts = pq.read_table(stage.work / "prompts.parquet").to_pylist()
     generations = pq.read_table(stage.work / "generations.parquet").to_pylist()
-    wanted = [("generation", row["row"], audio_path(config, row["audio"])) for row in generations]
-    wanted += [
-        ("reference", row["row"], config.path(config.prompts).parent / row["reference_audio"])
-        for row in prompts
-        if row["reference_audio"]
-    ]
+    wanted = [("generation", row["row"], row["audio"]) for row in generations]
+    wanted += [("reference", row["row"], row["reference_audio"]) for row in prompts if row["reference_audio"]]
+    roots = _roots(config)
     with working("measure clips", len(wanted)) as work:
-        found = media_index(stage.store).look([path for _, _, path in wanted], seen=work.advance)
+        found = media_index(stage.store).look([_clip(roots, kind, name) for kind, _, name in wanted], seen=work.advance)
     rows = []
     for (kind, item, _), probe in zip(wanted, found, strict=True):
         measured = (*[None] * 5, *probe) if isinstance(probe, AudioFault) else (*probe[:5], None, None)

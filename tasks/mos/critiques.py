@@ -19,13 +19,13 @@ from schemas.mos_preferences import CORPUS, PAIRS, RATINGS, MosPreferences
 from schemas.tables import REJECTS, SPLITS, Table
 from tasks.annotation.session import Session
 from tasks.asking import check_failed, clip_media
-from tasks.audio.probe import AudioFault
+from tasks.audio.probe import AudioFault, Probe
 from tasks.ledger import has_ledger, ledger_address
-from tasks.media import media_index
+from tasks.media import clip_below, media_index
 from tasks.mos.critiquing import QUESTIONS_A_SHARD, SAID, SIDES, critique_shard, kinds_asked, prompt_of, requests_of
 from tasks.mos.pairs import pair_clips
 from tasks.mos.ratings import import_source, in_shards, index_clips, merge_votes, write_ratings
-from tasks.mos.sources import find_audio, heard_sources
+from tasks.mos.sources import find_audio, heard_sources, root_of
 from tasks.progress import Work, working
 from tasks.sql import connect, query, view_parquet
 from tasks.store.files import replacing
@@ -99,12 +99,15 @@ def _listened(
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Questions with what was measured of their clips, and those with a clip that cannot be heard."""
     located = _located(config, rows)
-    paths = sorted({row[f"{side}_path"] for row in located for side in SIDES[row["kind"]]})
+    sides = [(row["dataset"], row[f"{side}_path"]) for row in located for side in SIDES[row["kind"]]]
+    roots = {source.name: root_of(config, source) for source in config.sources}
+    paths = sorted(set(sides))
+    files = [clip_below(roots[dataset], path) for dataset, path in paths]
     with working("index the critic's clips", len(paths)) as work:
-        found = dict(zip(paths, media_index(stage.store).look(paths, seen=work.advance), strict=True))
+        found = dict(zip(paths, media_index(stage.store).look(files, seen=work.advance), strict=True))
     heard, unheard = [], []
     for row, place in zip(rows, located, strict=True):
-        probes = {side: found[place[f"{side}_path"]] for side in SIDES[row["kind"]]}
+        probes = {side: found[row["dataset"], place[f"{side}_path"]] for side in SIDES[row["kind"]]}
         faults = [(side, probe) for side, probe in probes.items() if isinstance(probe, AudioFault)]
         if faults:
             side, fault = faults[0]
@@ -114,6 +117,7 @@ def _listened(
             measured = {
                 f"{side}_{name}": value
                 for side, probe in probes.items()
+                if isinstance(probe, Probe)
                 for name, value in (("sha256", probe.clip_sha256), ("duration_s", probe.duration_s))
             }
             heard.append({**row, **measured})

@@ -23,8 +23,8 @@ from tasks.audio.faults import BadAudio
 from tasks.audio.probe import AudioFault, Probe
 from tasks.importers.registry import read_source
 from tasks.importers.rows import Note, Rating, Reject
-from tasks.media import EMBEDDED_AT_ONCE, media_index
-from tasks.mos.sources import find_audio
+from tasks.media import EMBEDDED_AT_ONCE, clip_below, media_index
+from tasks.mos.sources import find_audio, root_of
 from tasks.progress import working
 from tasks.rejects import rejects_table
 from tasks.sql import connect, literal, query, view_parquet
@@ -237,7 +237,9 @@ def index_clips(stage: Stage, config: MosPreferences, start: int) -> Path:
     sources = {source.name: source for source in config.sources}
     paths = [find_audio(config, sources[clip["dataset"]], clip["file"], clip["audio"]) for clip in clips]
     with working(f"index clips {start + 1:,}-{start + len(clips):,}", len(clips)) as work:
-        found = media_index(stage.store).look(paths, seen=work.advance)
+        roots = {source.name: root_of(config, source) for source in config.sources}
+        files = [clip_below(roots[clip["dataset"]], path) for clip, path in zip(clips, paths, strict=True)]
+        found = media_index(stage.store).look(files, seen=work.advance)
     rows = [
         (clip["row"], *_measured(stage, config, file, probe))
         for clip, file, probe in zip(clips, paths, found, strict=True)

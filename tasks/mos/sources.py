@@ -7,12 +7,14 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
+from schemas.files import Root
 from schemas.mos_preferences import CORPUS, MosPreferences, Source
 from schemas.places import url_of
+from tasks.audio.probe import AudioFault
 from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.registry import input_files, list_root, listing, read_source
 from tasks.importers.rows import Rating
-from tasks.media import audio_digest, media_index
+from tasks.media import audio_digest, clip_below, media_index
 from tasks.mirror import bring_first, bring_folder, is_list
 from tasks.mos.critiquing import kinds_asked, prompt_digests
 from tasks.plan import Plan, make_plan
@@ -57,18 +59,24 @@ def heard_sources(config: MosPreferences) -> list[str]:
     return list(config.critiques.datasets) or [source.name for source in config.sources]
 
 
-def named_audio(config: MosPreferences, source: Source) -> dict[str, Path]:
+def named_audio(config: MosPreferences, source: Source) -> dict[str, Path | AudioFault]:
     """The audio file of every clip that a source's lists name."""
     rows = (row for row in read_source(source, config.path) if isinstance(row, Rating))
     named = {row.file: row.audio for row in islice(rows, config.limit)}
     if url_of(audio_folder(config, source)):
         bring_first(_candidates(config, source, file, audio) for file, audio in named.items())
-    return {file: find_audio(config, source, file, audio) for file, audio in named.items()}
+    root = root_of(config, source)
+    return {file: clip_below(root, find_audio(config, source, file, audio)) for file, audio in named.items()}
 
 
 def audio_folder(config: MosPreferences, source: Source) -> Path:
     """Where a source's audio files lie: `audio_root`, else `root`, else the config's folder."""
     return config.path(source.audio_root or source.root or ".")
+
+
+def root_of(config: MosPreferences, source: Source) -> Root:
+    """That folder, and whether links may lead out of it."""
+    return Root(audio_folder(config, source), source.links)
 
 
 def find_audio(config: MosPreferences, source: Source, file: str, audio: str | None) -> Path:

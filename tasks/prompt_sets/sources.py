@@ -13,14 +13,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.errors import ConfigError, StoreError
+from schemas.files import Root
 from schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, MusicPrompts
 from schemas.places import without_place
+from tasks.audio.probe import AudioFault
 from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.captions import Caption, read_captions
 from tasks.importers.jamendo import Tag, Track, read_tag_map, read_tracks
 from tasks.importers.recalls import Recall, read_recalls
 from tasks.importers.rows import Note, Reject
-from tasks.media import audio_digest, media_index
+from tasks.media import audio_digest, clip_below, media_index
 from tasks.mirror import present
 from tasks.plan import Plan, make_plan
 from tasks.progress import Work, working
@@ -113,8 +115,16 @@ def digest_inputs(config: MusicPrompts, store: Store) -> dict[str, str]:
     if config.verification is None:
         return digests
     with working("hash audio") as work:
-        audio = {row["file"]: config.path(config.verification.audio) / row["file"] for row in sample_tracks(config)}
+        names = [row["file"] for row in sample_tracks(config)]
+        audio = dict(zip(names, verified_clips(config, names), strict=True))
         return {**digests, "audio": audio_digest(audio, media_index(store), work.advance)}
+
+
+def verified_clips(config: MusicPrompts, names: Iterable[str]) -> list[Path | AudioFault]:
+    """The files of tracks that a judge would hear, or why they are not opened."""
+    assert config.verification is not None
+    root = Root(config.path(config.verification.audio), config.verification.links)
+    return [clip_below(root, root.folder / name) for name in names]
 
 
 def import_lists(stage: Stage, config: MusicPrompts) -> Step:

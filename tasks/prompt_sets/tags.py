@@ -17,7 +17,7 @@ from tasks.importers.rows import Reject
 from tasks.media import media_index
 from tasks.progress import working
 from tasks.prompt_sets.asking import concept_request
-from tasks.prompt_sets.sources import RECALLS_SCHEMA
+from tasks.prompt_sets.sources import RECALLS_SCHEMA, verified_clips
 from tasks.rejects import rejects_table
 from tasks.sql import query, view_parquet
 from tasks.store.manifest import Step
@@ -82,7 +82,7 @@ def verify(stage: Stage, connection: duckdb.DuckDBPyConnection, config: MusicPro
     with working("verify tags", len(asked)) as work:
         for start in range(0, len(asked), ASKED_AT_ONCE):
             rows = asked[start : start + ASKED_AT_ONCE]
-            found = media_index(stage.store).look([config.path(config.verification.audio) / r["file"] for r in rows])
+            found = media_index(stage.store).look(verified_clips(config, [row["file"] for row in rows]))
             fit = []
             for row, probe in zip(rows, found, strict=True):
                 if isinstance(probe, AudioFault):

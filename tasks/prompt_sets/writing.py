@@ -25,7 +25,7 @@ from tasks.media import media_index
 from tasks.prompt_sets.asking import concept_request, prompt_for, writing_request
 from tasks.prompt_sets.checks import Checked, check_prompt
 from tasks.prompt_sets.drawing import ANSWERED, FAILED, next_round, open_written, write_queue
-from tasks.prompt_sets.sources import import_lists
+from tasks.prompt_sets.sources import import_lists, verified_clips
 from tasks.prompt_sets.tags import open_lists, opened_tags, questions, write_tags
 from tasks.sql import connect, query
 from tasks.store.manifest import Step
@@ -196,8 +196,8 @@ def forecast(config: MusicPrompts, store: Store) -> dict[str, Any]:
         facts = {"about": about, "prompts": len(triplets), "annotator": config.synthesis.annotator, **asdict(written)}
         if config.verification is None:
             return facts
-        paths = [config.path(config.verification.audio) / row["file"] for row in tags]
-        probes = zip(tags, media_index(store).look(paths), strict=True)
+        files = verified_clips(config, [row["file"] for row in tags])
+        probes = zip(tags, media_index(store).look(files), strict=True)
         requests = [
             concept_request(config, row, p.clip_sha256, p.duration_s) for row, p in probes if isinstance(p, Probe)
         ]

@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from schemas.errors import InputError
+from schemas.files import Root
 from schemas.places import without_place
 from schemas.score_questions import CORPUS, ScoreQuestions
 from tasks.anonymity import salt_digest, salt_of
@@ -47,10 +48,22 @@ def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
             folder = config.path(config.images.folder)
             if not folder.is_dir():
                 raise InputError(f"images.folder: expected a folder, found none at {config.images.folder}")
-            digests["images"] = _folder_digest(folder)
+            digests["images"] = _images_digest(folder, Root(folder, config.images.links))
         if (model := config.path(config.detector.model)).is_dir():
             digests["detector"] = _folder_digest(model)
     return {**digests, "salt": salt_digest(salt_of(source.salt_env, store.root))}
+
+
+def _images_digest(folder: Path, root: Root) -> str:
+    """What lies in a folder and the folders in it, as `images_in` looks for images there."""
+    inside = [file for path in folder.iterdir() for file in (path.iterdir() if path.is_dir() else (path,))]
+    return digest_of([[str(path.relative_to(folder)), _state(path, root)] for path in sorted(inside)])
+
+
+def _state(path: Path, root: Root) -> str:
+    if root.leads_out(path):
+        return "outside"
+    return sha256_file(path) if path.is_file() else "no file"
 
 
 def _folder_digest(folder: Path) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from schemas.files import Root
 from schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
 from schemas.places import without_place
 from schemas.rubric_tables import SAMPLES
@@ -20,7 +21,7 @@ from tasks.audio.recordings import require_chromaprint
 from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.caption_sets import Instruction, read_caption_set
 from tasks.importers.rows import Note, Reject
-from tasks.media import audio_digest, media_index
+from tasks.media import audio_digest, clip_below, media_index
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
 from tasks.rejects import rejects_table
@@ -87,7 +88,8 @@ def digest_inputs(config: InstructionRubrics, store: Store) -> dict[str, str]:
         lists = [(config.path(source.captions), audio_folder(config, source))]
         digests |= roots_digest(f"{source.name}/paths", lists, partial(listed, config, source))
         rows = [row for row in listed(config, source) if isinstance(row, Instruction)]
-        files = {row.audio: audio_folder(config, source) / row.audio for row in rows[: config.limit]}
+        root = Root(audio_folder(config, source), source.links)
+        files = {row.audio: clip_below(root, root.folder / row.audio) for row in rows[: config.limit]}
         with working(f"hash audio of {source.name}", len(files)) as work:
             digests[f"{source.name}/audio"] = audio_digest(
                 files, media_index(store), work.advance, config.clips.longest_s
@@ -148,15 +150,16 @@ def import_captions(stage: Stage, config: InstructionRubrics) -> Step:
 def index_clips(stage: Stage, config: InstructionRubrics) -> Step:
     """Hash and measure every clip. Leaves `work/heard.parquet`: captions whose clip can be used."""
     captions = pq.ParquetFile(stage.work / "captions.parquet").read(["source", "file"]).to_pylist()
-    folders = {source.name: audio_folder(config, source) for source in config.sources}
-    paths = [folders[row["source"]] / row["file"] for row in captions]
-    distinct = list(dict.fromkeys(paths))
+    roots = {source.name: Root(audio_folder(config, source), source.links) for source in config.sources}
+    named = [(row["source"], roots[row["source"]].folder / row["file"]) for row in captions]
+    distinct = {(source, path): clip_below(roots[source], path) for source, path in dict.fromkeys(named)}
     with working("index audio", len(distinct)) as work:
-        probes = media_index(stage.store).look(distinct, longest_s=config.clips.longest_s, seen=work.advance)
+        files = [*distinct.values()]
+        probes = media_index(stage.store).look(files, longest_s=config.clips.longest_s, seen=work.advance)
     found = dict(zip(distinct, probes, strict=True))
     rows: list[tuple[Any, ...]] = []
-    for row, path in enumerate(paths):
-        probe = found[path]
+    for row, (source, path) in enumerate(named):
+        probe = found[source, path]
         measured = (*[None] * 5, *probe) if isinstance(probe, AudioFault) else (*probe[:5], None, None)
         rows.append((row, str(path), *measured))
     write_rows(stage.work / "media.parquet", MEDIA, rows)

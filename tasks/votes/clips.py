@@ -13,12 +13,12 @@ from schemas.human_preferences import HumanPreferences
 from schemas.tables import AUDIO, SPLITS
 from schemas.vote_tables import CLIPS
 from tasks.audio.probe import AudioFault
-from tasks.media import EMBEDDED_AT_ONCE, embed, media_index
+from tasks.media import EMBEDDED_AT_ONCE, clip_below, embed, media_index
 from tasks.progress import working
 from tasks.sql import query
 from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage
-from tasks.votes.sources import audio_folder
+from tasks.votes.sources import audio_folder, root_of
 
 MEDIA_SCHEMA = pa.schema(
     [
@@ -45,10 +45,11 @@ def measure_clips(stage: Stage, config: HumanPreferences) -> None:
             for row in pq.read_table(stage.work / f"{name}.parquet", columns=["source", *columns]).to_pylist():
                 wanted |= {(row["source"], row[column]) for column in columns if row[column]}
     here = {source.name for source in config.sources if source.clips == "here"}
-    folders = {source.name: audio_folder(config, source) for source in config.sources}
+    roots = {source.name: root_of(config, source) for source in config.sources}
     named = sorted(one for one in wanted if one[0] in here)
     with working("measure clips", len(named)) as work:
-        found = media_index(stage.store).look([folders[source] / file for source, file in named], seen=work.advance)
+        files = [clip_below(roots[source], roots[source].folder / file) for source, file in named]
+        found = media_index(stage.store).look(files, seen=work.advance)
     rows = [
         (*name, *([None] * 4), *probe) if isinstance(probe, AudioFault) else (*name, *probe[:4], None, None)
         for name, probe in zip(named, found, strict=True)

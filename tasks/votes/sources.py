@@ -11,17 +11,19 @@ from typing import Any
 import pyarrow as pa
 
 from schemas.errors import InputError
+from schemas.files import Root
 from schemas.human_preferences import CORPUS, RATED, HumanPreferences, Source
 from schemas.places import below, without_place
 from tasks.anonymity import annotator_key, salt_digest, salt_of, scrub
+from tasks.audio.probe import AudioFault
 from tasks.fingerprint import distinct, file_digests, roots_digest
 from tasks.importers import cmi_pref, label_studio, music_arena, rated_music
-from tasks.importers.lists import ListFile
+from tasks.importers.lists import ListFile, require_below
 from tasks.importers.rated_music import MusicRating
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import kind_of
 from tasks.importers.votes import Vote, Voted, table_votes
-from tasks.media import audio_digest, media_index
+from tasks.media import audio_digest, clip_below, media_index
 from tasks.mirror import bring_folder, is_list
 from tasks.plan import Plan, make_plan
 from tasks.progress import working
@@ -106,7 +108,10 @@ def input_files(config: HumanPreferences, source: Source) -> list[ListFile]:
         InputError: a folder holds none, or an ending is none that is read.
     """
     if source.format == "musiceval":
-        return rated_music.musiceval_files(source.name, config.path(source.root))
+        files = rated_music.musiceval_files(source.name, config.path(source.root))
+        for file in files:
+            require_below(Root(config.path(source.root), source.links), file.path, file.name)
+        return files
     places = ((written, _path(config, source, written)) for written in source.files)
     return [file for written, path in places for file in _files_of(source, written, path)]
 
@@ -117,7 +122,10 @@ def _files_of(source: Source, written: str, path: Path) -> list[ListFile]:
     inside = sorted(one for one in path.iterdir() if one.name.lower().endswith(LOCAL_BATTLES))
     if not inside:
         raise InputError(f"{source.name}: expected .json files in {written}, found none")
-    return [_list_file(source, str(PurePosixPath(written) / one.name), one) for one in inside]
+    files = [_list_file(source, str(PurePosixPath(written) / one.name), one) for one in inside]
+    for file in files:
+        require_below(Root(path, source.links), file.path, file.name)
+    return files
 
 
 def _list_file(source: Source, written: str, path: Path) -> ListFile:
@@ -159,7 +167,12 @@ def audio_folder(config: HumanPreferences, source: Source) -> Path:
     return config.path(source.audio_root or source.root)
 
 
-def named_audio(config: HumanPreferences, source: Source) -> dict[str, Path]:
+def root_of(config: HumanPreferences, source: Source) -> Root:
+    """That folder, and whether links may lead out of it."""
+    return Root(audio_folder(config, source), source.links)
+
+
+def named_audio(config: HumanPreferences, source: Source) -> dict[str, Path | AudioFault]:
     """Every clip that a source names."""
     names: set[str] = set()
     for row in read_source(config, source):
@@ -167,7 +180,8 @@ def named_audio(config: HumanPreferences, source: Source) -> dict[str, Path]:
             names |= {name for name in (row.audio_a, row.audio_b, row.reference) if name}
         elif isinstance(row, MusicRating):
             names.add(row.file)
-    return {name: audio_folder(config, source) / name for name in sorted(names)}
+    root = root_of(config, source)
+    return {name: clip_below(root, root.folder / name) for name in sorted(names)}
 
 
 def import_sources(stage: Stage, config: HumanPreferences) -> None:
