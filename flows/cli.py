@@ -20,7 +20,7 @@ from flows.review_cli import app as review_app
 from flows.serve_cli import serve
 from flows.sweep_cli import sweep
 from flows.withdraw_cli import withdraw
-from schemas.errors import EarmarkError, Interrupted, StoreError
+from schemas.errors import EarmarkError, Faults, Interrupted, StoreError
 from tasks.logs import set_up
 
 app = typer.Typer(
@@ -332,7 +332,8 @@ def _run() -> tuple[str, int]:
         return str(error), 130
     except EarmarkError as error:
         let_go(error)
-        return f"error: {' '.join(str(error).split())}", 1
+        lines = error.lines if isinstance(error, Faults) else (str(error),)
+        return "\n".join(f"error: {' '.join(line.split())}" for line in lines), 1
     except BrokenPipeError:
         return "", 1
     except (OSError, sqlite3.Error) as error:  # a full disk, a read-only store, a locked ledger

@@ -7,13 +7,12 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flows.registry import find_corpus, load
 from schemas.config import BuildConfig, parse_config, read_toml
-from schemas.errors import ConfigError, Interrupted, MissingExtraError
+from schemas.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
     from schemas.corpus import Corpus
@@ -57,9 +56,18 @@ def read_config(corpus: Corpus, path: Path, limit: int | None = None) -> BuildCo
 
 
 def plan_build(name: str, path: Path, store: Store, limit: int | None = None) -> tuple[Plan, BuildConfig]:
-    """Read the config and fingerprint the inputs, without starting anything."""
+    """Read the config, look at the first rows of its inputs and fingerprint them, without starting anything.
+
+    Raises:
+        ConfigError: it is not a config of that corpus.
+        Faults: what is wrong with the inputs, all of it.
+        EarmarkError: an input cannot be read.
+    """
+    from tasks.preflight import check
+
     corpus = find_corpus(name)
     config = read_config(corpus, path, limit)
+    check(config, store, load(corpus.peeks)(config))
     return load(corpus.plan)(config, store), config
 
 
@@ -119,7 +127,6 @@ def run_build(
 
     with shown():
         plan, config = plan_build(name, path, store, limit)
-        check_engine(config)
         if not force and (done := plan.up_to_date()):
             return Built(done, new=False)
         before = store.latest(name)
@@ -138,17 +145,6 @@ def run_build(
             raise
         save_run(store, run.model_copy(update={"state": "completed", "version": version, "ended": datetime.now(UTC)}))
     return Built(Version(name, store.folder(name) / version), new=before is None or before.name != version)
-
-
-def check_engine(config: BuildConfig) -> None:
-    """Say at once what a build would find out after its first steps.
-
-    Raises:
-        MissingExtraError: the extra of the cluster that the config names is not installed.
-    """
-    runner = config.engine.runner
-    if runner != "threads" and find_spec(f"prefect_{runner}") is None:
-        raise MissingExtraError(f"engine.runner = '{runner}'", runner)
 
 
 def demo_config(name: str) -> Path:

@@ -321,6 +321,7 @@ CORPUS = Corpus(
     tables=(CAPTIONS, RAW, TAG_COVERAGE, REJECTS),
     story=_STORY,
     plan="tasks.captions.tracks:plan_build",
+    peeks="tasks.captions.tracks:peeks",
     flow="flows.captions:build",
     forecast="tasks.captions.captioning:forecast",
     recount="tasks.captions.recounting:recount",

@@ -46,6 +46,8 @@ class Corpus:
         tables: every table of a version, in the order of the card.
         story: the card's words.
         plan: `module:function` that plans a build; imports no Prefect, so that "up to date" is said at once.
+        peeks: `module:function` that says what of a config's inputs is looked at before a build starts;
+            `tasks/preflight.py` tells how to write one.
         flow: `module:flow` that builds it.
         forecast: `module:function` that says what a build would ask of models; None where it asks nothing.
         recount: `module:function` that writes the counted tables anew where rows were withdrawn; `tasks/recounting.py`
@@ -67,6 +69,7 @@ class Corpus:
     tables: tuple[Table, ...]
     story: Story
     plan: str
+    peeks: str
     flow: str
     forecast: str | None = None
     recount: str | None = None

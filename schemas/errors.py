@@ -17,6 +17,17 @@ class InputError(EarmarkError):
     """An input that cannot be read at all. A single bad row is a reject, never this error."""
 
 
+class Faults(EarmarkError):
+    """All that is wrong with a config's inputs, as far as their first rows show, each in one line."""
+
+    def __init__(self, lines: tuple[str, ...]) -> None:
+        super().__init__("; ".join(lines))
+        self.lines = lines
+
+    def __reduce__(self) -> tuple[type[Self], tuple[tuple[str, ...]]]:
+        return type(self), (self.lines,)
+
+
 class StoreError(EarmarkError):
     """A store, version or row that is missing, damaged or in use."""
 

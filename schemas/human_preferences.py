@@ -220,6 +220,7 @@ CORPUS = Corpus(
     tables=TABLES,
     story=_STORY,
     plan="tasks.votes.sources:plan_build",
+    peeks="tasks.votes.sources:peeks",
     flow="flows.human_preferences:build",
     recount="tasks.votes.derived:recount",
     report="tasks.votes.report:sections",

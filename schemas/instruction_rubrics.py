@@ -245,6 +245,7 @@ CORPUS = Corpus(
     tables=(SAMPLES, INSTRUCTIONS, ITEMS, LABELS, JUDGMENTS, CLIPS, REJECTS),
     story=_STORY,
     plan="tasks.rubrics.sources:plan_build",
+    peeks="tasks.rubrics.sources:peeks",
     flow="flows.instruction_rubrics:build",
     forecast="tasks.rubrics.forecast:forecast",
     card="tasks.rubrics.report:card_sections",

@@ -224,6 +224,7 @@ CORPUS = Corpus(
     tables=(TRACKS, REJECTS),
     story=_STORY,
     plan="tasks.instrumentals.sources:plan_build",
+    peeks="tasks.instrumentals.sources:peeks",
     flow="flows.instrumentals:build",
     report="tasks.instrumentals.report:sections",
     views=VIEWS,

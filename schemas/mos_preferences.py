@@ -396,6 +396,7 @@ CORPUS = Corpus(
     tables=TABLES,
     story=_STORY,
     plan="tasks.mos.sources:plan_build",
+    peeks="tasks.mos.sources:peeks",
     flow="flows.mos_preferences:build",
     report="tasks.mos.report:sections",
     forecast="tasks.mos.critiques:forecast",

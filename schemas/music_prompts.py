@@ -341,6 +341,7 @@ CORPUS = Corpus(
     tables=TABLES,
     story=_STORY,
     plan="tasks.prompt_sets.sources:plan_build",
+    peeks="tasks.prompt_sets.sources:peeks",
     flow="flows.music_prompts:build",
     card="tasks.prompt_sets.card:sections",
     report="tasks.prompt_sets.report:sections",

@@ -341,6 +341,7 @@ CORPUS = Corpus(
     tables=TABLES,
     story=_STORY,
     plan="tasks.judgments.pairs:plan_build",
+    peeks="tasks.judgments.pairs:peeks",
     flow="flows.pseudo_preferences:build",
     recount="tasks.judgments.labels:recount",
     card="tasks.judgments.labels:card_sections",

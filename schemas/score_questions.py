@@ -368,6 +368,7 @@ CORPUS = Corpus(
     tables=TABLES,
     story=_STORY,
     plan="tasks.questions.sources:plan_build",
+    peeks="tasks.questions.sources:peeks",
     flow="flows.score_questions:build",
     forecast="tasks.questions.forecast:forecast",
     report="tasks.questions.report:sections",

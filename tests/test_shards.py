@@ -26,7 +26,6 @@ from prefect.settings import (
 )
 
 import tasks.annotation.errors
-from flows import running
 from schemas.annotation import AnnotatorConfig
 from schemas.config import Engine, Share, parse_config
 from schemas.errors import ConfigError, EarmarkError, MissingExtraError
@@ -34,7 +33,7 @@ from schemas.human_preferences import HumanPreferences
 from schemas.instrumentals import Instrumentals, Separation, Source
 from schemas.places import place_of
 from schemas.pseudo_preferences import PseudoPreferences
-from tasks import clusters, fingerprint, visiting
+from tasks import clusters, fingerprint, preflight, visiting
 from tasks.annotation import shared_budget
 from tasks.annotation.errors import BudgetExhausted
 from tasks.annotation.ledger import connect
@@ -123,9 +122,9 @@ def test_a_missing_extra_is_named(kind: Any, extra: str, tmp_path: Path, monkeyp
     monkeypatch.setitem(sys.modules, f"prefect_{extra}", None)
     with ExitStack() as stack, pytest.raises(MissingExtraError, match=rf"earmark\[{extra}\]"):
         kind(stack, Engine(runner=extra))
-    monkeypatch.setattr(running, "find_spec", lambda _: None)
+    monkeypatch.setattr(preflight, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=rf"engine.runner = '{extra}' needs"):
-        running.check_engine(config_of(tmp_path, URL, engine={"runner": extra}))
+        preflight.check_engine(config_of(tmp_path, URL, engine={"runner": extra}))
 
 
 def test_a_ray_that_is_slow_to_start_is_started_again() -> None:

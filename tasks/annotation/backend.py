@@ -5,15 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from schemas.annotation import AnnotatorConfig
-from schemas.errors import ConfigError, InputError
+from schemas.errors import ConfigError, InputError, MissingExtraError
 from schemas.files import read_regular
 from tasks.annotation.answers import Reply
 from tasks.annotation.errors import BadMedia
+from tasks.annotation.keys import find_key
 from tasks.annotation.request import Ask, Audio, FreeText, Image, Message, Request, Sampling, canonical
+
+EXTRAS = {"vllm": "cuda", "transformers": "audio"}  # that hold the backends' libraries
 
 
 def read_image(image: Image) -> bytes:
@@ -169,6 +173,22 @@ def make_backend(config: AnnotatorConfig, media: Media) -> Backend:
 
             return Builtin(config, media)
     raise ConfigError(f"annotator '{config.annotator}': expected openai, gemini, vllm, transformers or builtin first")
+
+
+def check_annotator(config: AnnotatorConfig) -> None:
+    """Say what of an annotator can be said without asking or loading it.
+
+    Raises:
+        ConfigError: as `make_backend`; a key's name that the environment does not bind.
+        MissingExtraError: its library is not installed.
+    """
+    backend = config.annotator.partition(":")[0]
+    if backend == "builtin":
+        make_backend(config, Media())
+    elif backend in EXTRAS and find_spec(backend) is None:
+        raise MissingExtraError(f"annotator '{config.annotator}'", EXTRAS[backend])
+    elif config.api_key_env is not None:
+        find_key(config.base_url or "", config.api_key_env, (), hosted=False)
 
 
 def sampling_of(config: AnnotatorConfig) -> Sampling:

@@ -23,7 +23,6 @@ from tasks.annotation.builtin_rubrics import contradictions, rubric_writer
 from tasks.annotation.builtin_scores import score_judge, score_labeller, score_writer
 from tasks.annotation.builtin_speech import speech_critique, speech_pair
 from tasks.annotation.errors import BadMedia, BadRequest
-from tasks.annotation.openai_compatible import read_chat_completion
 from tasks.annotation.request import Audio, Request
 from tasks.annotation.rubric_words import language_of, phrase_book
 
@@ -66,6 +65,10 @@ class Builtin:
 
     def read(self, request: Request, raw: str) -> Reply:
         """What the function said."""
+        from tasks.annotation.openai_compatible import (
+            read_chat_completion,  # here: HTTP is not needed to look a name up
+        )
+
         return read_chat_completion(raw)
 
     async def close(self) -> None:

@@ -60,7 +60,10 @@ class Session:
         try:
             self._annotator = self._call(self._open)
         except BaseException:
-            self._end()
+            try:
+                self._call(self._stack.aclose)  # the ledger is open when the model is found to be missing
+            finally:
+                self._end()
             raise
         return self
 

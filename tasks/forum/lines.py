@@ -7,11 +7,13 @@ import os
 from collections.abc import Callable, Iterator
 from io import BufferedReader
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import zstandard
 
 from schemas.files import open_regular
+from tasks.importers.lines import most_rows, unreadable
+from tasks.importers.rows import Reject
 
 BLOCK = 1 << 22
 LONGEST_LINE = 1 << 24  # bytes; DuckDB's reader refuses a file with a longer one
@@ -138,6 +140,36 @@ def find_faults(path: Path, wanted: list[int], seen: Watcher | None = None) -> I
                 following = next(left, None)
                 if following is None:
                     return
+
+
+def first_objects(path: Path, name: str, kind: str) -> Iterator[dict[str, Any] | Reject]:
+    """The first lines of a file, as objects; what cannot be one of its kind is a reject.
+
+    Args:
+        path: the file.
+        name: what rejects call it.
+        kind: `submissions` or `comments`.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    wanted = "title" if kind == "submissions" else "body"
+    try:
+        head = next(whole_lines(path), b"")
+    except (OSError, zstandard.ZstdError) as error:
+        raise unreadable(name, error) from None
+    lines = [line for line in head.split(b"\n") if line.strip()]
+    for number, raw in enumerate(lines[: most_rows()], 1):
+        try:
+            value = json.loads(raw)
+        except (ValueError, RecursionError):
+            value = None
+        if not isinstance(value, dict) or value.get("id") is None:
+            yield Reject("", *fault_of(raw), name, number)
+        elif wanted not in value:
+            yield Reject("", f"missing_{wanted}", f"expected {kind} with '{wanted}', found none", name, number)
+        else:
+            yield value
 
 
 def fault_of(raw: bytes) -> tuple[str, str]:

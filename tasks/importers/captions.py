@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from schemas.errors import InputError
 from schemas.places import without_place
 from tasks.importers.cells import BadRow, identifier, shown
-from tasks.importers.lines import open_list, read_lines, unreadable
+from tasks.importers.lines import most_rows, open_list, read_lines, unreadable
 from tasks.importers.music import words
 from tasks.importers.rows import Note, Reject
 
@@ -90,7 +90,7 @@ def _objects(path: Path, name: str) -> Iterable[tuple[int, list[Any] | Reject]]:
         raise InputError(f"{name}: expected a JSON array, found: {shown(error)}") from None
     if not isinstance(held, list):
         raise InputError(f"{name}: expected a JSON array of objects, found {shown(held)}")
-    for place, row in enumerate(held, 1):
+    for place, row in enumerate(held[: most_rows()], 1):
         if isinstance(row, dict):
             yield place, [row.get("path"), row.get("caption")]
         else:

@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.errors import InputError
 from tasks.importers.cells import BadRow, shown
-from tasks.importers.lines import open_list, read_lines, unreadable
+from tasks.importers.lines import most_rows, open_list, read_lines, unreadable
 from tasks.importers.lists import ListFile
 from tasks.importers.objects import parse_object
 from tasks.importers.rows import Note, Reject
@@ -60,8 +60,10 @@ def _members(file: ListFile, text: str) -> Iterator[tuple[int, dict[str, Any] | 
     if not many and text[at] != "{":
         raise InputError(f"{file.name}: expected a JSON array or object, found {shown(text[at:])}")
     at = _skip(text, at + 1) if many else at
-    line, counted = 1, 0
+    line, counted, most = 1, 0, most_rows()
     while at < len(text) and text[at] != "]":
+        if most is not None and (most := most - 1) < 0:
+            return
         line, counted = line + text.count("\n", counted, at), at
         try:
             held, at = decoder.raw_decode(text, at)

@@ -10,6 +10,8 @@ import gzip
 import zlib
 from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from io import BufferedReader
 from pathlib import Path
 from typing import IO
@@ -25,8 +27,25 @@ QUOTED_LINES = 32  # lines that one quoted field may span
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
+_most_rows: ContextVar[int | None] = ContextVar("most_rows", default=None)
+
 Line = tuple[int, str | Reject]
 Row = tuple[int, list[str] | Reject]
+
+
+@contextmanager
+def first_rows(most: int) -> Iterator[None]:
+    """Read every list up to its first rows only, whatever reads it; a document of JSON is read whole all the same."""
+    before = _most_rows.set(most)
+    try:
+        yield
+    finally:
+        _most_rows.reset(before)
+
+
+def most_rows() -> int | None:
+    """How many rows of a list are wanted; None for all."""
+    return _most_rows.get()
 
 
 def read_lines(path: Path, name: str) -> Iterator[Line]:
@@ -39,11 +58,13 @@ def read_lines(path: Path, name: str) -> Iterator[Line]:
     Raises:
         InputError: the file as a whole cannot be read, or is not UTF-8 but UTF-16.
     """
-    number = 0
+    number, most = 0, most_rows()
     try:
         with open_list(path) as stream:
             for lines in _raw_lines(stream, name):
                 for text in _at_once(lines) or _one_by_one(lines, name, number):
+                    if number == most:
+                        return
                     number += 1
                     if text and not (isinstance(text, str) and text.isspace()):
                         yield number, text

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import json
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
+from schemas.errors import ConfigError
 from schemas.places import without_place
 from tasks.importers.cells import BadRow, clip, identifier, shown
 from tasks.importers.lists import Cells, ListFile
@@ -81,6 +83,17 @@ def read_generations(path: Path, written: str) -> Iterator[Generation | Reject |
         return Generation(generation, prompt, model, clip(cells[3], root), name, line)
 
     yield from _rows(path, written, ("generation_id", "prompt_id", "model", "audio"), ("status",), parse)
+
+
+def read_ranks(path: Path) -> Mapping[str, Mapping[str, float]]:
+    """Ranks of models by dimension, 1 the best, from `{"ranks": {dimension: {model: rank}}}`."""
+    try:
+        ranks: Mapping[str, Mapping[str, float]] = json.loads(path.read_text("utf-8"))["ranks"]
+        if not all(isinstance(rank, int | float) for known in dict(ranks).values() for rank in dict(known).values()):
+            raise TypeError("a rank that is no number")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"known_order: expected JSON with 'ranks' in {path.name}, found: {error}") from None
+    return ranks
 
 
 def words(cell: Any, wanted: str | None = None) -> str | None:

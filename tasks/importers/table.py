@@ -16,7 +16,7 @@ from schemas.files import require_regular
 from schemas.mos_preferences import Columns, Source
 from schemas.places import below, without_place
 from tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, split_name, votes
-from tasks.importers.lines import read_lines, unreadable
+from tasks.importers.lines import most_rows, read_lines, unreadable
 from tasks.importers.lists import Cells, Found, ListFile, Parse, headed_rows, require_columns, to_ratings
 from tasks.importers.objects import parse_object
 from tasks.importers.rows import Imported, Note, Rating, Reject
@@ -172,7 +172,8 @@ def _parquet(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...])
             require_columns(file.name, wanted, table.schema_arrow.names)
             held = [name for name in dict.fromkeys((*wanted, *optional)) if name in table.schema_arrow.names]
             line = 1
-            for batch in table.iter_batches(batch_size=BATCH, columns=held):
+            batches = table.iter_batches(batch_size=most_rows() or BATCH, columns=held)
+            for batch in islice(batches, 1 if most_rows() else None):
                 cells = {name: batch.column(name).to_pylist() for name in held}
                 absent = [None] * batch.num_rows
                 yield from enumerate(zip(*(cells.get(n, absent) for n in (*wanted, *optional)), strict=True), line)

@@ -22,10 +22,11 @@ from tasks.importers.cells import shown
 from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
 from tasks.importers.rows import Note, Reject
 from tasks.importers.tracks import read_track_table
-from tasks.instrumentals.separators import describe_separator
+from tasks.instrumentals.separators import describe_separator, files_of
 from tasks.media import audio_digest, clip_below, media_index
-from tasks.mirror import bring_folder
+from tasks.mirror import bring, bring_folder
 from tasks.plan import Plan, make_plan
+from tasks.preflight import Peek
 from tasks.progress import working
 from tasks.rejects import rejects_table
 from tasks.sql import connect, query, view_parquet
@@ -77,6 +78,7 @@ def digest_inputs(config: Instrumentals, store: Store) -> dict[str, str]:
     source = config.source
     written = [name for name in (source.tracks, source.tag_map) if name]
     digests = file_digests((without_place(name), config.path(name)) for name in written)
+    digests["separator"] = describe_separator(config.separator, config.path, store).digest  # a wrong one is told first
     lists = [(config.path(source.tracks), audio_folder(config))]
     digests |= roots_digest("paths", lists, partial(listed, config))
     with working(f"hash audio of {source.name}") as work:
@@ -86,7 +88,21 @@ def digest_inputs(config: Instrumentals, store: Store) -> dict[str, str]:
             bring_folder(config.path(config.known_leads), lambda name: name.endswith(".flac"))
             leads = {path.name: path for path in sorted(config.path(config.known_leads).glob("*.flac"))}
             digests["known leads"] = audio_digest(leads, index)
-    return {**digests, "separator": describe_separator(config.separator, config.path, store).digest}
+    return digests
+
+
+def peeks(config: Instrumentals) -> Iterator[Peek]:
+    """What is looked at before a build starts: the list, its first clips and the separator."""
+    source = config.source
+
+    def read() -> Iterator[Track | Reject | Note]:
+        bring(config.path(name) for name in (source.tracks, source.tag_map) if name)
+        yield from listed(config)
+
+    root = Root(audio_folder(config), source.links)
+    yield Peek(source.name, read, lambda row: [clip_below(root, root.folder / row.path)], "source.audio_root")
+    if config.separator.config is not None:
+        yield Peek("separator", lambda: files_of(config.separator, config.path))
 
 
 def listed(config: Instrumentals) -> Iterator[Track | Reject | Note]:

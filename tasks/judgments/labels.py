@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,11 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import ConfigError, StoreError
+from schemas.errors import StoreError
 from schemas.pseudo_preferences import BIAS, JUDGMENTS, LABELS, ORDERS, PAIRS, PseudoPreferences
 from schemas.tables import REJECTS, SPLITS, UNSPLIT
 from tasks.asking import LASTING, check_failed
+from tasks.importers.music import read_ranks
 from tasks.judgments.judging import ANSWERED, judge_prompts
 from tasks.sql import connect, query, view_parquet
 from tasks.store.manifest import Step
@@ -134,17 +134,6 @@ def known_order_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPrefe
         right = sum(label == expected(a, b) for a, b, label in judged)
         notes.append(f"{dimension}: {right} of {len(judged)} labels agree with the known order of the models")
     return notes
-
-
-def read_ranks(path: Path) -> Mapping[str, Mapping[str, float]]:
-    """Ranks of models by dimension, 1 the best, from `{"ranks": {dimension: {model: rank}}}`."""
-    try:
-        ranks: Mapping[str, Mapping[str, float]] = json.loads(path.read_text("utf-8"))["ranks"]
-        if not all(isinstance(rank, int | float) for known in dict(ranks).values() for rank in dict(known).values()):
-            raise TypeError("a rank that is no number")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(f"known_order: expected JSON with 'ranks' in {path.name}, found: {error}") from None
-    return ranks
 
 
 def expected(rank_a: float, rank_b: float) -> str:

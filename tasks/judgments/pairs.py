@@ -23,12 +23,13 @@ from tasks.asking import clip_media
 from tasks.audio.probe import AudioFault
 from tasks.fingerprint import file_digests, roots_digest
 from tasks.grouping import group
-from tasks.importers.music import Generation, Prompt, read_generations, read_prompts
+from tasks.importers.music import Generation, Prompt, read_generations, read_prompts, read_ranks
 from tasks.importers.rows import Note, Reject
 from tasks.judgments.judging import pairs_a_shard, passes_of, prompt_digests
 from tasks.ledger import has_ledger, ledger_address
 from tasks.media import EMBEDDED_AT_ONCE, audio_digest, clip_below, embed, media_index
 from tasks.plan import Plan, make_plan
+from tasks.preflight import Peek, brought
 from tasks.progress import working
 from tasks.quotas import share_out
 from tasks.rejects import rejects_table
@@ -91,6 +92,30 @@ def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
     digests |= roots_digest("paths", lists, partial(_read_tables, config))
     with working("hash audio") as work:
         return {**digests, "audio": audio_digest(named_audio(config), media_index(store), work.advance)}
+
+
+def peeks(config: PseudoPreferences) -> Iterator[Peek]:
+    """What is looked at before a build starts: both tables, and the known order."""
+    prompts, generations, roots = config.path(config.prompts), config.path(config.generations), _roots(config)
+
+    def reference(row: Prompt) -> list[Path | AudioFault]:
+        return [_clip(roots, "reference", row.reference_audio)] if row.reference_audio else []
+
+    yield Peek(
+        without_place(config.prompts),
+        lambda: brought(prompts, partial(read_prompts, prompts, config.prompts)),
+        reference,
+        "prompts: clips lie beside it",
+    )
+    yield Peek(
+        without_place(config.generations),
+        lambda: brought(generations, partial(read_generations, generations, config.generations)),
+        lambda row: [_clip(roots, "generation", row.audio)],
+        "generations: clips lie beside it",
+    )
+    if config.known_order:
+        ranks = config.path(config.known_order)
+        yield Peek(without_place(config.known_order), lambda: brought(ranks, lambda: [read_ranks(ranks)]))
 
 
 def named_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
 from schemas.files import Root
 from schemas.mos_preferences import CORPUS, MosPreferences, Source
-from schemas.places import url_of
+from schemas.places import url_of, without_place
 from tasks.audio.probe import AudioFault
 from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.registry import input_files, list_root, listing, read_source
-from tasks.importers.rows import Rating
+from tasks.importers.rows import Note, Rating, Reject
 from tasks.media import audio_digest, clip_below, media_index
-from tasks.mirror import bring_first, bring_folder, is_list
+from tasks.mirror import bring, bring_first, bring_folder, is_list
 from tasks.mos.critiquing import kinds_asked, prompt_digests
 from tasks.plan import Plan, make_plan
+from tasks.preflight import Peek
 from tasks.progress import working
 from tasks.store.manifest import digest_of
 from tasks.store.versions import Store
@@ -35,9 +37,7 @@ def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
     """SHA-256 of every list, and of the audio files that they name if those are looked at."""
     digests: dict[str, str] = {}
     for source in config.sources:
-        if source.format != "table" and source.root is not None:
-            # where the names of audio files tell the split, those are brought too
-            bring_folder(config.path(source.root), is_list if source.format != "tmhint-qi" else lambda name: True)
+        _bring_lists(config, source)
         lists = input_files(source, config.path)
         digests |= file_digests(lists)
         roots = [(path, list_root(source, config.path, path)) for _, path in lists]
@@ -50,6 +50,33 @@ def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
                     named_audio(config, source), media_index(store), work.advance
                 )
     return digests
+
+
+def peeks(config: MosPreferences) -> Iterator[Peek]:
+    """What is looked at before a build starts: each table, or each published folder."""
+    for source in config.sources:
+        heard = config.audio != "none" or source.name in heard_sources(config)
+        parts = [source.model_copy(update={"files": {split: file}}) for split, file in source.files.items()]
+        for part in parts or [source]:
+            name = "/".join((source.name, *map(without_place, part.files.values())))
+            yield Peek(name, partial(_peek, config, part), partial(_clip, config, part) if heard else None)
+
+
+def _peek(config: MosPreferences, source: Source) -> Iterator[Rating | Reject | Note]:
+    _bring_lists(config, source)
+    bring(path for _, path in input_files(source, config.path))
+    yield from read_source(source, config.path)
+
+
+def _clip(config: MosPreferences, source: Source, row: Rating) -> list[Path | AudioFault]:
+    bring_first([_candidates(config, source, row.file, row.audio)])
+    return [clip_below(root_of(config, source), find_audio(config, source, row.file, row.audio))]
+
+
+def _bring_lists(config: MosPreferences, source: Source) -> None:
+    if source.format != "table" and source.root is not None:
+        # where the names of audio files tell the split, those are brought too
+        bring_folder(config.path(source.root), is_list if source.format != "tmhint-qi" else lambda name: True)
 
 
 def heard_sources(config: MosPreferences) -> list[str]:

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 from schemas.errors import InputError
 from schemas.files import Root
-from schemas.places import without_place
+from schemas.places import url_of, without_place
 from schemas.score_questions import CORPUS, ScoreQuestions
 from tasks.anonymity import salt_digest, salt_of
 from tasks.fingerprint import file_digests
+from tasks.forum.lines import first_objects
 from tasks.mirror import bring_folder
 from tasks.plan import Plan, make_plan
+from tasks.preflight import Peek, brought
 from tasks.progress import working
 from tasks.questions.asking import annotators, prompt_digests
+from tasks.questions.reviews import read_reviews
 from tasks.store.files import sha256_file
 from tasks.store.manifest import digest_of
 from tasks.store.versions import Store
@@ -45,13 +49,31 @@ def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
         digests = file_digests((without_place(name), config.path(name)) for name in written)
         if config.images.folder is not None:
             bring_folder(config.path(config.images.folder))
-            folder = config.path(config.images.folder)
-            if not folder.is_dir():
-                raise InputError(f"images.folder: expected a folder, found none at {config.images.folder}")
+            folder = _images(config)
             digests["images"] = _images_digest(folder, Root(folder, config.images.links))
         if (model := config.path(config.detector.model)).is_dir():
             digests["detector"] = _folder_digest(model)
     return {**digests, "salt": salt_digest(salt_of(source.salt_env, store.root))}
+
+
+def peeks(config: ScoreQuestions) -> Iterator[Peek]:
+    """What is looked at before a build starts: the first lines of the dump, the folder of images, the review files."""
+    for kind, files in (("submissions", config.source.submissions), ("comments", config.source.comments)):
+        for written in files:
+            path, name = config.path(written), without_place(written)
+            yield Peek(name, partial(brought, path, partial(first_objects, path, name, kind)))
+    for written in config.review.files:
+        path, name = config.path(written), without_place(written)
+        yield Peek(name, partial(brought, path, partial(read_reviews, path, name)))
+    if config.images.folder is not None:
+        yield Peek("images.folder", lambda: [_images(config)])
+
+
+def _images(config: ScoreQuestions) -> Path:
+    folder = config.path(config.images.folder or "")
+    if url_of(folder) is None and not folder.is_dir():
+        raise InputError(f"images.folder: expected a folder, found none at {config.images.folder}")
+    return folder
 
 
 def _images_digest(folder: Path, root: Root) -> str:

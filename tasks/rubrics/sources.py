@@ -23,6 +23,7 @@ from tasks.importers.caption_sets import Instruction, read_caption_set
 from tasks.importers.rows import Note, Reject
 from tasks.media import audio_digest, clip_below, media_index
 from tasks.plan import Plan, make_plan
+from tasks.preflight import Peek, brought
 from tasks.progress import working
 from tasks.rejects import rejects_table
 from tasks.rubrics.asking import annotators, prompt_digests
@@ -95,6 +96,21 @@ def digest_inputs(config: InstructionRubrics, store: Store) -> dict[str, str]:
                 files, media_index(store), work.advance, config.clips.longest_s
             )
     return digests
+
+
+def peeks(config: InstructionRubrics) -> Iterator[Peek]:
+    """What is looked at before a build starts: each source's list, and its first clips."""
+    for source in config.sources:
+        path, root = config.path(source.captions), Root(audio_folder(config, source), source.links)
+        yield Peek(
+            f"{source.name}/{without_place(source.captions)}",
+            partial(brought, path, partial(listed, config, source)),
+            partial(_clip, root),
+        )
+
+
+def _clip(root: Root, row: Instruction) -> list[Path | AudioFault]:
+    return [clip_below(root, root.folder / row.audio)]
 
 
 def audio_folder(config: InstructionRubrics, source: CaptionSource) -> Path:

@@ -24,8 +24,9 @@ from tasks.importers.rows import Note, Reject
 from tasks.importers.table import kind_of
 from tasks.importers.votes import Vote, Voted, table_votes
 from tasks.media import audio_digest, clip_below, media_index
-from tasks.mirror import bring_folder, is_list
+from tasks.mirror import bring, bring_folder, is_list
 from tasks.plan import Plan, make_plan
+from tasks.preflight import Peek
 from tasks.progress import working
 from tasks.rejects import rejects_table
 from tasks.store.manifest import Step, digest_of
@@ -75,6 +76,26 @@ def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
                     named_audio(config, source), media_index(store), work.advance
                 )
     return digests
+
+
+def peeks(config: HumanPreferences) -> Iterator[Peek]:
+    """What is looked at before a build starts: each file, or each folder of them."""
+    for source in config.sources:
+        heard = config.audio != "none" and source.clips == "here"
+        parts = [source.model_copy(update={"files": (written,)}) for written in source.files]
+        for part in parts or [source]:
+            name = "/".join((source.name, *map(without_place, part.files)))
+            yield Peek(name, partial(_peek, config, part), partial(_clips, root_of(config, source)) if heard else None)
+
+
+def _peek(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRating | Reject | Note]:
+    _bring_lists(config, source)
+    bring(file.path for file in input_files(config, source))
+    yield from read_source(config, source)
+
+
+def _clips(root: Root, row: Vote | MusicRating) -> list[Path | AudioFault]:
+    return [clip_below(root, root.folder / name) for name in _clips_of(row)]
 
 
 def _bring_lists(config: HumanPreferences, source: Source) -> None:
@@ -174,14 +195,14 @@ def root_of(config: HumanPreferences, source: Source) -> Root:
 
 def named_audio(config: HumanPreferences, source: Source) -> dict[str, Path | AudioFault]:
     """Every clip that a source names."""
-    names: set[str] = set()
-    for row in read_source(config, source):
-        if isinstance(row, Vote):
-            names |= {name for name in (row.audio_a, row.audio_b, row.reference) if name}
-        elif isinstance(row, MusicRating):
-            names.add(row.file)
+    rows = (row for row in read_source(config, source) if isinstance(row, Vote | MusicRating))
     root = root_of(config, source)
-    return {name: clip_below(root, root.folder / name) for name in sorted(names)}
+    return {name: clip_below(root, root.folder / name) for name in sorted({n for row in rows for n in _clips_of(row)})}
+
+
+def _clips_of(row: Vote | MusicRating) -> list[str]:
+    named = (row.file,) if isinstance(row, MusicRating) else (row.audio_a, row.audio_b, row.reference)
+    return [name for name in named if name]
 
 
 def import_sources(stage: Stage, config: HumanPreferences) -> None:

@@ -1,0 +1,131 @@
+"""What of a build can be seen to fail before it starts: the first rows of every list, and who is asked. No Prefect.
+
+A corpus names its inputs by a function `peeks(config)`, which reads nothing itself and yields a `Peek` for each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel
+
+from schemas.annotation import AnnotatorConfig
+from schemas.config import BuildConfig
+from schemas.errors import EarmarkError, Faults, MissingExtraError
+from schemas.places import told
+from tasks.annotation.backend import check_annotator
+from tasks.audio.probe import AudioFault
+from tasks.importers.lines import first_rows
+from tasks.importers.rows import Note, Reject
+from tasks.mirror import bring
+from tasks.store.versions import Store
+
+ROWS = 100  # of each list
+MOST_ROWS = 2_000  # of a source that is a folder of many lists
+CLIPS = 20  # that are looked for, of those rows
+
+
+@dataclass(frozen=True)
+class Peek:
+    """An input whose beginning is looked at.
+
+    Attributes:
+        name: how messages call it.
+        read: yields what it holds: rows, `Reject`s and `Note`s; raises an `EarmarkError` if it cannot be read.
+        clips: the file of each clip that a row names, or why it is not opened; None where no clips are looked at.
+        option: the keys of the config that say where the clips lie.
+    """
+
+    name: str
+    read: Callable[[], Iterable[Any]]
+    clips: Callable[[Any], Iterable[Path | AudioFault]] | None = None
+    option: str = "audio_root"
+
+
+def brought(path: Path, read: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+    """What a list holds, which is brought here first if it lies behind a URL."""
+    bring([path])
+    yield from read()
+
+
+def check(config: BuildConfig, store: Store, peeks: Iterable[Peek]) -> None:
+    """Look at all inputs before a build starts.
+
+    Raises:
+        Faults: what is wrong with them, a line each.
+    """
+    checks: list[Callable[[], object]] = [partial(check_engine, config)]
+    checks += [partial(store.find, spec) for spec in config.reads()]
+    checks += [partial(check_annotator, one) for one in _annotators(config)]
+    checks += [partial(_look, peek) for peek in peeks]
+    if faults := tuple(dict.fromkeys(line for one in checks for line in _fault(one))):
+        raise Faults(faults)
+
+
+def check_engine(config: BuildConfig) -> None:
+    """Say at once what a build would find out after its first steps.
+
+    Raises:
+        MissingExtraError: the extra of the cluster that the config names is not installed.
+    """
+    runner = config.engine.runner
+    if runner != "threads" and find_spec(f"prefect_{runner}") is None:
+        raise MissingExtraError(f"engine.runner = '{runner}'", runner)
+
+
+def _fault(one: Callable[[], object]) -> list[str]:
+    try:
+        one()
+    except EarmarkError as error:
+        return [str(error)]
+    return []
+
+
+def _annotators(part: object) -> Iterator[AnnotatorConfig]:
+    """Every annotator of a config, at any depth."""
+    if isinstance(part, AnnotatorConfig):
+        yield part
+    elif isinstance(part, BaseModel):
+        for name in type(part).model_fields:
+            yield from _annotators(getattr(part, name))
+    elif isinstance(part, tuple):
+        for inner in part:
+            yield from _annotators(inner)
+
+
+def _look(peek: Peek) -> None:
+    """Look at one input.
+
+    Raises:
+        EarmarkError: it cannot be read, none of its first rows can be used, or none of their clips is there.
+    """
+    with first_rows(ROWS):
+        found = [row for row in islice(peek.read(), MOST_ROWS) if not isinstance(row, Note)]
+    rows = [row for row in found if not isinstance(row, Reject)]
+    rejects = [row for row in found if isinstance(row, Reject)]
+    if not found:
+        raise EarmarkError(f"{peek.name}: expected rows, found none")
+    if not rows:
+        reason, _ = Counter(reject.reason for reject in rejects).most_common(1)[0]
+        first = next(reject for reject in rejects if reject.reason == reason)
+        where = f"{first.source_file}, line {first.line}" if first.line is not None else first.source_file
+        option = f"; set {peek.option}" if reason == "path_outside_root" else ""
+        raise EarmarkError(
+            f"{peek.name}: none of the first {len(rejects)} rows can be used, most are '{reason}': "
+            f"{where}: {first.detail}{option}"
+        )
+    if peek.clips is not None:
+        clips = list(islice((clip for row in rows for clip in peek.clips(row)), CLIPS))
+        paths = [clip for clip in clips if isinstance(clip, Path)]
+        bring(paths[:1])
+        if clips and not any(os.path.isfile(path) for path in paths):  # noqa: PTH113  # a name may be too long for any
+            example = f"such as {told(clips[0])}; set {peek.option}" if isinstance(clips[0], Path) else clips[0].detail
+            raise EarmarkError(f"{peek.name}: none of the first {len(clips)} clips is there, {example}")
