@@ -124,11 +124,12 @@ def status(
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the runs: what was built, what failed and why, how to go on.
+    """List the runs: what was built, what failed and why, how to go on; and versions that a known fault touched.
 
     **Examples:** `earmark status` · `earmark status --watch`
     """
     from flows import console
+    from tasks.known_faults import lines_about
     from tasks.store.runs import list_runs
 
     place = _store(store)
@@ -142,6 +143,8 @@ def status(
         _print_json([{**run.model_dump(mode="json"), "state": run.current_state()} for run in runs])
     else:
         console.show_runs(runs)
+        for line in lines_about(place):
+            print(f"known fault: {line}")
 
 
 @app.command(rich_help_panel=_BUILD)
@@ -254,19 +257,24 @@ def explain(
 
 @app.command(rich_help_panel=_LOOK)
 def verify(corpus: SpecArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Compare every file of a version with its hash in the manifest.
+    """Compare every file of a version with its hash in the manifest, and name known faults that can have touched it.
 
     **Examples:** `earmark verify mos-preferences` · `earmark verify mos-preferences@v2`
     """
+    from tasks.known_faults import lines_about
     from tasks.store.versions import verify as find_faults
 
     place = _store(store)
     version = place.find(corpus)
     faults = place.remote.faults(version.manifest) if place.remote else find_faults(version)
+    known = lines_about(place, version)
     count = len(version.manifest.files)
     if as_json:
-        _print_json({"corpus": version.corpus, "version": version.name, "files": count, "faults": faults})
+        facts = {"corpus": version.corpus, "version": version.name, "files": count, "faults": faults}
+        _print_json({**facts, "known_faults": known})
     else:
+        for line in known:
+            print(f"known fault: {line}")
         for fault in faults:
             print(fault)
         if not faults:

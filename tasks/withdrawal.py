@@ -235,6 +235,7 @@ def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) ->
             page=partial(make_page, corpus),
             recount=recounting(corpus, manifest.config),
             retell=retelling(corpus),
+            rules=manifest.rules,
         )
         return commit(stage, made)
 

@@ -22,7 +22,7 @@ from tasks.store.croissant import render_croissant
 from tasks.store.diff import Change, diff_table
 from tasks.store.figures import Page
 from tasks.store.files import link_over, sha256_file, sync, write_text
-from tasks.store.manifest import FileEntry, Manifest, Parent, Step, claimant_of, digest_of
+from tasks.store.manifest import RULES, FileEntry, Manifest, Parent, Step, claimant_of, digest_of
 from tasks.store.places import hide_places
 from tasks.store.report import render_report
 from tasks.store.sift import sifted
@@ -51,6 +51,7 @@ class Made:
         page: gives the report's sections once every table is staged.
         recount: counts tables anew where rows of others were withdrawn; gives the steps with other accounts.
         retell: gives the card's sections where rows were withdrawn, from the tables that are left.
+        rules: by which the rows were made.
     """
 
     corpus: Corpus
@@ -65,6 +66,7 @@ class Made:
     page: Callable[[Stage], Page] = lambda stage: Page()
     recount: Callable[[Stage], Sequence[Step]] = lambda stage: ()
     retell: Callable[[Stage], Mapping[str, str]] = lambda stage: {}
+    rules: int = RULES
 
 
 def commit(stage: Stage, made: Made) -> Version:
@@ -268,6 +270,7 @@ def _manifest(
             rejects[reason] = rejects.get(reason, 0) + count
     lineage = (Parent(corpus=stage.corpus, version=before.name, digest=before.manifest.digest()),) if before else ()
     return Manifest(
+        rules=made.rules,
         corpus=stage.corpus,
         version=stage.store.next_name(stage.corpus, claimant_of(stage.build_key, obeyed)),
         build_key=stage.build_key,

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from schemas.errors import StoreError
 
 FORMAT = 1
+RULES = 1  # goes up when a build made wrong rows of sound inputs before: see tasks/known_faults.py
 MANIFEST = "manifest.json"
 
 
@@ -76,11 +77,13 @@ class Parent(Record):
 class Manifest(Record):
     """Everything about a version that its files do not say.
 
-    `obeyed` names what was left out because it was withdrawn, by digests (`tasks/store/withdrawals.py`). It stays in
-    the store: a published manifest is without it.
+    `rules` are those of the build (0: before they were counted); a version that a withdrawal makes keeps those of its
+    base, whose rows it has. `obeyed` names what was left out because it was withdrawn, by digests
+    (`tasks/store/withdrawals.py`). It stays in the store: a published manifest is without it.
     """
 
     format: int = FORMAT
+    rules: int = 0
     corpus: str
     version: str
     build_key: str
@@ -100,7 +103,8 @@ class Manifest(Record):
 
     def to_json(self) -> str:
         """The manifest's text; equal manifests have equal bytes."""
-        held = self.model_dump(mode="json", exclude=None if self.obeyed else {"obeyed"})
+        blank = {name for name in ("rules", "obeyed") if not getattr(self, name)}  # as manifests were without them
+        held = self.model_dump(mode="json", exclude=blank)
         return json.dumps(held, indent=1, ensure_ascii=False) + "\n"
 
     def digest(self) -> str:
