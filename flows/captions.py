@@ -44,6 +44,7 @@ def build(
             return done.name
         import_tracks(stage, config)
         index_tracks(stage, config)
+        plan.check_inputs(stage)
         shards, encoder = shards_of(stage), SharedEncoder()
         with listeners(stage.store, config, encoder) as heard, working("listen", count_tracks(stage)) as work:
             listen.map(

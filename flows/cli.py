@@ -20,7 +20,7 @@ from flows.review_cli import app as review_app
 from flows.serve_cli import serve
 from flows.sweep_cli import sweep
 from flows.withdraw_cli import withdraw
-from schemas.errors import EarmarkError, Faults, Interrupted, StoreError
+from schemas.errors import EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
 from tasks.logs import set_up
 
 app = typer.Typer(
@@ -43,6 +43,9 @@ SpecArgument = Annotated[
     str, typer.Argument(metavar="CORPUS[@vN]", help="A corpus's newest version, or the one named.")
 ]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The build config, a TOML file.")]
+AllowRejectsOption = Annotated[
+    bool, typer.Option("--allow-rejects", help="Commit whatever was lost of the inputs, an empty main table too.")
+]
 LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first rows of each source.")]
 
 _BUILD, _LOOK, _GIVE, _TEND = "Build", "Look at versions", "Give versions to others", "Look after things"
@@ -76,6 +79,7 @@ def build(
         bool, typer.Option("--dry-run", help="Say what would be read and asked; build nothing.")
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Build again even if a version is up to date.")] = False,
+    allow_rejects: AllowRejectsOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Build a version of a corpus, or say that it is up to date.
@@ -94,7 +98,7 @@ def build(
         facts = forecast_build(corpus, config, place, limit)
         _print_json(facts) if as_json else console.show_plan(facts)
         return
-    built = run_build(corpus, config, place, force=force, limit=limit)
+    built = run_build(corpus, config, place, force=force, limit=limit, allow_rejects=allow_rejects)
     if as_json:
         _print_json({**console.version_facts(built.version), "new": built.new})
     else:
@@ -153,6 +157,7 @@ def resume(
         str | None, typer.Argument(help="A run from `earmark status`. Default: the newest unfinished.")
     ] = None,
     store: StoreOption = None,
+    allow_rejects: AllowRejectsOption = False,
 ) -> None:
     """Go on with a run that failed or was interrupted. Finished steps and paid answers are kept.
 
@@ -166,7 +171,7 @@ def resume(
     found = find_run(place, run)
     if found.current_state() == "running":
         raise StoreError(f"run {found.run} is still running (process {found.pid} on {found.host})")
-    console.show_built(resume_run(found, place))
+    console.show_built(resume_run(found, place, allow_rejects=allow_rejects))
 
 
 @app.command(rich_help_panel=_LOOK)
@@ -338,6 +343,9 @@ def _run() -> tuple[str, int]:
     except Interrupted as error:
         let_go(error)
         return str(error), 130
+    except TooManyRejects as error:
+        let_go(error)
+        return f"error: {error}", 1
     except EarmarkError as error:
         let_go(error)
         lines = error.lines if isinstance(error, Faults) else (str(error),)

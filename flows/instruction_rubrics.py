@@ -45,6 +45,7 @@ def build(
             return done.name
         steps.import_captions(stage, config)
         steps.index_clips(stage, config)
+        plan.check_inputs(stage)
         steps.choose_captions(stage, config)
         with sessions_of(stage.store, config) as sessions:
             _ask(stage, config, sessions, "verify")

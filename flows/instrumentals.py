@@ -51,6 +51,7 @@ def build(
             return done.name
         import_tracks(stage, config)
         index_audio(stage, config)
+        plan.check_inputs(stage)
         with (
             Separators(config.separator, config.path, stage.store) as separators,
             working("remove voices", count_tracks(stage)) as work,

@@ -49,6 +49,7 @@ def build(
         merge_votes(stage, config)
         index_clips.map(unmapped(stage), unmapped(config), in_shards(stage, config)).result()
         write_ratings(stage, config)
+        plan.check_inputs(stage)
         pair_clips(stage, config)
         if config.critiques:
             shards = plan_critiques(stage, config)

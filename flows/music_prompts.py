@@ -55,6 +55,7 @@ def build(
         if (done := plan.up_to_date(tidy=False)) and not force:
             return done.name
         read_lists(stage, config)
+        plan.check_inputs(stage)
         if config.verification is not None:
             with asking(stage.store, config.verification) as judge:
                 verify_tags(stage, config, judge)

@@ -43,6 +43,7 @@ def build(
         if (done := plan.up_to_date(tidy=False)) and not force:
             return done.name
         read_pool(stage, config)
+        plan.check_inputs(stage)
         questions = plan_pairs(stage, config)
         shards = in_shards(questions)
         with asking(stage.store, config.judge) as session, working("judge pairs", count_rows(questions)) as work:

@@ -91,21 +91,36 @@ def forecast_build(name: str, path: Path, store: Store, limit: int | None = None
     }
 
 
-def resume_run(run: Run, store: Store) -> Built:
+def resume_run(run: Run, store: Store, *, allow_rejects: bool = False) -> Built:
     """Go on with a run that did not end well, and settle its record.
+
+    Args:
+        run: its record.
+        store: where the version goes.
+        allow_rejects: as in `run_build`; a run that had it keeps it.
 
     Raises:
         EarmarkError: the build failed again.
     """
     from tasks.store.runs import save_run
 
-    built = run_build(run.corpus, Path(run.config), store, force=run.force, limit=run.limit, fresh=False)
+    allow = allow_rejects or run.allow_rejects
+    built = run_build(
+        run.corpus, Path(run.config), store, force=run.force, limit=run.limit, fresh=False, allow_rejects=allow
+    )
     save_run(store, run.model_copy(update={"state": "completed", "version": built.version.name, "error": None}))
     return built
 
 
 def run_build(
-    name: str, path: Path, store: Store, *, force: bool = False, limit: int | None = None, fresh: bool = True
+    name: str,
+    path: Path,
+    store: Store,
+    *,
+    force: bool = False,
+    limit: int | None = None,
+    fresh: bool = True,
+    allow_rejects: bool = False,
 ) -> Built:
     """Build a version unless one is up to date, and keep a record of the run.
 
@@ -116,6 +131,7 @@ def run_build(
         force: build even if a version is up to date.
         limit: only the first rows of each source.
         fresh: with `force`, forget the finished steps of an interrupted build.
+        allow_rejects: commit whatever was lost of the inputs, an empty main table too.
 
     Raises:
         EarmarkError: the build failed; the record says why, and `earmark resume` goes on.
@@ -127,12 +143,13 @@ def run_build(
 
     with shown():
         plan, config = plan_build(name, path, store, limit)
+        config = config.model_copy(update={"most_rejected": None}) if allow_rejects else config
         if not force and (done := plan.up_to_date()):
             return Built(done, new=False)
         before = store.latest(name)
         if force and fresh:
             plan.forget()
-        run = start_run(store, name, path, limit, force=force)
+        run = start_run(store, name, path, limit, force=force, allow_rejects=allow_rejects)
         RUN.set(run.run)
         say(f"run {run.run}: building {name} from {path}")
         try:

@@ -57,8 +57,10 @@ def build(
         measure_detector(stage, config)
         read_submissions(stage, config)
         read_comments(stage, config)
+        plan.check_inputs(stage)
         scrub_threads(stage, config)
         find_scores(stage, config)
+        plan.check_inputs(stage)
         shards = gather_threads(stage, config)
         held = unmapped(stage), unmapped(config)
         with asking(stage.store, config.writer) as writer, working("rewrite") as work:

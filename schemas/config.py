@@ -123,6 +123,14 @@ class BuildConfig(Model):
         description="Licences by source, as the tables name it (`Table.sources`). Without one, audio is not published.",
     )
     engine: Engine = Field(default=Engine(), description="Where shards are worked on; not part of what is built.")
+    most_rejected: float | None = Field(
+        default=0.2,
+        ge=0,
+        le=1,
+        description="Share of a source's rows that may be lost to faults of reading and indexing; beyond it, nothing "
+        "is committed, nor is an empty main table. 1.0 allows any share; null, which `--allow-rejects` sets, also an "
+        "empty main table. Not part of what is built.",
+    )
     base: Path = Field(
         default=Path(), description="Folder that relative paths start from: the config file's own; else given here."
     )
@@ -155,8 +163,11 @@ class BuildConfig(Model):
         return place_of(where)
 
     def recorded(self) -> dict[str, Any]:
-        """The config as a manifest keeps it: as written, with defaults, without the folder it lay in or the engine."""
-        return self.model_dump(mode="json", exclude={"base", "engine"})
+        """The config as a manifest keeps it: as written, with defaults.
+
+        Without what cannot change a row: the folder it lay in, the engine, and how many faults stop a build.
+        """
+        return self.model_dump(mode="json", exclude={"base", "engine", "most_rejected"})
 
     def inputs(self) -> list[str]:
         """What the config names, as it writes it, of files and folders that are there: lists, audio, models."""
@@ -173,6 +184,10 @@ class BuildConfig(Model):
     def reads(self) -> tuple[str, ...]:
         """The versions of corpora that a build reads, as the config names them: `CORPUS` or `CORPUS@vN`."""
         return ()
+
+    def source_of(self, file: str) -> str:
+        """The source of an input, by the file that its rejects name: here, each file is one."""
+        return file
 
     def identity(self) -> dict[str, Any]:
         """What of the config decides what a version holds and what of it may leave; enters the build key.

@@ -28,6 +28,10 @@ class Faults(EarmarkError):
         return type(self), (self.lines,)
 
 
+class TooManyRejects(EarmarkError):
+    """A build that lost too much of its inputs to be committed. Its text has several lines; the first says it all."""
+
+
 class StoreError(EarmarkError):
     """A store, version or row that is missing, damaged or in use."""
 

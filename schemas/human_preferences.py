@@ -117,6 +117,10 @@ class HumanPreferences(BuildConfig):
             raise ValueError("engine: human-preferences has no shards for a cluster: expected no [engine]")
         return self
 
+    def source_of(self, file: str) -> str:
+        """The source's name, with which the names of its files begin."""
+        return file.partition("/")[0]
+
     def identity(self) -> dict[str, Any]:
         """The config without where inputs lie: their digests stand beside it."""
         values = self.recorded()

@@ -151,6 +151,10 @@ class MosPreferences(BuildConfig):
     triplets: Triplets = Field(default=Triplets(), description="Which triplets A > B > C are drawn and kept.")
     critiques: Critiques | None = Field(default=None, description="Who describes clips and pairs in words, and which.")
 
+    def source_of(self, file: str) -> str:
+        """The source's name, with which the names of its files begin."""
+        return file.partition("/")[0]
+
     def identity(self) -> dict[str, Any]:
         """The config without the folders that its sources lie in, and without what cannot change a critique."""
         values = self.recorded()

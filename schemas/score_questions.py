@@ -162,6 +162,10 @@ class ScoreQuestions(BuildConfig):
             raise ValueError(f"expected shares that add up to 1, found {self.shares}")
         return self
 
+    def source_of(self, file: str) -> str:
+        """The forum's name for the files of its dump; others are their own."""
+        return self.source.name if file.startswith(f"{self.source.name}/") else file
+
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = self.recorded()

@@ -12,6 +12,7 @@ from schemas.config import BuildConfig
 from schemas.corpus import Corpus
 from schemas.errors import InputError
 from tasks.fingerprint import build_key, code_digest, library_versions
+from tasks.losses import check_inputs, check_main_table
 from tasks.progress import say
 from tasks.recounting import recounting, retelling
 from tasks.report import make_page
@@ -30,12 +31,14 @@ class Plan:
         made: everything that the manifest says of its making.
         build_key: names all that decides the version's rows.
         digest_again: the inputs' digests as they are when it is called.
+        config: the build config.
     """
 
     store: Store
     made: Made
     build_key: str
     digest_again: Callable[[], dict[str, str]]
+    config: BuildConfig
 
     def up_to_date(self, *, tidy: bool = True) -> Version | None:
         """The version that was built from the same things, if there is one; `tidy` removes what a killed build left."""
@@ -54,17 +57,28 @@ class Plan:
         """Drop the finished steps of an interrupted build, unless a build is at work."""
         sweep_if_idle(self.store, self.made.corpus.name)
 
+    def check_inputs(self, stage: Stage) -> None:
+        """Stop before anything costs, if too much of a source was lost to faults while it was read and indexed.
+
+        Raises:
+            TooManyRejects: which source, why, and what to do.
+        """
+        check_inputs(stage, self.config)
+
     def commit(self, stage: Stage, sections: Mapping[str, str] | None = None) -> Version:
         """Check what was staged and make it a version; `sections` are added to the card, Markdown by heading.
 
         Raises:
             InputError: an input changed while it was read.
+            TooManyRejects: too much of a source was lost to faults, or the main table is empty.
             StoreError: a check failed.
         """
         now, before = self.digest_again(), self.made.inputs
         for name in sorted(now.keys() | before.keys()):
             if now.get(name) != before.get(name):
                 raise InputError(f"{name} changed during the build; nothing was committed, build again to read it anew")
+        check_inputs(stage, self.config)
+        check_main_table(stage, self.config, self.made.corpus)
         page = partial(make_page, self.made.corpus)
         return commit(stage, replace(self.made, sections=dict(sections or {}), page=page))
 
@@ -107,4 +121,4 @@ def make_plan(
         recount=recounting(corpus, config.recorded()),
         retell=retelling(corpus),
     )
-    return Plan(store, made, build_key(identity, inputs, corpus.tables, made.code, made.prompts), digest)
+    return Plan(store, made, build_key(identity, inputs, corpus.tables, made.code, made.prompts), digest, config)

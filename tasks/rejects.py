@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import pyarrow as pa
 
 from schemas.tables import REJECTS
 from tasks.importers.rows import Reject
+
+
+def came_in(kept: Iterable[str], rejects: Iterable[tuple[str, Reject]]) -> Counter[str]:
+    """How many rows were read of each file, from the files of those that are kept and from rejects."""
+    return Counter(kept) + Counter(reject.source_file for _, reject in rejects)
 
 
 def rejects_table(stage: str, rejects: Iterable[tuple[str, Reject]]) -> pa.Table:

@@ -61,6 +61,7 @@ def build_version(config: MosPreferences, store_root: Path, *, force: bool = Fal
         for start in in_shards(stage, config):
             index_clips.fn(stage, config, start)
         write_ratings.fn(stage, config)
+        plan.check_inputs(stage)
         pair_clips.fn(stage, config)
         if config.critiques:
             shards = plan_critiques.fn(stage, config)
@@ -77,8 +78,10 @@ def read_config(path: Path) -> MosPreferences:
 
 
 def config_of(base: Path, *sources: Mapping[str, Any], **values: Any) -> MosPreferences:
-    """A build config whose paths start from `base`; values are those of the TOML file."""
-    return parse_config(MosPreferences, {"sources": list(sources), **values}, base / "build.toml")
+    """A build config whose paths start from `base`; values are those of the TOML file. Any loss of inputs will do."""
+    return parse_config(
+        MosPreferences, {"most_rejected": None, "sources": list(sources), **values}, base / "build.toml"
+    )
 
 
 def build_from_file(config: str, store: str) -> None:
@@ -95,7 +98,7 @@ def build_rows(config: MosPreferences, rows: Sequence[Rating], dataset_of: Seque
     """Build from rows as importers yield them, so that any combination of unknown facts can be tried."""
     inputs = {"rows": digest_of([list(row) for row in rows])}
     made = Made(CORPUS, config.recorded(), inputs, code="", libraries={})
-    plan = Plan(open_store(str(store_root)), made, digest_of([config.identity(), inputs]), lambda: inputs)
+    plan = Plan(open_store(str(store_root)), made, digest_of([config.identity(), inputs]), lambda: inputs, config)
     with plan.stage() as stage:
         for number, source in enumerate(config.sources):
             held = [row for row, name in zip(rows, dataset_of, strict=True) if name == source.name]

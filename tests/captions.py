@@ -65,6 +65,7 @@ def build_captions(
     with planned.stage() as stage, ThreadPoolExecutor(at_once) as pool:
         import_tracks.fn(stage, config)
         index_tracks.fn(stage, config)
+        planned.check_inputs(stage)
         tell("indexed")
         shards, encoder = shards_of(stage), SharedEncoder()
         with listeners(stage.store, config, encoder) as sessions:
@@ -113,6 +114,7 @@ def config_of(folder: Path, *pipelines: Mapping[str, Any], **values: Any) -> Cap
         "source": {"name": "made", "format": "table", "tracks": "tracks.csv"},
         "tracks": {"shortest_s": 0.1},
         "pipelines": list(pipelines),
+        "most_rejected": None,
         **values,
     }
     return parse_config(Captions, held, folder / "build.toml")

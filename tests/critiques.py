@@ -47,7 +47,9 @@ def values_of(base_url: str, critiques: Mapping[str, Any] | None = None, **value
 
 def config_of(folder: Path, base_url: str, critiques: Mapping[str, Any] | None = None, **values: Any) -> MosPreferences:
     """A build config over the study in a folder."""
-    return parse_config(MosPreferences, values_of(base_url, critiques, **values), folder / "build.toml")
+    return parse_config(
+        MosPreferences, {"most_rejected": None, **values_of(base_url, critiques, **values)}, folder / "build.toml"
+    )
 
 
 def write_config(folder: Path, base_url: str, critiques: Mapping[str, Any] | None = None) -> Path:

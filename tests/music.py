@@ -59,6 +59,7 @@ def build_judged(config: PseudoPreferences, store_root: Path, *, force: bool = F
         planned.forget()
     with planned.stage() as stage:
         read_pool.fn(stage, config)
+        planned.check_inputs(stage)
         questions = plan_pairs.fn(stage, config)
         with asking(stage.store, config.judge) as session:
             for start in in_shards(questions):
@@ -86,7 +87,9 @@ def values_of(base_url: str, *, judge: Mapping[str, Any] | None = None, **values
 
 def config_of(folder: Path, base_url: str, **values: Any) -> PseudoPreferences:
     """A build config over the pool in a folder; values as for `values_of`."""
-    return parse_config(PseudoPreferences, values_of(base_url, **values), folder / "build.toml")
+    return parse_config(
+        PseudoPreferences, {"most_rejected": None, **values_of(base_url, **values)}, folder / "build.toml"
+    )
 
 
 def write_config(folder: Path, base_url: str, **values: Any) -> Path:

@@ -63,6 +63,7 @@ def build_prompts(config: MusicPrompts, store_root: Path, *, force: bool = False
         planned.forget()
     with planned.stage() as stage:
         read_lists.fn(stage, config)
+        planned.check_inputs(stage)
         if config.verification is not None:
             with asking(stage.store, config.verification) as judge:
                 verify_tags.fn(stage, config, judge)
@@ -87,7 +88,7 @@ def read_config(path: Path) -> MusicPrompts:
 def config_of(folder: Path, **values: Any) -> MusicPrompts:
     """A build config over `tracks.tsv` in a folder; small lists will do."""
     pool = {"popularity": 1, "mentions": 0, **values.pop("pool", {})}
-    held = {"tracks": "tracks.tsv", "synthesis": BUILTIN, **values, "pool": pool}
+    held = {"most_rejected": None, "tracks": "tracks.tsv", "synthesis": BUILTIN, **values, "pool": pool}
     return parse_config(MusicPrompts, held, folder / "build.toml")
 
 

@@ -108,7 +108,7 @@ def config_of(folder: Path, **other: Any) -> ScoreQuestions:
     """A config whose dump is empty: threads come from `forum_of`."""
     (folder / "dump.ndjson").touch()
     values = {"corpus": "score-questions", "source": {"submissions": ["dump.ndjson"], "comments": ["dump.ndjson"]}}
-    return parse_config(ScoreQuestions, {**values, **BUILTIN, **other}, folder / "my.toml")
+    return parse_config(ScoreQuestions, {"most_rejected": None, **values, **BUILTIN, **other}, folder / "my.toml")
 
 
 def build_questions(config: ScoreQuestions, store: Path, rows: Sequence[Mapping[str, Any]]) -> Version:

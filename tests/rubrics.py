@@ -108,6 +108,7 @@ def write_captions(folder: Path, name: str, texts: Iterable[str], first: int = 0
 def config_of(folder: Path, *sources: Mapping[str, Any], base_url: str = "http://x/v1", **values: Any) -> Any:
     """A build config whose paths start from a folder."""
     held = {
+        "most_rejected": None,
         "sources": list(sources),
         "clips": {"shortest_s": 0.1},
         "disjoint": {"fingerprint": 0},

@@ -48,6 +48,7 @@ def build_separated(config: Instrumentals, store_root: Path, *, force: bool = Fa
     with planned.stage() as stage:
         import_tracks.fn(stage, config)
         index_audio.fn(stage, config)
+        planned.check_inputs(stage)
         with (
             Separators(config.separator, config.path, stage.store) as separators,
             working("remove voices", count_tracks(stage)) as work,
@@ -68,7 +69,7 @@ def values_of(**values: Any) -> dict[str, Any]:
 
 def config_of(folder: Path, **values: Any) -> Instrumentals:
     """A build config over the tracks in a folder."""
-    return parse_config(Instrumentals, values_of(**values), folder / "build.toml")
+    return parse_config(Instrumentals, {"most_rejected": None, **values_of(**values)}, folder / "build.toml")
 
 
 def build_from_file(config: str, store: str) -> None:

@@ -47,7 +47,9 @@ def build_from_file(config: str, store: str) -> None:
 
 def config_of(folder: Path, *sources: Row, **values: Any) -> HumanPreferences:
     """A build config whose paths start from a folder."""
-    return parse_config(HumanPreferences, {"sources": list(sources), **values}, folder / "build.toml")
+    return parse_config(
+        HumanPreferences, {"most_rejected": None, "sources": list(sources), **values}, folder / "build.toml"
+    )
 
 
 def vote(number: int = 0, who: str = "ann", **values: Any) -> Row:

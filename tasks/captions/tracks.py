@@ -28,7 +28,7 @@ from tasks.mirror import bring
 from tasks.plan import Plan, make_plan
 from tasks.preflight import Peek
 from tasks.progress import working
-from tasks.rejects import rejects_table
+from tasks.rejects import came_in, rejects_table
 from tasks.sql import connect, query, view_parquet
 from tasks.store.files import replacing
 from tasks.store.manifest import Parent, Step
@@ -195,7 +195,7 @@ def import_tracks(stage: Stage, config: Captions) -> Step:
                 place = (found.source_file, found.line)
                 rows.append((len(rows), found.track_id, found.artist_id or None, tags, found.path, *place))
     write_rows(stage.work / "tracks.parquet", IMPORTED, rows)
-    stage.write_rejects("import", rejects_table("import", rejects))
+    stage.write_rejects("import", rejects_table("import", rejects), came_in((row[-2] for row in rows), rejects))
     return stage.record(
         Step(
             name="import",
@@ -281,7 +281,8 @@ def _write_pool(stage: Stage, config: Captions, entered: int, instrumentals: int
             "SELECT 'captions', track_id, 'index', reason, detail, source_file, line FROM refused_tracks ORDER BY row"
         ).to_arrow_table()
         pool = connection.sql(query("captions/pool"), params={"seed": config.seed, **_ends(config)}).to_arrow_table()
-    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names))
+        files = dict(connection.execute("SELECT source_file, count(*) FROM tracks GROUP BY ALL").fetchall())
+    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), files)
     sizes, at = shard_sizes(config, pool["duration_s"].to_pylist()), 0
     with replacing(stage.work / "pool.parquet") as temporary, pq.ParquetWriter(temporary, pool.schema) as writer:
         for size in sizes:

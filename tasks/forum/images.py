@@ -81,7 +81,9 @@ def read_images(stage: Stage, config: ScoreQuestions, gate: Gate | None = None) 
     refused += near
     with replacing(stage.work / "images.parquet") as path:
         pq.write_table(pa.Table.from_pylist(rows, IMAGES), path)
-    stage.write_rejects("images", pa.Table.from_pylist(refused, REJECTS.schema))
+    # what a download cannot get now, another build may: it is no fault of what the config names
+    read = {config.images.folder: len(named)} if config.images.folder else None
+    stage.write_rejects("images", pa.Table.from_pylist(refused, REJECTS.schema), read)
     counts = Counter(reject["reason"] for reject in refused)
     scores = sum(row["is_score"] for row in rows)
     stage.record(

@@ -178,19 +178,20 @@ def _account(
     if faults:
         rows = [dict(zip(REJECTS.schema.names, fault, strict=True)) for fault in faults]
         refused = pa.concat_tables([pa.Table.from_pylist(rows, REJECTS.schema), refused.cast(REJECTS.schema)])
-    stage.write_rejects(kind, refused)
     fates = dict(connection.sql(query("score_questions/fates")).fetchall())
     passed = sum((Counter(held.passed) for held in scanned), Counter[str]())
     unnamed = passed.pop(MALFORMED, 0) - len(faults)
     passed.update({fate: fates[fate] for fate in fates.keys() - details.keys() - {"kept"}})
     rejected = Counter({fate: fates[fate] for fate in fates.keys() & details.keys()})
     rejected.update(fault[3] for fault in faults)
+    entered = fates.get("kept", 0) + sum(rejected.values()) + sum(passed.values())
+    stage.write_rejects(kind, refused, {f"{config.source.name}/": entered})
     return Step(
         name=kind,
         place=1 if kind == "submissions" else 2,
         unit=kind,
         stage=kind,
-        entered=fates.get("kept", 0) + sum(rejected.values()) + sum(passed.values()) + unnamed,
+        entered=entered + unnamed,
         kept=kept,
         rejected=dict(sorted(rejected.items())),
         dropped={**dict(sorted(passed.items())), **({"further_malformed_lines": unnamed} if unnamed else {})},

@@ -28,7 +28,7 @@ from tasks.mirror import bring, bring_folder
 from tasks.plan import Plan, make_plan
 from tasks.preflight import Peek
 from tasks.progress import working
-from tasks.rejects import rejects_table
+from tasks.rejects import came_in, rejects_table
 from tasks.sql import connect, query, view_parquet
 from tasks.store.files import replacing
 from tasks.store.manifest import Step
@@ -165,7 +165,7 @@ def import_tracks(stage: Stage, config: Instrumentals) -> Step:
                      found.album_id or None, tags, found.path, found.source_file, found.line)
                 )  # fmt: skip
     write_rows(stage.work / "tracks.parquet", IMPORTED, rows)
-    stage.write_rejects("import", rejects_table("import", rejects))
+    stage.write_rejects("import", rejects_table("import", rejects), came_in((str(row[-2]) for row in rows), rejects))
     return stage.record(
         Step(
             name="import",
@@ -219,7 +219,8 @@ def index_audio(stage: Stage, config: Instrumentals) -> Step:
         pool = connection.sql(
             query("instrumentals/pool"), params={"seed": config.seed, **_ends(config)}
         ).to_arrow_table()
-    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names))
+        files = dict(connection.execute("SELECT source_file, count(*) FROM tracks GROUP BY ALL").fetchall())
+    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), files)
     with replacing(stage.work / "pool.parquet") as temporary:
         pq.write_table(pool, temporary)
     return stage.record(

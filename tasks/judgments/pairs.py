@@ -32,7 +32,7 @@ from tasks.plan import Plan, make_plan
 from tasks.preflight import Peek, brought
 from tasks.progress import working
 from tasks.quotas import share_out
-from tasks.rejects import rejects_table
+from tasks.rejects import came_in, rejects_table
 from tasks.sql import connect, query, view_parquet
 from tasks.store.files import replacing
 from tasks.store.manifest import Step
@@ -164,7 +164,9 @@ def import_tables(stage: Stage, config: PseudoPreferences) -> Step:
         generations = [row for row in generations if row[2] in known]
     write_rows(stage.work / "prompts.parquet", PROMPTS_SCHEMA, prompts)
     write_rows(stage.work / "generations.parquet", GENERATIONS_SCHEMA, generations)
-    stage.write_rejects("import", rejects_table("import", rejects))
+    stage.write_rejects(
+        "import", rejects_table("import", rejects), came_in((row[-2] for row in (*prompts, *generations)), rejects)
+    )
     kept = len(prompts) + len(generations)
     return stage.record(
         Step(
@@ -257,7 +259,9 @@ def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Pse
            SELECT 'clips', generation_id, 'clips', reason, detail, source_file, line FROM refused_generations
            ORDER BY ALL"""
     ).to_arrow_table()
-    stage.write_rejects("clips", refused.rename_columns(REJECTS.schema.names))
+    read = "(SELECT source_file FROM prompts UNION ALL SELECT source_file FROM generations)"
+    files = dict(connection.execute(f"SELECT source_file, count(*) FROM {read} GROUP BY ALL").fetchall())
+    stage.write_rejects("clips", refused.rename_columns(REJECTS.schema.names), files)
     kept = 0
     for split in SPLITS:
         kept += stage.write(CLIPS, split, _clip_rows(connection, config, split))

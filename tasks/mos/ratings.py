@@ -102,7 +102,11 @@ def _import_source(stage: Stage, config: MosPreferences, source: Source) -> Step
             kept += len(batch)
             work.advance(len(batch))
     name = f"import-{source.name}"
-    stage.write_rejects(name, rejects_table("import", ((RATINGS.name, reject) for reject in rejects)))
+    stage.write_rejects(
+        name,
+        rejects_table("import", ((RATINGS.name, reject) for reject in rejects)),
+        {source.name: kept + len(rejects)},
+    )
     return stage.record(
         Step(
             name=name,
@@ -149,7 +153,7 @@ def _merge_votes(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Mo
     refused = connection.sql(
         "SELECT 'ratings', file, 'merge', reason, detail, source_file, line FROM repeated ORDER BY row"
     ).to_arrow_table()
-    stage.write_rejects("merge", refused.rename_columns(REJECTS.schema.names))
+    stage.write_rejects("merge", refused.rename_columns(REJECTS.schema.names), _by_dataset(connection, "imported"))
     entered = connection.execute("SELECT count(*) FROM imported").fetchall()[0][0]
     return stage.record(
         Step(
@@ -287,7 +291,7 @@ def _write_ratings(stage: Stage, connection: duckdb.DuckDBPyConnection, config: 
     refused = connection.sql(
         "SELECT 'ratings', file, 'clips', reason, detail, source_file, line FROM refused ORDER BY row"
     ).to_arrow_table()
-    stage.write_rejects("clips", refused.rename_columns(REJECTS.schema.names))
+    stage.write_rejects("clips", refused.rename_columns(REJECTS.schema.names), _by_dataset(connection, "placed"))
     _write_scales(connection, config)
     kept = 0
     for split in SPLITS:
@@ -343,6 +347,10 @@ def _with_audio(stage: Stage, config: MosPreferences, rows: Iterable[pa.RecordBa
 def _write_scales(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> None:
     connection.execute("CREATE TABLE scales (dataset VARCHAR, scale_min DOUBLE, scale_max DOUBLE)")
     connection.executemany("INSERT INTO scales VALUES (?, ?, ?)", [(s.name, *s.scale) for s in config.sources])
+
+
+def _by_dataset(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, int]:
+    return dict(connection.execute(f"SELECT dataset, count(*) FROM {table} GROUP BY dataset ORDER BY ALL").fetchall())
 
 
 def _counted(reasons: pa.ChunkedArray) -> dict[str, int]:

@@ -28,7 +28,7 @@ from tasks.plan import Plan, make_plan
 from tasks.preflight import Peek, brought
 from tasks.progress import Work, working
 from tasks.prompt_sets.asking import prompt_digests
-from tasks.rejects import rejects_table
+from tasks.rejects import came_in, rejects_table
 from tasks.sql import connect, query
 from tasks.store.manifest import Parent, Step
 from tasks.store.parquet import write_rows
@@ -175,7 +175,10 @@ def import_lists(stage: Stage, config: MusicPrompts) -> Step:
     write_rows(stage.work / "mentions.parquet", MENTIONS_SCHEMA, counted)
     recalls = [(*row.tag, row.asked, row.detected) for row in _kept(_recalls(config), TAGS.name, rejects, notes)]
     write_rows(stage.work / "recalls.parquet", RECALLS_SCHEMA, recalls)
-    stage.write_rejects("import", rejects_table("import", rejects))
+    files = {held.name: without_place(held.file) for held in config.captions if held.file}
+    read = [*(track.source_file for track in tracks), *(files.get(row[0], row[0]) for row in captions)]
+    read += [without_place(config.recalls or "")] * len(recalls)
+    stage.write_rejects("import", rejects_table("import", rejects), came_in(read, rejects))
     kept = len(tracks) + len(captions) + len(recalls)
     return stage.record(
         Step(

@@ -20,7 +20,7 @@ from tasks.questions.lettering import LETTERS, deal, lettered
 from tasks.questions.reviews import FLAGS_WHEN, Verdict, applies, gather_reviews, left_out
 from tasks.questions.threads import image_path, pool_of, shards_of
 from tasks.questions.writing import drafts, rows_of, usable
-from tasks.rejects import rejects_table
+from tasks.rejects import came_in, rejects_table
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
@@ -56,7 +56,9 @@ def write_questions(stage: Stage, config: ScoreQuestions) -> Step:
     said = [_review(config, verdict, contents) for verdict in verdicts]
     stage.write(REVIEWS, UNSPLIT, [_table(REVIEWS.schema, said)])
     stage.drop_empty_splits(REVIEWS)
-    stage.write_rejects("review-files", rejects_table("review-files", [(REVIEWS.name, reject) for reject in refused]))
+    lost = [(REVIEWS.name, reject) for reject in refused]
+    read = came_in((verdict.file for verdict in verdicts), lost)
+    stage.write_rejects("review-files", rejects_table("review-files", lost), read)
     place = last.place + 1
     if files:
         stage.record(_told_of_files(place, verdicts, refused, contents))

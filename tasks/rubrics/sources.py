@@ -25,7 +25,7 @@ from tasks.media import audio_digest, clip_below, media_index
 from tasks.plan import Plan, make_plan
 from tasks.preflight import Peek, brought
 from tasks.progress import working
-from tasks.rejects import rejects_table
+from tasks.rejects import came_in, rejects_table
 from tasks.rubrics.asking import annotators, prompt_digests
 from tasks.rubrics.similarity import model_digest
 from tasks.sql import connect, query, view_parquet
@@ -148,7 +148,11 @@ def import_captions(stage: Stage, config: InstructionRubrics) -> Step:
                     kept += 1
                     rows.append((len(rows), source.name, *found, *facts))
     write_rows(stage.work / "captions.parquet", IMPORTED, rows)
-    stage.write_rejects("import", rejects_table("import", rejects))
+    stage.write_rejects(
+        "import",
+        rejects_table("import", rejects),
+        came_in((row[IMPORTED.get_field_index("source_file")] for row in rows), rejects),
+    )
     return stage.record(
         Step(
             name="import",
@@ -188,7 +192,8 @@ def index_clips(stage: Stage, config: InstructionRubrics) -> Step:
             "SELECT 'samples', item, 'index', reason, detail, source_file, line FROM refused ORDER BY row"
         ).to_arrow_table()
         heard = connection.sql(query("instruction_rubrics/heard")).to_arrow_table()
-    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names))
+        files = dict(connection.execute("SELECT source_file, count(*) FROM captions GROUP BY ALL").fetchall())
+    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), files)
     pq.write_table(heard, stage.work / "heard.parquet")
     return stage.record(
         Step(

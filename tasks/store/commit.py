@@ -186,7 +186,7 @@ def _duckdb(stage: Stage) -> duckdb.DuckDBPyConnection:
 
 
 def _write_rejects_table(stage: Stage, corpus: Corpus) -> None:
-    parts = [pq.ParquetFile(path).read() for path in sorted((stage.work / "rejects").glob("*.parquet"))]
+    parts = [pq.ParquetFile(path).read() for path in stage.rejects()]
     rejects = pa.concat_tables(parts) if parts else REJECTS.schema.empty_table()
     stage.write(REJECTS, UNSPLIT, [hide_places(stage, rejects) if corpus.hides_places else rejects])
 

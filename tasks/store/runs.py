@@ -31,6 +31,7 @@ class Run(BaseModel):
         process_started: start time of the process in seconds since 1970, to tell it from a later one with its number.
         config: the config file, absolute.
         force: whether it was to build even if a version was up to date.
+        allow_rejects: whether it was to commit whatever was lost of the inputs.
         version: the version it committed or found up to date.
         error: one line, if it failed.
     """
@@ -42,6 +43,7 @@ class Run(BaseModel):
     config: str
     limit: int | None = None
     force: bool = False
+    allow_rejects: bool = False
     host: str
     pid: int
     process_started: float
@@ -58,7 +60,15 @@ class Run(BaseModel):
         return self.state
 
 
-def start_run(store: Store, corpus: str, config: Path, limit: int | None = None, *, force: bool = False) -> Run:
+def start_run(
+    store: Store,
+    corpus: str,
+    config: Path,
+    limit: int | None = None,
+    *,
+    force: bool = False,
+    allow_rejects: bool = False,
+) -> Run:
     """Write the record of a run that begins now."""
     now = datetime.now(UTC)
     run = Run(
@@ -67,6 +77,7 @@ def start_run(store: Store, corpus: str, config: Path, limit: int | None = None,
         config=str(config.absolute()),
         limit=limit,
         force=force,
+        allow_rejects=allow_rejects,
         host=socket.gethostname(),
         pid=os.getpid(),
         process_started=psutil.Process().create_time(),

@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from schemas.errors import StoreError
 from schemas.files import private_folder
+from schemas.reasons import check_reasons
 from schemas.tables import REJECTS, Table
 from tasks.store.files import replacing, write_text
 from tasks.store.manifest import Step
@@ -104,12 +105,33 @@ class Stage:
         if folder.is_dir() and not any(folder.iterdir()):
             folder.rmdir()
 
-    def write_rejects(self, step: str, rows: pa.Table) -> None:
-        """Keep a step's rejects (columns of `schemas.tables.REJECTS`) for the version's `rejects` table."""
+    def write_rejects(self, step: str, rows: pa.Table, entered: Mapping[str, int] | None = None) -> None:
+        """Keep a step's rejects (columns of `schemas.tables.REJECTS`) for the version's `rejects` table.
+
+        Args:
+            step: the step.
+            rows: its rejects.
+            entered: where the step reads or indexes inputs, how many items came in by source, or by file as the
+                rejects name it: `most_rejected` holds its faults against them.
+
+        Raises:
+            LookupError: a reason is not declared in `schemas/reasons.py`.
+        """
         import pyarrow.parquet as pq
 
+        check_reasons(rows["reason"].unique().to_pylist())
+        if entered is not None:
+            write_text(self.work / "entered" / f"{step}.json", json.dumps(entered))
         with replacing(self.work / "rejects" / f"{step}.parquet") as path:
             pq.write_table(rows.cast(REJECTS.schema), path, compression="zstd")
+
+    def entered(self) -> dict[str, dict[str, int]]:
+        """What `write_rejects` was told of the items that came in, by step."""
+        return {path.stem: json.loads(path.read_bytes()) for path in sorted((self.work / "entered").glob("*.json"))}
+
+    def rejects(self, step: str = "*") -> list[Path]:
+        """The files of a step's rejects, or of all steps."""
+        return sorted((self.work / "rejects").glob(f"{step}.parquet"))
 
     def tables(self) -> dict[str, dict[str, list[Path]]]:
         """The written Parquet files by table and split."""

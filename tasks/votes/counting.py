@@ -45,7 +45,15 @@ def count_votes(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Hum
     kept = _count(connection, "cast_votes")
     filtered = Counter(reason for reason in refused.column(3).to_pylist() if reason in FILTERS)
     told = ", ".join(f"{count} {reason}" for reason, count in sorted(filtered.items())) or "nothing"
-    _account(stage, "votes", "votes", "votes", refused, kept, f"filters left out: {told}; {kept} votes stay")
+    _account(
+        stage,
+        "votes",
+        "votes",
+        _by_source(connection, "votes"),
+        refused,
+        kept,
+        f"filters left out: {told}; {kept} votes stay",
+    )
     if not stage.recorded("import-ratings"):
         return
     dropped = connection.sql(
@@ -53,19 +61,21 @@ def count_votes(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Hum
            FROM rated WHERE reason IS NOT NULL ORDER BY row"""
     ).to_arrow_table()
     rated = _count(connection, "rated WHERE reason IS NULL")
-    _account(stage, "ratings", "rated clips", "ratings", dropped, rated, f"{rated} rated clips stay")
+    _account(
+        stage, "ratings", "rated clips", _by_source(connection, "ratings"), dropped, rated, f"{rated} rated clips stay"
+    )
     connection.execute("DELETE FROM rated WHERE reason IS NOT NULL")
 
 
-def _account(stage: Stage, name: str, unit: str, which: str, refused: pa.Table, kept: int, note: str) -> None:
-    stage.write_rejects(name, refused.rename_columns(REJECTS.schema.names))
+def _account(stage: Stage, name: str, unit: str, read: dict[str, int], refused: pa.Table, kept: int, note: str) -> None:
+    stage.write_rejects(name, refused.rename_columns(REJECTS.schema.names), read)
     stage.record(
         Step(
             name=name,
             place=2,
             unit=unit,
             stage=name,
-            follows=(f"import-{which}",),
+            follows=(f"import-{name}",),
             entered=kept + refused.num_rows,
             kept=kept,
             rejected=dict(Counter(refused.column(3).to_pylist())),
@@ -174,6 +184,10 @@ def _write(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) ->
         kept += stage.write(table, split, connection.sql(text, params={"split": split}).to_arrow_reader(100_000))
     stage.drop_empty_splits(table)
     return kept
+
+
+def _by_source(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, int]:
+    return dict(connection.execute(f"SELECT source, count(*) FROM {table} GROUP BY source ORDER BY ALL").fetchall())
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:

@@ -28,7 +28,7 @@ from tasks.mirror import bring, bring_folder, is_list
 from tasks.plan import Plan, make_plan
 from tasks.preflight import Peek
 from tasks.progress import working
-from tasks.rejects import rejects_table
+from tasks.rejects import came_in, rejects_table
 from tasks.store.manifest import Step, digest_of
 from tasks.store.parquet import write_rows
 from tasks.store.scan_rules import Scanner
@@ -235,7 +235,8 @@ def import_sources(stage: Stage, config: HumanPreferences) -> None:
         write_rows(stage.work / f"{kind}.parquet", schema, held[kind])
         if kind == "ratings" and not (held[kind] or rejects[kind] or notes[kind]):
             continue
-        stage.write_rejects(f"import-{kind}", rejects_table("import", rejects[kind]))
+        read = came_in((f"{row[1]}/" for row in held[kind]), rejects[kind])
+        stage.write_rejects(f"import-{kind}", rejects_table("import", rejects[kind]), read)
         stage.record(
             Step(
                 name=f"import-{kind}",

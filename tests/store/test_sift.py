@@ -100,7 +100,10 @@ ROWS: dict[str, dict[str, list[dict[str, Any]]]] = {
     },
 }  # fmt: skip
 REFUSED = {
-    "songs": [("clips", "clip-x of p-one", "too_short", "1 s"), ("clips", "clip-y", "too_short", f"like {SHA['c']}")],
+    "songs": [
+        ("clips", "clip-x of p-one", "audio_too_short", "1 s"),
+        ("clips", "clip-y", "audio_too_short", f"like {SHA['c']}"),
+    ],
     "words": [("captions", "clip-a", "bad_answer", "empty")],
 }
 
@@ -173,7 +176,7 @@ def test_a_clip_leaves_with_all_that_was_made_from_it(store: Store) -> None:
     assert traces(old, [SHA["c"], "sound of c"]) != []
     assert not (songs.folder / "audio/c.wav").exists()
     assert verify(songs) == verify(words) == []
-    assert songs.manifest.rejects == {"too_short": 1}
+    assert songs.manifest.rejects == {"audio_too_short": 1}
     accounts = {step.name: step for step in songs.manifest.steps}
     assert accounts["withdrawn-clips"].dropped == {"withdrawn": 1}
     assert accounts["read"].dropped == {"withdrawn": 1}
