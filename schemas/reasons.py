@@ -26,7 +26,9 @@ class Reason:
     options: tuple[str, ...]
 
 
-_AUDIO = "unreadable empty truncated corrupt not_finite no_length odd_format"
+_FILE = "not_a_file unreadable empty truncated corrupt not_finite no_length odd_format needs_ffmpeg"
+_AUDIO = " ".join(f"audio_{word}" for word in _FILE.split())
+_REFERENCE = " ".join(f"reference_audio_{word}" for word in _FILE.split())
 _LINES = "bad_encoding line_too_long nul_byte bad_quoting unterminated_quote"
 
 FAULTS: dict[str, str] = {
@@ -47,8 +49,7 @@ FAULTS: dict[str, str] = {
     # files of reviews
     "no_question_id no_content_sha256 no_reviewer not_yes_or_no reviewer_is_an_address reviewed_twice "
     # files that are damaged, or that this machine cannot read
-    f"audio_needs_ffmpeg bad_image not_an_image download_failed {' '.join(f'audio_{word}' for word in _AUDIO.split())} "
-    f"{' '.join(f'reference_audio_{word}' for word in ('needs_ffmpeg', 'too_long', *_AUDIO.split()))} "
+    f"{_AUDIO} {_REFERENCE} reference_audio_too_long bad_image image_not_a_file not_an_image download_failed "
     # answers of models: none, or none that can be used
     "error rate_limited server_error connection_failed timed_out wrong_content_type malformed_response too_large "
     "bad_answer schema_mismatch empty truncated refused bad_request over_limit bad_media batch_failed auth_failed "
