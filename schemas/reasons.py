@@ -37,10 +37,9 @@ FAULTS: dict[str, str] = {
     "missing_listener missing_item missing_group missing_model missing_generation missing_prompt missing_text "
     "missing_caption missing_track missing_artist missing_album missing_tag missing_duration missing_votes "
     "missing_mos_std score_missing score_not_a_number bad_votes bad_mos_std bad_duration bad_preference bad_confidence "
-    "bad_date bad_flag bad_text text_too_long same_clip",
+    "bad_date bad_flag bad_text text_too_long same_clip conflicting_facts",
     "format": "bad_id bad_json ragged_row bad_tag conflicting_system",
     "scale": "score_out_of_scale",
-    "columns.listener": "conflicting_score conflicting_facts",
     "sources.split": "missing_split unknown_split conflicting_split split_conflict",
     "prompts": "unknown_prompt reference_audio_missing",
     "": f"{_LINES} duplicate_id bad_count bad_file_name duplicate_file_name "
@@ -69,6 +68,7 @@ RULES: dict[str, str] = {
     "shortest_s": "audio_too_short",
     "clips.longest_s tracks.longest_s": "audio_too_long",
     "silence_dbfs": "audio_silent",
+    "repeat_votes": "repeated_vote",
     "ties": "tie both_bad",
     "pool.popularity": "unpopular",
     "pool.instrumental": "vocal",
@@ -91,8 +91,8 @@ RULES: dict[str, str] = {
     "detector.least": "no_score",
     "review.flagged_by": "flagged",
     "separator": "separation_too_short separation_needs_stereo",
-    "": "clean_reference duplicate duplicate_audio duplicate_caption generation_failed no_preference skipped "
-    "voted_before removed deleted automatic no_image image_gone "
+    "": "clean_reference mean_beside_ratings duplicate duplicate_audio duplicate_caption generation_failed skipped "
+    "no_preference voted_before removed deleted automatic no_image image_gone "
     "passes_disagree no_partner fits_too mismatch_not_heard contradiction_not_found unsupported redundant inaudible "
     "scores_disagree implies_vocals",
 }
