@@ -50,16 +50,18 @@ FAULTS: dict[str, str] = {
     # files that are damaged, or that this machine cannot read
     f"{_AUDIO} {_REFERENCE} reference_audio_too_long bad_image image_not_a_file not_an_image download_failed "
     # answers of models: none, or none that can be used
-    "error rate_limited server_error connection_failed timed_out wrong_content_type malformed_response too_large "
-    "bad_answer schema_mismatch empty truncated refused bad_request over_limit bad_media batch_failed auth_failed "
-    "model_missing batch_unreachable quota_exhausted budget_exhausted not_asked unanswered scores_unreadable "
-    "part_missing unchanged span_not_found rest_changed basis_not_found repeated_item items_do_not_match "
-    "texts_do_not_match not_translated no_items no_question names_forum no_such_comment comment_twice best_missing "
-    "too_many_options option_length speaks_of_options options_alike distractor_length repeats_truth too_few "
-    "longer_is_right other_category tag_missing other_tag no_instrument_added too_many_instruments",
+    "error redirected rate_limited server_error connection_failed timed_out wrong_content_type malformed_response "
+    "too_large bad_answer schema_mismatch empty truncated refused bad_request over_limit bad_media batch_failed "
+    "auth_failed model_missing batch_unreachable quota_exhausted budget_exhausted not_asked unanswered "
+    "scores_unreadable part_missing unchanged span_not_found rest_changed basis_not_found repeated_item "
+    "items_do_not_match texts_do_not_match not_translated no_items no_question names_forum no_such_comment "
+    "comment_twice best_missing too_many_options option_length speaks_of_options options_alike distractor_length "
+    "repeats_truth too_few longer_is_right other_category tag_missing other_tag no_instrument_added "
+    "too_many_instruments",
     "look_for": "too_long not_english repeated_phrases mentions_vocals mentions_duration boilerplate",
     # finding files
     "audio_root generations": "audio_missing path_outside_root",
+    "links": "audio_outside_root reference_audio_outside_root image_outside_root",
     "images.folder": "image_missing",
 }
 """The faults by the options that can mend them."""

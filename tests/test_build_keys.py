@@ -43,6 +43,7 @@ CANNOT = {
     "BuildConfig": {
         "base": "where the config lies",
         "engine": "where shards are worked on",
+        "most_rejected": "whether a build stops, never what it says",
     },
     "AnnotatorConfig": {
         **dict.fromkeys(("base_url", "api_key_env"), "where the server is, and who pays"),

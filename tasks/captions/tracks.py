@@ -281,8 +281,8 @@ def _write_pool(stage: Stage, config: Captions, entered: int, instrumentals: int
             "SELECT 'captions', track_id, 'index', reason, detail, source_file, line FROM refused_tracks ORDER BY row"
         ).to_arrow_table()
         pool = connection.sql(query("captions/pool"), params={"seed": config.seed, **_ends(config)}).to_arrow_table()
-        files = dict(connection.execute("SELECT source_file, count(*) FROM tracks GROUP BY ALL").fetchall())
-    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), files)
+        by_file = dict(connection.execute("SELECT source_file, count(*) FROM tracks GROUP BY ALL").fetchall())
+    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), by_file)
     sizes, at = shard_sizes(config, pool["duration_s"].to_pylist()), 0
     with replacing(stage.work / "pool.parquet") as temporary, pq.ParquetWriter(temporary, pool.schema) as writer:
         for size in sizes:

@@ -219,8 +219,8 @@ def index_audio(stage: Stage, config: Instrumentals) -> Step:
         pool = connection.sql(
             query("instrumentals/pool"), params={"seed": config.seed, **_ends(config)}
         ).to_arrow_table()
-        files = dict(connection.execute("SELECT source_file, count(*) FROM tracks GROUP BY ALL").fetchall())
-    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), files)
+        entered = dict(connection.execute("SELECT source_file, count(*) FROM tracks GROUP BY ALL").fetchall())
+    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), entered)
     with replacing(stage.work / "pool.parquet") as temporary:
         pq.write_table(pool, temporary)
     return stage.record(

@@ -260,8 +260,8 @@ def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Pse
            ORDER BY ALL"""
     ).to_arrow_table()
     read = "(SELECT source_file FROM prompts UNION ALL SELECT source_file FROM generations)"
-    files = dict(connection.execute(f"SELECT source_file, count(*) FROM {read} GROUP BY ALL").fetchall())
-    stage.write_rejects("clips", refused.rename_columns(REJECTS.schema.names), files)
+    entered = dict(connection.execute(f"SELECT source_file, count(*) FROM {read} GROUP BY ALL").fetchall())
+    stage.write_rejects("clips", refused.rename_columns(REJECTS.schema.names), entered)
     kept = 0
     for split in SPLITS:
         kept += stage.write(CLIPS, split, _clip_rows(connection, config, split))

@@ -192,8 +192,8 @@ def index_clips(stage: Stage, config: InstructionRubrics) -> Step:
             "SELECT 'samples', item, 'index', reason, detail, source_file, line FROM refused ORDER BY row"
         ).to_arrow_table()
         heard = connection.sql(query("instruction_rubrics/heard")).to_arrow_table()
-        files = dict(connection.execute("SELECT source_file, count(*) FROM captions GROUP BY ALL").fetchall())
-    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), files)
+        entered = dict(connection.execute("SELECT source_file, count(*) FROM captions GROUP BY ALL").fetchall())
+    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), entered)
     pq.write_table(heard, stage.work / "heard.parquet")
     return stage.record(
         Step(
