@@ -24,10 +24,10 @@ demo: $(VENV)/.core ## Build every corpus from data/demo into data/store.
 	$(BIN)/earmark demo
 
 test: $(VENV)/.dev ## Run the fast tests.
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist loadfile
 
 test-slow: $(VENV)/.dev ## Run the slow tests (kills, large inputs, real servers) and those that need system tools.
-	$(BIN)/python -m pytest -m 'slow or system' -rs --timeout 1800
+	EARMARK_THOROUGH=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'slow or system or thorough' -rs --timeout 1800
 
 test-models: $(VLLM)/.made $(MODELS)/.made ## Test real inference on CPU: vLLM and transformers with a tiny model.
 	$(VLLM)/bin/python -m pytest -m models --timeout 600 tests/annotation/test_vllm_offline.py

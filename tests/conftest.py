@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,11 +20,16 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 if importlib.util.find_spec("hypothesis"):  # vLLM's environment has no property tests
-    from hypothesis import settings
+    from hypothesis import Phase, settings
 
     # How long an example takes depends on what else the machine does; it proves nothing.
     settings.register_profile("earmark", deadline=None)
     settings.load_profile("earmark")
+
+    def examples(count: int, *, phases: Sequence[Phase] = tuple(Phase)) -> Callable[[Callable[..., None]], Any]:
+        """How many examples, each a whole build, a rule is held to: all by `make test-slow`, else a fifth."""
+        chosen = count if "EARMARK_THOROUGH" in os.environ else -(-count // 5)
+        return lambda test: pytest.mark.thorough(settings(max_examples=chosen, phases=phases)(test))
 
 
 def real_lists() -> Path:
@@ -40,7 +47,7 @@ def real() -> Path:
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def built_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with every demo corpus, as `earmark demo` builds it. No test may change it.
 
     The processes of one test run share it: the first one that needs it builds it.
@@ -52,6 +59,8 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with FileLock(f"{shared}.lock"):
         if not shared.exists():
             command = [Path(sys.executable).with_name("earmark"), "demo", "--store", f"{shared}.part"]
-            subprocess.run(command, check=True, cwd=ROOT, stdin=subprocess.DEVNULL)
+            kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "EARMARK_"))}
+            home = {"PREFECT_HOME": f"{shared}.prefect"}
+            subprocess.run(command, check=True, cwd=ROOT, stdin=subprocess.DEVNULL, env=kept | home)
             Path(f"{shared}.part").rename(shared)
     return shared

@@ -42,6 +42,7 @@ def config_at(path: Path) -> MosPreferences:
     return parse_config(MosPreferences, read_toml(path), path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [*BUDGET_BYTES])
 def test_scripts_make_the_committed_files(name: str, tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(DEMO / f"make_{name}.py"), str(tmp_path)], check=True)

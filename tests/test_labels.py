@@ -28,6 +28,7 @@ from tasks.plan import Plan
 from tasks.store.staging import Stage
 from tasks.store.versions import open_store, verify
 from tests.builds import rows_of
+from tests.conftest import examples
 from tests.music import Row, config_of, make_pool
 
 BOTH = ("musicality", "alignment")
@@ -157,8 +158,8 @@ DRAWS = st.lists(
 )
 
 
+@examples(20)
 @given(drawn=DRAWS, way=st.integers(0, 15))
-@settings(max_examples=20, deadline=None)
 def test_labels_are_what_both_orders_agree_on(pool: Path, drawn: list[tuple[Any, Any]], way: int) -> None:
     found = ways(pool)
     assert len(found) == 16

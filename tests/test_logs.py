@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import yaml
 
 from tasks.logs import RUN, JsonLines
@@ -50,6 +51,7 @@ def test_workers_logging_names_what_is_there() -> None:
     assert settings["formatters"]["json"]["()"] == f"{JsonLines.__module__}.{JsonLines.__name__}"
 
 
+@pytest.mark.slow
 def test_a_builds_lines_tell_run_shard_and_request(tmp_path: Path) -> None:
     server = Server("--listen", "--fault-rate", "0.3", "--faults", "429,500")
     try:

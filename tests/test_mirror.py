@@ -79,7 +79,20 @@ def make_clips(folder: Path, count: int) -> list[str]:
     return names
 
 
-@pytest.mark.parametrize("name", [*CORPORA, "mos-preferences-audio"])
+QUICK = ("instrumentals", "captions", "music-prompts")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *QUICK,
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (*CORPORA, "mos-preferences-audio")
+            if name not in QUICK
+        ),
+    ],
+)
 def test_inputs_behind_urls_are_those_of_the_disk(name: str, demo: str, bucket: str, tmp_path: Path) -> None:
     there, here = demo_config(name, demo), demo_config(name, None)
     assert digests(there, tmp_path / "store") == digests(here, tmp_path / "store")

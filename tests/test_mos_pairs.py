@@ -20,16 +20,10 @@ from tasks.importers.rows import Rating
 from tasks.quotas import share_out
 from tasks.store.versions import Version
 from tests.builds import build_rows, build_version, config_of, rows_of
+from tests.conftest import examples
 from tests.pair_rules import check_pairs, check_triplets, possible_pairs
 
 AS_FOUND = (Phase.explicit, Phase.reuse, Phase.generate)  # to shrink an example, hundreds of builds would run
-
-
-def examples(count: int) -> settings:
-    """A number of builds, each of about a third of a second."""
-    return settings(max_examples=count, deadline=None, phases=AS_FOUND)
-
-
 DATASETS = ("one", "two")
 Table = tuple[list[Rating], list[str]]
 
@@ -108,7 +102,7 @@ def built(config: MosPreferences, table: Table) -> tuple[Version, dict[str, list
         return version, {name: rows_of(version, name) for name in version.manifest.rows}
 
 
-@examples(25)
+@examples(25, phases=AS_FOUND)
 @given(config=configs(), table=tables())
 def test_published_tables_keep_the_rules(config: MosPreferences, table: Table) -> None:
     version, found = built(config, table)
@@ -134,7 +128,7 @@ def check_notes(config: MosPreferences, version: Version, pairs: list[dict[str, 
             assert len(short) == (count < quota)
 
 
-@examples(25)
+@examples(25, phases=AS_FOUND)
 @given(config=configs(per_clip=None, most_draws=64), table=tables())
 def test_quota_is_met_wherever_enough_pairs_exist(config: MosPreferences, table: Table) -> None:
     _, found = built(config, table)
@@ -152,7 +146,7 @@ def test_quota_is_met_wherever_enough_pairs_exist(config: MosPreferences, table:
             assert {category: kept[dataset, split][category] for category in CATEGORIES} == wanted
 
 
-@examples(10)
+@examples(10, phases=AS_FOUND)
 @given(table=tables(), min_gap=st.sampled_from([0.0, 0.3]))
 def test_enough_draws_are_all_pairs(table: Table, min_gap: float) -> None:
     config = config_of(Path("/"), *map(source, DATASETS), pairs={"per_clip": None, "draws": 64, "min_gap": min_gap})
@@ -161,7 +155,7 @@ def test_enough_draws_are_all_pairs(table: Table, min_gap: float) -> None:
     assert drawn == set(possible_pairs(found["ratings"], min_gap))
 
 
-@examples(8)
+@examples(8, phases=AS_FOUND)
 @given(config=configs(), table=tables(), seed=st.integers(0, 99))
 def test_order_of_lines_does_not_matter(config: MosPreferences, table: Table, seed: int) -> None:
     order = random.Random(seed).sample(range(len(table[0])), len(table[0]))
@@ -172,7 +166,7 @@ def test_order_of_lines_does_not_matter(config: MosPreferences, table: Table, se
         assert here == there
 
 
-@examples(8)
+@examples(8, phases=AS_FOUND)
 @given(table=tables())
 def test_split_by_content_shares_no_content(table: Table) -> None:
     config = config_of(Path("/"), *(source(name, split="by-content") for name in DATASETS))

@@ -113,9 +113,9 @@ def test_pairs_are_all_of_one_prompt_by_different_models(tmp_path: Path, same_mo
     [
         (24, {}),
         (31, {"text": 2.0, "text+lyrics": 1.0, "text+audio": 1.0, "text+lyrics+audio": 0.0}),
-        (1000, {}),
+        pytest.param(1000, {}, marks=pytest.mark.slow),
         (7, {"text+audio": 1.0}),
-        (40, {"text": 100.0, "text+lyrics": 1.0, "text+audio": 0.5}),
+        pytest.param(40, {"text": 100.0, "text+lyrics": 1.0, "text+audio": 0.5}, marks=pytest.mark.slow),
     ],
 )
 def test_count_and_shares_of_modalities(tmp_path: Path, count: int, shares: dict[str, float]) -> None:
@@ -148,6 +148,7 @@ def test_per_prompt(tmp_path: Path) -> None:
     assert set(Counter(row["prompt_id"] for row in pairs).values()) == {2}
 
 
+@pytest.mark.slow
 def test_order_is_not_tied_to_models(tmp_path: Path) -> None:
     make_pool(tmp_path, 60)
     pairs = pairs_of(tmp_path)
@@ -170,6 +171,7 @@ def test_order_of_rows_changes_nothing(tmp_path: Path) -> None:
     assert decided(pairs_of(tmp_path, pairs={"count": 37})) == before
 
 
+@pytest.mark.slow
 def test_added_rows_keep_what_was_chosen(tmp_path: Path) -> None:
     asked, made = make_pool(tmp_path, 12)
     whole, some = decided(pairs_of(tmp_path)), decided(pairs_of(tmp_path, pairs={"count": 20}))

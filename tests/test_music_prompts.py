@@ -310,6 +310,7 @@ TAG = st.sampled_from(
 TRACKS = st.lists(st.lists(TAG, min_size=1, max_size=6, unique=True), min_size=4, max_size=25)
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(old=TRACKS, new=TRACKS, count=st.integers(1, 6))
 def test_more_tracks_move_no_triplet_but_for_a_new_one(old: list[list[str]], new: list[list[str]], count: int) -> None:
@@ -393,6 +394,7 @@ def test_files_of_one_name_are_both_inputs(lists: Path, tmp_path: Path) -> None:
     assert plan_build(config_of(lists, captions=sets), open_store(str(tmp_path / "store"))).build_key != before
 
 
+@pytest.mark.slow
 def test_captions_of_a_version_are_examples_each(lists: Path, tmp_path: Path) -> None:
     """Both pipelines' captions of one track are captions of their own; the version becomes a parent."""
     store = tmp_path / "store"
@@ -418,6 +420,7 @@ def test_which_version_each_caption_set_reads_stands_in_the_key(lists: Path, tmp
     assert len({key_of(1, 1, 2), key_of(1, 2, 2), key_of(2, 1, 1)}) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [False, True])
 def test_prompts_after_captions_that_may_not_be_passed_on_are_held_back(
     lists: Path, tmp_path: Path, closed: bool
@@ -443,6 +446,7 @@ def test_prompts_after_captions_that_may_not_be_passed_on_are_held_back(
     assert tables - {"rejects"} == {"tags", "cooccurrence"}
 
 
+@pytest.mark.slow
 def test_a_version_in_which_a_withdrawal_cannot_look_is_not_published(
     lists: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -481,6 +485,7 @@ def test_the_identity_holds_what_decides(tmp_path: Path) -> None:
     assert parse_config(MusicPrompts, {"tracks": "x", "synthesis": QUICK}, tmp_path / "b.toml").identity() != here
 
 
+@pytest.mark.slow
 def test_real_tags_and_demo_captions(real: Path, tmp_path: Path) -> None:
     listed = real / "mtg-jamendo/autotagging.tsv"
     sets = [

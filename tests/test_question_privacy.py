@@ -22,6 +22,8 @@ from tests.conftest import ROOT
 from tests.forum.threads_of import comment, forum_config, submission, write_dump
 from tests.questions import BUILTIN, build_dump, rows_of
 
+pytestmark = pytest.mark.slow
+
 DEMO = ROOT / "data/demo/score-questions.toml"
 SALT = "a salt that only this test knows, for ids that stay"
 NOBODY = {"[deleted]", "automoderator", ""}
@@ -95,7 +97,6 @@ def test_images_have_no_metadata_and_no_name(version: Version) -> None:
             }
 
 
-@pytest.mark.slow
 def test_another_salt_gives_other_ids_and_another_build_key(
     version: Version, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -320,6 +320,7 @@ def test_a_process_finds_what_is_around_it(tmp_path: Path, monkeypatch: pytest.M
     check_machines(stage, found, [found])
 
 
+@pytest.mark.slow
 def test_clusters_side_by_side_report_to_one_temporary_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     engine = Engine(runner="ray")
@@ -413,6 +414,7 @@ def test_a_session_asks_elsewhere_at_its_share_of_the_pace(tmp_path: Path, elsew
         assert server.faults.asked.total() == 20
 
 
+@pytest.mark.slow
 def test_a_further_step_shares_the_pace_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(visiting, "_VISITORS", {})
     with LocalServer(Faults(latency_s=0.05)) as server:

@@ -129,16 +129,8 @@ def own_words(rows: Iterable[Row], *names: str) -> set[str]:
     return {word for value in values for word in (value, value.rpartition("/")[2]) if len(word) >= 10}
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "arena-battles",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in ("cmi-pref", "music-arena", "our-study", "headphone-study")
-        ),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("source", ["arena-battles", "cmi-pref", "music-arena", "our-study", "headphone-study"])
 def test_an_annotator_of_the_demo_leaves_no_trace(demo: Store, source: str) -> None:
     old = demo.find("human-preferences")
     votes = rows_of(old, "votes")
@@ -212,6 +204,7 @@ def test_what_stays_is_as_if_they_had_never_voted(tmp_path: Path, seed: int) -> 
     assert tables_of(new) != tables_of(old)
 
 
+@pytest.mark.slow
 def test_it_is_built_again_to_the_same_version(tmp_path: Path) -> None:
     rows = [vote(n, who) for n in range(4) for who in ("ann", "bob", "cy")[: n + 1]]
     config = config_of(tmp_path, cmi(tmp_path, rows), split={"test": 2})
@@ -230,6 +223,7 @@ def test_it_is_built_again_to_the_same_version(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name, corpus in ALL.items() if corpus.recount])
 def test_counting_again_where_nothing_left_gives_the_same_bytes(demo: Store, chain: Store, name: str) -> None:
     store = demo if name == "human-preferences" else chain
@@ -326,6 +320,7 @@ def test_an_annotator_is_found_as_their_export_names_them(tmp_path: Path) -> Non
         withdrawal.search(store, ALL, "annotator", *withdrawal.as_tables_have_it(store, "other/ann@mail.com"))
 
 
+@pytest.mark.slow
 def test_an_annotator_is_found_under_every_salt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTHER_SALT", SALT[::-1])
     store = Store(tmp_path / "store")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -41,16 +42,7 @@ def render_card(
         changes: what differs from the version before, by table and split.
         hides_places: whether rejects name their source alone.
     """
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,
-    )
-    environment.filters["cell"] = markdown_cell
-    template = environment.from_string(resources.files("tasks.store").joinpath("card.md.j2").read_text("utf-8"))
-    return template.render(
+    return _template().render(
         head=yaml.safe_dump(_head(manifest, tables, story), sort_keys=False, allow_unicode=True),
         manifest=manifest,
         tables=[table for table in tables if table.name in manifest.rows],
@@ -66,6 +58,19 @@ def render_card(
         sounds=[(t.name, f.name) for t in tables if t.name in manifest.rows for f in t.schema if embeds(f) == "Audio"],
         hides_places=hides_places,
     )
+
+
+@cache
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        autoescape=False,
+    )
+    environment.filters["cell"] = markdown_cell
+    return environment.from_string(resources.files("tasks.store").joinpath("card.md.j2").read_text("utf-8"))
 
 
 def diagram(steps: Sequence[Step]) -> str:

@@ -11,6 +11,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from functools import cache
 from importlib import resources
 from typing import Any
 
@@ -35,12 +36,7 @@ def render_report(manifest: Manifest, story: Story, page: Page) -> str:
     """
     folder = resources.files("tasks.store")
     script, style = (folder.joinpath(name).read_text("utf-8") for name in ("report.js", "report.css"))
-    environment = jinja2.Environment(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
-    )
-    environment.filters.update(number=number, percent=percent, prose=prose, kind=lambda figure: type(figure).__name__)
-    template = environment.from_string(folder.joinpath("report.html.j2").read_text("utf-8"))
-    return template.render(
+    return _template().render(
         manifest=manifest,
         story=story,
         page=page,
@@ -51,6 +47,16 @@ def render_report(manifest: Manifest, story: Story, page: Page) -> str:
         style=style,
         sounds=_as_json(page.sounds),
     )
+
+
+@cache
+def _template() -> jinja2.Template:
+    """The page's template, compiled: that takes longer than a small build's own work."""
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
+    )
+    environment.filters.update(number=number, percent=percent, prose=prose, kind=lambda figure: type(figure).__name__)
+    return environment.from_string(resources.files("tasks.store").joinpath("report.html.j2").read_text("utf-8"))
 
 
 def _bar(step: Step) -> dict[str, Any]:

@@ -81,6 +81,7 @@ def test_the_budget_holds_for_batches(tmp_path: Path, run: Any) -> None:
     run(story)
 
 
+@pytest.mark.slow
 def test_a_live_run_takes_over_the_batch_of_a_dead_process(serve: Any, tmp_path: Path) -> None:
     server, ledger = serve("--batch-s", "1.0"), tmp_path / "l.sqlite"
     process = asking(server, ledger, 30, **BATCH)
@@ -116,6 +117,7 @@ def kill_in_batches(serve: Any, tmp_path: Path, kills: int) -> None:
     assert final == finish(asking(calm, tmp_path / "calm.sqlite", count))
 
 
+@pytest.mark.slow
 def test_kills_across_batches_lose_and_double_nothing(serve: Any, tmp_path: Path) -> None:
     kill_in_batches(serve, tmp_path, 4)
 

@@ -112,6 +112,7 @@ def kill_at_random(serve: Any, tmp_path: Path, kills: int, count: int, longest_s
     assert calm.counts()["repeats"] == 0
 
 
+@pytest.mark.slow
 def test_ten_kills(serve: Any, tmp_path: Path) -> None:
     kill_at_random(serve, tmp_path, 10, 600, 0.12)
 
@@ -121,6 +122,7 @@ def test_a_hundred_kills(serve: Any, tmp_path: Path) -> None:
     kill_at_random(serve, tmp_path, 100, 8000, 0.15)
 
 
+@pytest.mark.slow
 def test_two_processes_share_one_ledger_and_one_takes_over_from_the_dead(serve: Any, tmp_path: Path) -> None:
     server, ledger = serve("--latency-ms", "20"), tmp_path / "ledger.sqlite"
     processes = [asking(server, ledger, 300) for _ in range(3)]
@@ -134,6 +136,7 @@ def test_two_processes_share_one_ledger_and_one_takes_over_from_the_dead(serve: 
     assert counts["repeats"] <= CONCURRENCY
 
 
+@pytest.mark.slow
 def test_kills_among_faulty_answers_end_in_the_same_outcomes(serve: Any, tmp_path: Path) -> None:
     faults = "429,500,503,reset,truncated_body,truncated_json,wrong_content_type"
     server, ledger = serve("--latency-ms", "5", "--fault-rate", "0.3", "--faults", faults), tmp_path / "ledger.sqlite"

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -110,6 +111,7 @@ def sent_at(address: Path | str) -> list[float]:
         driver.close()
 
 
+@pytest.mark.slow
 def test_processes_share_a_cap_and_one_that_is_killed_blocks_nobody(serve: Any, ledger: str) -> None:
     server: Server = serve("--latency-ms", "5")
     began = time.time()

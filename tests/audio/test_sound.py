@@ -206,6 +206,7 @@ def test_a_header_that_states_weeks_is_refused_unread(tmp_path: Path, monkeypatc
     assert reason(path) == "audio_no_length"
 
 
+@pytest.mark.slow
 def test_a_bomb_costs_neither_memory_nor_time(tmp_path: Path) -> None:
     """Half an hour of silence is a tenth of a megabyte of FLAC; decoded at once, 635."""
     path = tmp_path / "bomb.flac"

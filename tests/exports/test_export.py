@@ -195,6 +195,7 @@ def test_what_does_not_go_together_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_offers_agree_with_what_is_chosen(demo_store: Store) -> None:
     version = demo_store.find(MUSIC)
     corpus = find_corpus(MUSIC)
@@ -302,6 +303,7 @@ def test_pieces_and_clips_must_fit() -> None:
         shapes.prompt_text({"prompt": ["a", "b"], "audios": ["x", "y"]}, "<audio>")
 
 
+@pytest.mark.slow
 def test_the_command_lists_and_exports(demo_store: Store, tmp_path: Path) -> None:
     def earmark(*words: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "flows.cli", "export", MUSIC, "--store", str(demo_store.root), *words]

@@ -155,6 +155,7 @@ JSON = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.sampled_from(["direct", "gallery", "preview"]), JSON, JSON, JSON, st.none() | st.text())
 def test_links_of_anything_are_texts(kind: str, media: Any, order: Any, preview: Any, url: str | None) -> None:
     row = {"image_from": kind, "url": url}

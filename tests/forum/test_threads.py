@@ -10,7 +10,7 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import InputError
@@ -19,6 +19,7 @@ from tasks.anonymity import key_of
 from tasks.forum.scrubbing import scrub_threads
 from tasks.forum.threads import RAW, hash_bits, read_comments, read_submissions
 from tasks.store.manifest import Step
+from tests.conftest import examples
 from tests.forum.threads_of import SALT, comment, forum_config, forum_stage, submission, write_dump
 
 Row = dict[str, Any]
@@ -320,7 +321,7 @@ def spoilt_lines(draw: st.DrawFn) -> bytes:
             return line
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(spoilt_lines(), max_size=12), st.lists(spoilt_lines(), max_size=12), st.booleans())
 def test_no_line_stops_a_build_or_gets_lost(
     tmp_path_factory: pytest.TempPathFactory, submissions: list[bytes], comments: list[bytes], packed: bool

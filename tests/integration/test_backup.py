@@ -51,6 +51,7 @@ def judge() -> Iterator[OpenAIServer]:
         yield server
 
 
+@pytest.mark.slow
 def test_what_was_lost_comes_back(
     ledger: str,  # noqa: F811
     judge: OpenAIServer,

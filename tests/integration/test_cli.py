@@ -137,6 +137,7 @@ def test_list_versions_and_verify(store: Path) -> None:
     assert f"{CORPUS} v2: all " in earmark(store, "verify", CORPUS).stdout
 
 
+@pytest.mark.slow
 def test_diff(store: Path) -> None:
     counts = as_json(store, "diff", CORPUS, "v1", "v2")["counts"]
     ratings = [count for count in counts if count["table"] == "ratings"]
@@ -149,6 +150,7 @@ def test_diff(store: Path) -> None:
     assert sum(line.startswith("+ ") for line in lines) == added
 
 
+@pytest.mark.slow
 def test_explain(store: Path) -> None:
     version = build_version(read_config(DEMO), store)
     pair, clip = (rows_of(version, table)[0] for table in ("pairs", "ratings"))
@@ -237,6 +239,7 @@ def test_neither_an_error_nor_what_it_came_from_holds_anything_open() -> None:
     assert handles[0]() is None
 
 
+@pytest.mark.slow
 def test_verify_tells_of_damage(tmp_path: Path) -> None:
     version = build_version(read_config(DEMO), tmp_path / "store")
     pairs, ratings = version.files("pairs")[0], version.files("ratings")[0]
@@ -271,6 +274,7 @@ def test_misuse_is_exit_code_2(arguments: tuple[object, ...], tmp_path: Path) ->
     earmark(tmp_path / "store", *arguments, code=2)
 
 
+@pytest.mark.slow
 def test_dry_run_changes_nothing(store: Path, tmp_path: Path) -> None:
     left = store / CORPUS / ".staging" / "0123456789abcdef"  # what a killed build left
     left.mkdir(parents=True)
@@ -287,6 +291,7 @@ def test_dry_run_changes_nothing(store: Path, tmp_path: Path) -> None:
     assert [path.name for path in nowhere.iterdir()] == ["media.sqlite"]  # what was measured of audio is remembered
 
 
+@pytest.mark.slow
 def test_build_once_then_up_to_date_without_prefect(tmp_path: Path, nothing_left: None) -> None:
     store = tmp_path / "store"
     first = as_json(store, "build", CORPUS, "-c", DEMO)

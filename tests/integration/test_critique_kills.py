@@ -28,6 +28,7 @@ def server() -> Iterator[Server]:
     started.process.communicate()
 
 
+@pytest.mark.slow
 def test_killed_builds_ask_nothing_twice(server: Server, tmp_path: Path) -> None:
     """Kill a build five times, each further on than the last; among them are kills within the second and third draw."""
     make_study(tmp_path / "study", 16)

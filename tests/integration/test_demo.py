@@ -17,9 +17,9 @@ from tests.importers import layouts
 HOLD_AUDIO = {"human-preferences", "instruction-rubrics", "instrumentals", "pseudo-preferences"}
 
 
-def newest(demo: Path, corpus: str) -> Version:
+def newest(built_demo: Path, corpus: str) -> Version:
     """The version that the demo built."""
-    version = Store(demo).latest(corpus)
+    version = Store(built_demo).latest(corpus)
     assert version is not None
     return version
 
@@ -37,8 +37,8 @@ def heard(features: Features, row: dict[str, object]) -> int:
 
 
 @pytest.mark.parametrize("corpus", CORPORA)
-def test_the_default_install_reads_what_it_writes(demo: Path, corpus: str, tmp_path: Path) -> None:
-    version, decoded = newest(demo, corpus), 0
+def test_the_default_install_reads_what_it_writes(built_demo: Path, corpus: str, tmp_path: Path) -> None:
+    version, decoded = newest(built_demo, corpus), 0
     assert verify(version) == []
     for table, rows in version.manifest.rows.items():
         loaded = load_dataset(str(version.folder), table, cache_dir=str(tmp_path))
@@ -53,9 +53,9 @@ def test_the_default_install_reads_what_it_writes(demo: Path, corpus: str, tmp_p
     assert (decoded > 0) == (corpus in HOLD_AUDIO)
 
 
-def test_the_card_says_how_audio_is_decoded(demo: Path) -> None:
+def test_the_card_says_how_audio_is_decoded(built_demo: Path) -> None:
     for corpus in CORPORA:
-        version = newest(demo, corpus)
+        version = newest(built_demo, corpus)
         card = (version.folder / "README.md").read_text("utf-8")
         blocks = [block.split("```")[0] for block in card.split("```python\n")[1:]]
         code = "\n".join(block for block in blocks if "load_dataset" in block or "soundfile" in block)

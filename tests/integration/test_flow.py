@@ -59,6 +59,7 @@ def test_builds_without_prefect_run_the_flows_steps() -> None:
     ]  # which of these two stands first on the page depends on how a loop is written
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_flow_gives_the_same_version(tmp_path: Path) -> None:
     from flows.mos_preferences import build
@@ -75,6 +76,7 @@ def test_flow_gives_the_same_version(tmp_path: Path) -> None:
     assert build(config, str(tmp_path / "flow"), force=True) == "v1"
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_shards_judged_side_by_side_give_the_same_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from flows.pseudo_preferences import build

@@ -167,6 +167,7 @@ def test_audio_that_changes_under_the_build_names_no_place_of_this_machine(
 # -- what asks again, and what does not -----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_only_what_changes_an_answer_asks_again(
     pool: Path, tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -209,7 +210,7 @@ def test_only_what_changes_an_answer_asks_again(
     assert more() == 6  # the prompt's three pairs
 
 
-@pytest.mark.parametrize("order", ["reversed", "shuffled"])
+@pytest.mark.parametrize("order", ["reversed", pytest.param("shuffled", marks=pytest.mark.slow)])
 def test_the_order_of_shards_changes_no_byte(
     pool: Path, tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:

@@ -121,6 +121,7 @@ def harass(kills: int, server: Server, builds: Builds, folder: Path, *, batch: b
         assert not list((store.root / CORPUS).glob(f"{STAGING}*"))
 
 
+@pytest.mark.slow
 def test_eight_kills(server: Server, builds: Builds, tmp_path: Path) -> None:
     harass(8, server, builds, tmp_path)
 

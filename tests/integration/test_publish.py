@@ -77,6 +77,7 @@ def assert_published(hub: HubServer, store: Store, repo: str, version: str, comm
             assert tree[file.path]["lfs"]["oid"] == file.sha256
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "when", "n"),
     [
@@ -84,13 +85,13 @@ def assert_published(hub: HubServer, store: Store, repo: str, version: str, comm
         ("put", "after", 6),
         ("commit", "after", 1),
         ("tag", "after", 1),
-        pytest.param("create_repo", "before", 1, marks=pytest.mark.slow),
-        pytest.param("refs", "after", 1, marks=pytest.mark.slow),
-        pytest.param("preupload", "after", 2, marks=pytest.mark.slow),
-        pytest.param("put", "before", 1, marks=pytest.mark.slow),
-        pytest.param("commit", "before", 1, marks=pytest.mark.slow),
-        pytest.param("tree", "after", 2, marks=pytest.mark.slow),
-        pytest.param("tag", "before", 1, marks=pytest.mark.slow),
+        ("create_repo", "before", 1),
+        ("refs", "after", 1),
+        ("preupload", "after", 2),
+        ("put", "before", 1),
+        ("commit", "before", 1),
+        ("tree", "after", 2),
+        ("tag", "before", 1),
     ],
 )
 def test_killed_at_a_step_converges(
@@ -155,6 +156,7 @@ print("same")
 """
 
 
+@pytest.mark.slow
 def test_load_dataset_reads_it_back(hub: HubServer, press: Publications, store: Store) -> None:
     repo = "lab/read"
     press.run(store.root, f"{CORPUS}@v1", repo)
@@ -181,6 +183,7 @@ def earmark(store: Store, *arguments: object, code: int = 0, **environment: str)
     return ended
 
 
+@pytest.mark.slow
 def test_the_command(hub: HubServer, store: Store) -> None:
     words = ("publish", f"{CORPUS}@v1", "--repo", "lab/command")
     plan = json.loads(earmark(store, *words, "--dry-run", "--json").stdout)
@@ -218,6 +221,7 @@ def fault(press: Publications, store: Store, version: str, repo: str, **values: 
     return line
 
 
+@pytest.mark.slow
 def test_tag_with_another_tree_is_refused(hub: HubServer, press: Publications, store: Store) -> None:
     repo = "lab/moved"
     press.run(store.root, f"{CORPUS}@v1", repo)
@@ -226,6 +230,7 @@ def test_tag_with_another_tree_is_refused(hub: HubServer, press: Publications, s
     assert len(hub.commits(repo)) == 3
 
 
+@pytest.mark.slow
 def test_writer_who_is_faster_is_not_overwritten(hub: HubServer, press: Publications, store: Store) -> None:
     repo = "lab/race"
     press.run(store.root, f"{CORPUS}@v1", repo)
@@ -236,6 +241,7 @@ def test_writer_who_is_faster_is_not_overwritten(hub: HubServer, press: Publicat
     assert {"LICENSE"} < hub.files(repo, "v2").keys()
 
 
+@pytest.mark.slow
 def test_files_of_an_earlier_version_go(hub: HubServer, press: Publications, store: Store) -> None:
     repo = "lab/tidy"
     press.run(store.root, f"{CORPUS}@v1", repo)
@@ -246,6 +252,7 @@ def test_files_of_an_earlier_version_go(hub: HubServer, press: Publications, sto
     assert not {path for path in there if path.startswith("triplets/ood") or "99999" in path}
 
 
+@pytest.mark.slow
 def test_repository_of_something_else_is_refused(hub: HubServer, press: Publications, store: Store) -> None:
     press.run(store.root, f"{CORPUS}@v1", "lab/theirs")
     tree = {path: None for path in hub.files("lab/theirs") if path != ".gitattributes"}
@@ -259,6 +266,7 @@ def test_repository_of_something_else_is_refused(hub: HubServer, press: Publicat
     assert "is public; expected a private" in fault(press, store, "v2", "lab/newer", private=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("token", "said"),
     [("", "no token for the Hub: set HF_TOKEN"), ("hf_nobody", "does not accept the token"), (READER, "may not write")],
@@ -268,6 +276,7 @@ def test_token_that_cannot_write(hub: HubServer, press: Publications, store: Sto
     assert "lab/forbidden" not in hub.repos
 
 
+@pytest.mark.slow
 def test_server_out_of_order(hub: HubServer, press: Publications, store: Store) -> None:
     hub.refuse["commit"] = 503
     try:
@@ -279,12 +288,14 @@ def test_server_out_of_order(hub: HubServer, press: Publications, store: Store) 
     assert_published(hub, store, "lab/broken", "v1")
 
 
+@pytest.mark.slow
 def test_builtin_labels_only_where_they_are_wanted(hub: HubServer, press: Publications, store: Store) -> None:
     assert "--allow-builtin" in fault(press, store, "v4", "lab/builtin")
     assert "lab/builtin" not in hub.repos
     assert press.run(store.root, f"{CORPUS}@v4", "lab/builtin", allow_builtin=True)["tag"] == "v4"
 
 
+@pytest.mark.slow
 def test_damaged_version_stays(hub: HubServer, press: Publications, tmp_path: Path) -> None:
     version = build_version(read_config(DEMO).model_copy(update={"critiques": None}), tmp_path / "store")
     path = version.files("pairs")[0]
@@ -322,6 +333,7 @@ def test_held_back_rows(hub: HubServer, press: Publications, store: Store, tmp_p
     assert not (store.folder(CORPUS) / ".publish").exists()
 
 
+@pytest.mark.slow
 def test_audio_leaves_only_where_it_may(hub: HubServer, press: Publications, store: Store, tmp_path: Path) -> None:
     clips = sum(row["audio"] is not None for row in rows_of(store.find(f"{CORPUS}@v5"), "ratings"))
     assert clips > 0
@@ -336,6 +348,7 @@ def test_audio_leaves_only_where_it_may(hub: HubServer, press: Publications, sto
         assert all(row["audio"] is None for row in rows)
 
 
+@pytest.mark.slow
 def test_personal_data_is_refused_unless_reviewed(
     hub: HubServer, press: Publications, store: Store, tmp_path: Path
 ) -> None:

@@ -35,6 +35,7 @@ def demo(name: str, folder: Path, *changes: tuple[str, str]) -> None:
     (folder / f"{name}.toml").write_text(text, "utf-8")
 
 
+@pytest.mark.slow
 def test_a_failure_stops_only_what_reads_it(tmp_path: Path) -> None:
     store = tmp_path / "store"
     demo("instrumentals", tmp_path, ("tracks.tsv", "gone.tsv"))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +12,6 @@ from flows.registry import CORPORA
 from tasks.store.report import render_report
 from tasks.store.versions import Store
 from tests.browser import Tab, chromium
-from tests.conftest import ROOT
 from tests.store.test_report import HOSTILE_PAGE, MANIFEST, STORY
 
 pytestmark = pytest.mark.slow
@@ -35,12 +32,10 @@ def tab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tab]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> Store:
+@pytest.fixture
+def demo(built_demo: Path) -> Store:
     """A store with every demo corpus."""
-    store = tmp_path_factory.mktemp("demo")
-    subprocess.run([Path(sys.executable).with_name("earmark"), "demo", "--store", store], check=True, cwd=ROOT)
-    return Store(store)
+    return Store(built_demo)
 
 
 def report_of(store: Store, corpus: str) -> Path:

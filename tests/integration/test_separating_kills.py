@@ -94,6 +94,7 @@ def harass(kills: int, builds: Builds, folder: Path, keep: str) -> None:
         assert not leftovers(store)
 
 
+@pytest.mark.slow
 def test_four_kills(builds: Builds, tmp_path: Path) -> None:
     harass(4, builds, tmp_path, "files")
 
@@ -105,6 +106,7 @@ def test_many_kills(builds: Builds, tmp_path: Path, kills: int, keep: str) -> No
     harass(kills, builds, tmp_path, keep)
 
 
+@pytest.mark.slow
 def test_a_second_config_uses_what_the_first_separated(builds: Builds, tmp_path: Path) -> None:
     make_tracks(tmp_path / "t", 4)
     for keep in ("embedded", "files"):

@@ -137,12 +137,14 @@ def assert_clean(store: Store, unharmed: Store) -> None:
     assert not [path for path in here if STAGING in path or path.endswith(".tmp")]
 
 
+@pytest.mark.slow
 def test_build_as_a_process_of_its_own(configs: list[Path], unharmed: Store, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.builds", str(configs[0]), str(tmp_path)]
     subprocess.run(command, cwd=ROOT, check=True)
     assert check(Store(tmp_path), unharmed) == 1
 
 
+@pytest.mark.slow
 def test_eight_kills(configs: list[Path], unharmed: Store, tmp_path: Path) -> None:
     harass(8, 1, configs, unharmed, tmp_path)
 

@@ -176,6 +176,7 @@ def broken_commit(config: Path, store: Store, server: S3Server, version: str) ->
         server.denied = ()
 
 
+@pytest.mark.slow
 def test_what_a_broken_commit_left_is_no_version_and_can_be_swept(
     url: str, server: S3Server, configs: list[Path], unharmed: Store, tmp_path: Path
 ) -> None:
@@ -204,6 +205,7 @@ def test_what_a_broken_commit_left_is_no_version_and_can_be_swept(
     assert [version.name for version in open_store(url).versions(CORPUS)] == ["v1", "v3"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("at", ["README.md", "manifest.json"])
 def test_a_commit_that_is_swept_while_it_goes_on_ends_with_an_error(
     at: str, url: str, server: S3Server, configs: list[Path]
@@ -229,6 +231,7 @@ def test_a_commit_that_is_swept_while_it_goes_on_ends_with_an_error(
     assert [left.version for left in find_leftovers(remote)] == (["v1"] if at == "README.md" else [])  # sent too late
 
 
+@pytest.mark.slow
 def test_a_commit_that_ends_after_the_sweep_has_looked_keeps_its_files(
     url: str, server: S3Server, configs: list[Path], unharmed: Store, tmp_path: Path
 ) -> None:
@@ -251,6 +254,7 @@ def test_builds_of_one_key_share_no_name_if_one_leaves_something_out(url: str) -
     assert there.claim(CORPUS, claimant_of("key", ("what was withdrawn",))) == "v2"
 
 
+@pytest.mark.slow
 def test_a_sweep_that_is_killed_is_ended_by_the_next(
     url: str, server: S3Server, configs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -269,6 +273,7 @@ def test_a_sweep_that_is_killed_is_ended_by_the_next(
     assert store.remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
 
 
+@pytest.mark.slow
 def test_a_commit_whose_claim_somebody_removes_ends_with_an_error(
     url: str, server: S3Server, configs: list[Path]
 ) -> None:
@@ -294,6 +299,7 @@ def test_a_store_in_a_folder_has_nothing_to_sweep(tmp_path: Path) -> None:
         CliRunner().invoke(app, ["sweep", "--store", str(tmp_path)], catch_exceptions=False)
 
 
+@pytest.mark.slow
 def test_what_is_deleted_there_is_no_version_here(url: str, configs: list[Path]) -> None:
     store = open_store(url)
     build_version(read_config(configs[0]), store.root)

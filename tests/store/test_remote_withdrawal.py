@@ -20,6 +20,8 @@ from tests.store.test_sift import CORPORA, SHA, build, ids, stop_after_one_commi
 
 __all__ = ["bucket", "server"]  # fixtures
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def url(bucket: str) -> str:

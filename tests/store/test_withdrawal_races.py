@@ -27,7 +27,7 @@ __all__ = ["bucket", "server"]  # fixtures
 E = {"caption_id": "cap-e", "split": "train", "clip_id": "other", "heard_sha256": SHA["e"], "text": "Of e."}
 
 
-@pytest.fixture(params=["folder", "s3"])
+@pytest.fixture(params=["folder", pytest.param("s3", marks=pytest.mark.slow)])
 def machines(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Store]:
     """A store with songs and words about them, as two machines (or two processes of one) see it."""
     if request.param == "s3":
