@@ -115,8 +115,14 @@ def _services() -> list[Finding]:
     if not url:
         return [Finding("Prefect", "off", "no server set (PREFECT_API_URL); builds start a temporary one")]
     try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=3) as answer:
-            return [Finding("Prefect", "ok" if answer.status == 200 else "bad", f"server at {url}")]
+        urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=3).close()
+        with urllib.request.urlopen(f"{url.rstrip('/')}/admin/version", timeout=3):
+            open_to_all = "asks for no password, so any page in a browser can start runs; set"
+            return [Finding("Prefect", "bad", f"server at {url} {open_to_all} PREFECT_SERVER_API_AUTH_STRING for it")]
+    except urllib.error.HTTPError as error:
+        if error.code in (401, 403):
+            return [Finding("Prefect", "ok", f"server at {url}; it asks for a password")]
+        return [Finding("Prefect", "bad", f"server at {url} answers {error.code}")]
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         return [Finding("Prefect", "bad", f"no answer from {url}: {reason}")]

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
+import re
 import signal
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
@@ -20,10 +22,14 @@ from prometheus_client.registry import Collector
 
 from flows.registry import CORPORA
 from schemas.errors import EarmarkError
+from tasks.annotation.keys import is_loopback
 from tasks.annotation.ledger_reports import LATENCIES_S, latencies, stats
 from tasks.ledger import has_ledger, ledger_address
 from tasks.store.runs import list_runs
 from tasks.store.versions import Store, open_store
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 LOG = logging.getLogger("earmark.metrics")
 SHARE_OF_TIME = 0.05
@@ -67,13 +73,32 @@ class Metrics(Collector):
 def serve_metrics(store: str | None, host: str, port: int) -> Any:
     """Answer Prometheus on `http://host:port/metrics`, in a thread; returns the server.
 
+    It answers to this machine's names, the host that it listens on and those of `EARMARK_METRICS_HOSTS`: a page in a
+    browser that has its own name resolved to this machine learns nothing.
+
     Raises:
         OSError: the port is in use.
     """
     registry = CollectorRegistry()
-    registry.register(Metrics(open_store(store)))
+    metrics = Metrics(open_store(store))
     server, _ = start_http_server(port, host, registry)
+    further = re.split(r"[\s,]+", os.environ.get("EARMARK_METRICS_HOSTS", ""))
+    server.set_app(for_hosts(server.get_app(), {name.lower() for name in (host, *further) if name}))  # type: ignore[arg-type]
+    registry.register(metrics)  # no sooner: nothing is told before
     return server
+
+
+def for_hosts(app: WSGIApplication, names: Collection[str]) -> WSGIApplication:
+    """An application that answers 403 where the request's Host is neither of this machine nor one of the names."""
+
+    def checked(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        asked = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?", environ.get("HTTP_HOST", "").lower())
+        if asked and (is_loopback(asked[1]) or asked[1] in names):
+            return app(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
+        return [b"unknown Host; name it in EARMARK_METRICS_HOSTS\n"]
+
+    return checked
 
 
 def main() -> None:

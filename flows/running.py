@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from flows.registry import find_corpus, load
 from schemas.config import BuildConfig, parse_config, read_toml
 from schemas.errors import ConfigError, Interrupted
+from schemas.places import require_below_roots
 
 if TYPE_CHECKING:
     from schemas.corpus import Corpus
@@ -26,6 +27,7 @@ QUIET_PREFECT = {
     "DO_NOT_TRACK": "1",
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "http://127.0.0.1",  # Prefect's default lets every page in a browser read
 }
 
 
@@ -46,8 +48,9 @@ def read_config(corpus: Corpus, path: Path, limit: int | None = None) -> BuildCo
     """Read a corpus's config file.
 
     Raises:
-        ConfigError: it is not a config of that corpus.
+        ConfigError: it is not a config of that corpus, or lies outside `EARMARK_ROOTS`.
     """
+    require_below_roots("config", str(path))
     values = read_toml(path)
     stated = values.setdefault("corpus", corpus.name)
     if stated != corpus.name:

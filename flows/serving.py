@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from flows.access import own_access
 from flows.warden import SERVE_MARK, end_family, start_warden
 from schemas.errors import ConfigError, EarmarkError
 
@@ -37,21 +38,30 @@ class Processes:
 
     Attributes:
         api: the server's API.
+        more: further variables of their environment.
         started: those that run until `end`, by name.
         mark: what their environment and that of the runs holds, by which the warden finds them.
         warden: ends them if this process is killed.
     """
 
     api: str
+    more: dict[str, str] = field(default_factory=dict)
     started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     warden: subprocess.Popen[bytes] | None = None
 
-    def start(self, name: str, *arguments: str) -> None:
-        """Start a command that stays. A terminal's interrupt does not reach it: `end` decides the order."""
+    def start(self, name: str, *arguments: str, own: Mapping[str, str] | None = None) -> None:
+        """Start a command that stays. A terminal's interrupt does not reach it: `end` decides the order.
+
+        Args:
+            name: what it is called.
+            arguments: Prefect's words.
+            own: variables of its environment alone; the caller's go before.
+        """
         self._watch()
+        environment = {**(own or {}), **self._environment()}
         self.started[name] = subprocess.Popen(
-            self._command(arguments), cwd=ROOT, env=self._environment(), start_new_session=True
+            self._command(arguments), cwd=ROOT, env=environment, start_new_session=True
         )
 
     def call(self, what: str, *arguments: str) -> None:
@@ -98,7 +108,7 @@ class Processes:
             "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
             "PREFECT_SERVER_DATABASE_TIMEOUT": "60",  # SQLite under several runs: wait for the lock, do not fail
         }
-        return {**ours, **os.environ, "PREFECT_API_URL": self.api, SERVE_MARK: self.mark}
+        return {**ours, **os.environ, **self.more, "PREFECT_API_URL": self.api, SERVE_MARK: self.mark}
 
 
 def serve(
@@ -121,7 +131,7 @@ def serve(
         port: the server's port; unused where `PREFECT_API_URL` names a server.
         at_once: how many runs the worker carries out at once.
         metrics_port: where Prometheus finds `/metrics`; 0 for nowhere.
-        store: whose ledger and runs the metrics tell of.
+        store: whose ledger and runs the metrics tell of; runs may use it wherever it lies.
         deploy_only: only make a running server know pool, deployments and automations.
 
     Raises:
@@ -134,12 +144,15 @@ def serve(
     known = os.environ.get("PREFECT_API_URL")
     if deploy_only and not known:
         raise ConfigError("--deploy-only needs a server; set PREFECT_API_URL, such as http://127.0.0.1:4200/api")
-    processes = Processes(known or f"http://{host}:{port}/api")
+    processes = Processes(known or f"http://{host}:{port}/api", _places(store))
+    access = None if known else own_access(host, port)
+    if access:
+        os.environ.update(access.client)  # of this process too, before Prefect is imported
     with _interruptible():
         try:
-            if not known:
+            if access:
                 _check_free(host, port)
-                processes.start("server", "server", "start", "--host", host, "--port", str(port))
+                processes.start("server", "server", "start", "--host", host, "--port", str(port), own=access.server)
             _say("waiting for Prefect's server")
             deploy(processes, file, automations)
             if deploy_only:
@@ -152,6 +165,10 @@ def serve(
             if metrics_port:
                 serve_metrics(store, host, metrics_port)
                 _say(f"metrics: http://{host}:{metrics_port}/metrics")
+            if access:
+                _say(
+                    f"the page and Prefect's commands (PREFECT_API_AUTH_STRING) ask for the password in {access.where}"
+                )
             _say(f"schedules run; look at them on {processes.api.removesuffix('/api')}; Ctrl-C ends")
             while (name := processes.ended()) is None:
                 time.sleep(1)
@@ -239,6 +256,16 @@ def _said(automation: AutomationCore) -> dict[str, Any]:
     core = AutomationCore.model_validate(automation.model_dump(include=set(AutomationCore.model_fields)))
     said: dict[str, Any] = core.model_dump(mode="json", exclude={"trigger": {"id"}})
     return said
+
+
+def _places(store: str | None) -> dict[str, str]:
+    """Where runs may read and write: below `EARMARK_ROOTS`, by default this folder and the clone's data; the store."""
+    roots = os.environ.get("EARMARK_ROOTS") or os.pathsep.join([str(Path.cwd()), str(ROOT / "data")])
+    named = store or os.environ.get("EARMARK_STORE")
+    if not named:
+        return {"EARMARK_ROOTS": roots}
+    named = named if "://" in named else str(Path(named).expanduser().absolute())  # runs start in another folder
+    return {"EARMARK_ROOTS": roots, "EARMARK_STORE": named}
 
 
 def _check_free(host: str, port: int) -> None:

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from schemas.errors import ConfigError
 from schemas.files import NotAFile, read_regular
-from schemas.places import is_url, place_of, url_fault, without_secrets
+from schemas.places import is_url, place_of, require_below_roots, url_fault, without_secrets
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Lower-case letters, digits, . _ -")]
 
@@ -153,14 +153,14 @@ class BuildConfig(Model):
         An `s3://` URL has a place in the cache, where `tasks/mirror.py` brings its object.
 
         Raises:
-            ConfigError: the URL is of another kind, or holds more than bucket and key.
+            ConfigError: the URL is of another kind, or holds more than bucket and key; or it lies outside
+                `EARMARK_ROOTS`.
         """
         where = str(written) if is_url(str(written)) else str(self.base / written)
-        if not is_url(where):
-            return Path(where).absolute()
-        if fault := url_fault(where):
+        if is_url(where) and (fault := url_fault(where)):
             raise ConfigError(f"input: {fault}")
-        return place_of(where)
+        require_below_roots("input", where)
+        return place_of(where) if is_url(where) else Path(where).absolute()
 
     def recorded(self) -> dict[str, Any]:
         """The config as a manifest keeps it: as written, with defaults.

@@ -10,6 +10,8 @@ import os
 import re
 from pathlib import Path, PurePosixPath
 
+from schemas.errors import ConfigError
+
 KINDS = ("s3",)
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/(/?)(.*)", re.DOTALL)
 _SECRET = re.compile(r"://[^/\s]*@")
@@ -53,6 +55,36 @@ def url_of(path: Path) -> str | None:
     except ValueError:
         return None
     return f"{kind}://{'/'.join(parts)}" if kind in KINDS and parts and ".." not in parts else None
+
+
+def roots() -> tuple[str, ...] | None:
+    """What a run of a deployment must stay below: the folders and URLs of `EARMARK_ROOTS`, else the folder that it is
+    in. None where a person started the command.
+    """
+    if not os.environ.get("PREFECT__FLOW_RUN_ID"):  # Prefect's workers set it
+        return None
+    written = os.environ.get("EARMARK_ROOTS") or str(Path.cwd())
+    return tuple(filter(None, re.split(rf"{re.escape(os.pathsep)}(?!//)", written)))
+
+
+def require_below_roots(what: str, written: str) -> None:
+    """Refuse a path or URL of a deployment that lies outside `roots()`; links are followed before it is compared.
+
+    Raises:
+        ConfigError: it does.
+    """
+    allowed = roots()
+    if allowed is not None and not any(_is_below(written, root) for root in allowed):
+        raise ConfigError(
+            f"{what}: {without_secrets(written)} lies outside EARMARK_ROOTS ({', '.join(allowed)}); move it there, or "
+            "add its folder to EARMARK_ROOTS where the worker is started"
+        )
+
+
+def _is_below(written: str, root: str) -> bool:
+    if is_url(written) or is_url(root):
+        return f"{written.rstrip('/')}/".startswith(f"{root.rstrip('/')}/") and url_fault(written) is None
+    return Path(written).expanduser().resolve().is_relative_to(Path(root).expanduser().resolve())
 
 
 def below(folder: str, written: str) -> str:

@@ -13,6 +13,7 @@ from huggingface_hub import constants
 
 from schemas.corpus import Corpus
 from schemas.errors import HubError, HubUnreachableError, StoreError
+from schemas.places import require_below_roots
 from tasks.progress import say, working
 from tasks.store.hub import Repo, State
 from tasks.store.hub_tree import Difference, check_heir, compare
@@ -108,8 +109,15 @@ def find(bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str]) -> list[Fi
 
 
 def read_reviewed(path: str | None) -> dict[str, str]:
-    """The marks of findings that a person reviewed."""
-    return read_allowed(Path(path)) if path else {}
+    """The marks of findings that a person reviewed.
+
+    Raises:
+        ConfigError: the file lies outside `EARMARK_ROOTS`.
+    """
+    if path is None:
+        return {}
+    require_below_roots("allow_findings", path)
+    return read_allowed(Path(path))
 
 
 def open_repo(repo: Repo, bundle: Bundle, private: bool) -> State:

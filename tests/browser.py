@@ -19,11 +19,12 @@ PATIENCE_S = 60.0
 
 
 @contextmanager
-def chromium(profile: Path) -> Iterator[Tab]:
+def chromium(profile: Path, *flags: str) -> Iterator[Tab]:
     """Start Chromium with one tab; skips the test where there is none.
 
     Args:
         profile: an empty folder for its profile.
+        flags: further words of its command line.
     """
     binary = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if binary is None:
@@ -39,6 +40,7 @@ def chromium(profile: Path) -> Iterator[Tab]:
         "--mute-audio",
         "--remote-debugging-port=0",
         f"--user-data-dir={profile}",
+        *flags,
         "about:blank",
     ]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
@@ -108,10 +110,15 @@ class Tab:
 
     def open(self, page: Path) -> None:
         """Open a page from disk and wait until it is loaded and its script has run."""
+        self.visit(page.as_uri())
+        self.until(f"location.href === {json.dumps(page.as_uri())}")
+
+    def visit(self, url: str) -> None:
+        """Open an address and wait until it is loaded; the page may send the browser on within its origin."""
         self.requests.clear()
         self.complaints.clear()
-        self("Page.navigate", url=page.as_uri())
-        self.until(f"location.href === {json.dumps(page.as_uri())} && document.readyState === 'complete'")
+        self("Page.navigate", url=url)
+        self.until(f"{json.dumps(url)}.startsWith(location.origin) && document.readyState === 'complete'")
 
     def ask(self, expression: str) -> Any:
         """The value of a JavaScript expression; promises are awaited."""

@@ -193,6 +193,7 @@ def served(folder: Path, deployments: Path, store: Path, **more: str) -> Iterato
     port, metrics = free_port(), free_port()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "EARMARK_"))}
     ours = {**QUICK, "PREFECT_HOME": str(home), "TMPDIR": str(temporary)}
+    ours["EARMARK_ROOTS"] = os.pathsep.join([str(deployments.parent), str(ROOT / "data")])
     words = ["serve", "--file", deployments, "--port", port, "--metrics-port", metrics, "--store", store]
     prefect = Prefect(home, f"http://127.0.0.1:{port}/api")
     before = log.read_bytes().count(READY) if log.is_file() else 0

@@ -86,10 +86,27 @@ def test_paths_of_deployments_and_configs_are_what_containers_mount() -> None:
 
 def test_secrets_come_from_the_environment() -> None:
     text = (DEPLOY / "compose.yaml").read_text("utf-8")
-    for name in ("POSTGRES_PASSWORD", "OPENAI_API_KEY", "HF_TOKEN"):
+    for name in ("POSTGRES_PASSWORD", "PREFECT_API_AUTH_STRING", "OPENAI_API_KEY", "EARMARK_KEY_HOSTS", "HF_TOKEN"):
         assert re.search(rf"\${{{name}(:[-?][^}}]*)?}}", text)
         assert f"{name}=\n" in (DEPLOY / "example.env").read_text("utf-8")
     assert "deploy/.env" in (ROOT / ".gitignore").read_text("utf-8").split()
+
+
+def test_the_server_asks_for_a_password_that_the_others_have() -> None:
+    server = SERVICES["server"]["environment"]
+    password = server["PREFECT_SERVER_API_AUTH_STRING"]
+    assert password.startswith("${PREFECT_API_AUTH_STRING:?")  # Compose starts nothing without it
+    origins = server["PREFECT_SERVER_CORS_ALLOWED_ORIGINS"].split(",")
+    assert origins == ["http://127.0.0.1:4200", "http://localhost:4200"]
+    for name in ("deploy", "worker", "metrics"):
+        assert SERVICES[name]["environment"]["PREFECT_API_AUTH_STRING"] == password
+    assert SERVICES["metrics"]["environment"]["EARMARK_METRICS_HOSTS"] == "metrics"
+    (roots,) = re.findall(r"EARMARK_ROOTS=(\S+)", DOCKERFILE)
+    assert all(target.startswith(f"{roots}/") for target in mounted(SERVICES["worker"]))
+    template = json.loads((DEPLOY / "kubernetes.json").read_text("utf-8"))
+    (container,) = template["job_configuration"]["job_manifest"]["spec"]["template"]["spec"]["containers"]
+    assert container["envFrom"] == [{"secretRef": {"name": "{{ secret }}"}}]
+    assert "PREFECT_API_AUTH_STRING" in template["variables"]["properties"]["secret"]["description"]
 
 
 def test_nothing_listens_to_the_world() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import logging
 import urllib.request
 from pathlib import Path
@@ -105,3 +106,35 @@ def test_what_does_not_answer_is_told_beside_what_is_known(
     assert any("access denied" in line for line in caplog.messages)
     assert not any("geheim" in line for line in caplog.messages)
     assert found() == ({"store": 1, "ledger": 0}, 1)
+
+
+def test_only_known_hosts_are_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EARMARK_METRICS_HOSTS", "metrics, Prometheus.lab.example")
+    server = serve_metrics(str(tmp_path), "127.0.0.1", 0)
+    connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+
+    def status(host: str) -> int:
+        connection.putrequest("GET", "/metrics", skip_host=True)
+        connection.putheader("Host", host)
+        connection.endheaders()
+        answer = connection.getresponse()
+        assert ("earmark" in answer.read().decode()) == (answer.status == 200)
+        assert answer.headers["Access-Control-Allow-Origin"] is None
+        return answer.status
+
+    start_run(Store(tmp_path), "captions", Path("c.toml"))
+    for host in ("127.0.0.1:9464", "localhost", "LOCALHOST:80", "[::1]:9464", "127.8.8.8", "metrics:9464"):
+        assert status(host) == 200, host
+    assert status("prometheus.lab.example") == 200
+    for host in (
+        "evil.example",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "127.0.0.1@evil.example",
+        "",
+        "::1:1",
+    ):
+        assert status(host) == 403, host
+    connection.close()
+    server.shutdown()
+    server.server_close()

@@ -30,6 +30,7 @@ ENV DO_NOT_TRACK=1 \
     PREFECT_FLOWS_HEARTBEAT_FREQUENCY=30 \
     PREFECT_LOGGING_SETTINGS_PATH=/earmark/deploy/logging.yaml \
     EARMARK_LOG=json \
-    EARMARK_STORE=/earmark/data/store
+    EARMARK_STORE=/earmark/data/store \
+    EARMARK_ROOTS=/earmark
 ENTRYPOINT ["tini", "--"]
 CMD ["prefect", "worker", "start", "--pool", "local", "--with-healthcheck"]

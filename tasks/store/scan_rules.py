@@ -130,5 +130,5 @@ class Scanner:
 
 def own_secrets(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
     """The secrets of this process's environment, whatever their form."""
-    named = re.compile(r"(?:^|_)(?:API_?KEY|TOKEN|SECRET|PASSWORD|SECRET_ACCESS_KEY)$")
+    named = re.compile(r"(?:^|_)(?:(?:API)?KEY|AUTH_STRING|TOKEN|SECRET|PASSWORD)$")
     return {name: value for name, value in environment.items() if named.search(name) and len(value) >= 12}

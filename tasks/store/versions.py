@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from schemas.errors import StoreError
+from schemas.places import require_below_roots
 from tasks.store.files import sha256_file, write_text
 from tasks.store.manifest import MANIFEST as MANIFEST
 from tasks.store.manifest import Manifest, read_manifest
@@ -178,11 +179,13 @@ def open_store(where: str | None) -> Store:
 
     Raises:
         StoreError: the name is a URL of an unsupported kind or cannot be reached, or an existing file.
+        ConfigError: it lies outside `EARMARK_ROOTS`, and is not `EARMARK_STORE`.
         MissingExtraError: an object store without the extra `scale`.
     """
     written = where or os.environ.get("EARMARK_STORE") or str(DEFAULT_STORE)
     written = written.removeprefix("file://")
     if "://" in written:
+        _require_allowed(written)
         remote = open_remote(written)
         store = Store(remote.copy, remote)
         store.refresh()
@@ -193,8 +196,20 @@ def open_store(where: str | None) -> Store:
     if root.exists() and not root.is_dir():
         raise StoreError(f"store: expected a folder, found a file: {root}")
     store = Store(root, remote_of(root))
+    _require_allowed(store.address)  # a copy is where its URL is
     store.refresh()
     return store
+
+
+def _require_allowed(address: str) -> None:
+    """The store of the environment may lie anywhere, others below the environment's roots."""
+    own = os.environ.get("EARMARK_STORE")
+    if own is None or _absolute(address) != _absolute(own.removeprefix("file://")):
+        require_below_roots("store", address)
+
+
+def _absolute(address: str) -> str:
+    return address.rstrip("/") if "://" in address else str(Path(address).expanduser().resolve())
 
 
 def verify(version: Version) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -21,7 +22,7 @@ import psutil
 import pytest
 import yaml
 
-from flows import running
+from flows import access, running
 from flows.rebuild_plan import read_rebuild
 from flows.registry import CORPORA, find_corpus
 from flows.running import demo_config
@@ -105,7 +106,7 @@ class Prefect:
 
     def _answer(self, path: str, data: bytes | None) -> bytes:
         """An answer. A server whose SQLite is locked says 503 or nothing, and is asked again."""
-        request = urllib.request.Request(self.url + path, data, {"content-type": "application/json"})
+        request = urllib.request.Request(self.url + path, data, {"content-type": "application/json", **self.access()})
         deadline = time.monotonic() + 180
         while True:
             try:
@@ -116,6 +117,13 @@ class Prefect:
                 if getattr(error, "code", 503) != 503 or time.monotonic() > deadline:
                     raise
                 time.sleep(1)
+
+    def access(self) -> dict[str, str]:
+        """The header that a server of `earmark serve` asks for; none where it is another's."""
+        file = self.home / access.FILE
+        if not file.is_file():
+            return {}
+        return {"Authorization": f"Basic {base64.b64encode(file.read_bytes().strip()).decode()}"}
 
     def end(self) -> None:
         """End everything, newest first: as an interrupt from the terminal does, and by force what stays."""
@@ -149,7 +157,8 @@ def serving(home: Path, **more: str) -> Iterator[Prefect]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     home.mkdir()
-    ours = Prefect(home, f"http://127.0.0.1:{port}/api", more=more)
+    roots = os.pathsep.join([str(ROOT), str(home.parent)])
+    ours = Prefect(home, f"http://127.0.0.1:{port}/api", more={"EARMARK_ROOTS": roots, **more})
     try:
         ours.start("server", "start", "--port", str(port))
         ours.run("server", "status", "--wait", "--timeout", "90", seconds=120)

@@ -16,7 +16,9 @@ import httpx
 import psutil
 import pytest
 
+from flows.doctor import examine
 from flows.serving import WORKER
+from tasks.store.versions import Store
 from tests.conftest import ROOT
 from tests.integration.test_deploy import Prefect, serving, waited
 
@@ -49,8 +51,11 @@ def under_way(prefect: Prefect, run: str, worker: str, pid: int | None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_only_its_own_lost_runs_are_told_crashed(tmp_path: Path) -> None:
+def test_only_its_own_lost_runs_are_told_crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with serving(tmp_path / "prefect") as prefect:
+        monkeypatch.setenv("PREFECT_API_URL", prefect.url)
+        (found,) = [one for one in examine(Store(tmp_path)) if one.what == "Prefect"]
+        assert (found.state, "asks for no password" in found.found) == ("bad", True)
         flow: dict[str, Any] = prefect.ask("/flows/", {"name": "build"})
         deployment = str(prefect.ask("/deployments/", {"name": "often", "flow_id": flow["id"]})["id"])
         lost, unborn, lives, elsewhere = (run_of(prefect, deployment) for _ in range(4))
