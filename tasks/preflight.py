@@ -19,8 +19,8 @@ from pydantic import BaseModel
 
 from schemas.annotation import AnnotatorConfig
 from schemas.config import BuildConfig
-from schemas.errors import EarmarkError, Faults, MissingExtraError
-from schemas.places import told
+from schemas.errors import EarmarkError, Faults, InputError, MissingExtraError
+from schemas.places import told, url_of
 from tasks.annotation.backend import check_annotator
 from tasks.audio.probe import AudioFault
 from tasks.importers.lines import first_rows
@@ -42,18 +42,25 @@ class Peek:
         read: yields what it holds: rows, `Reject`s and `Note`s; raises an `EarmarkError` if it cannot be read.
         clips: the file of each clip that a row names, or why it is not opened; None where no clips are looked at.
         option: the keys of the config that say where the clips lie.
+        lists: the files that it reads, as far as the config names them; they are brought here if behind URLs.
     """
 
     name: str
     read: Callable[[], Iterable[Any]]
     clips: Callable[[Any], Iterable[Path | AudioFault]] | None = None
     option: str = "audio_root"
+    lists: tuple[Path, ...] = ()
 
 
-def brought(path: Path, read: Callable[[], Iterable[Any]]) -> Iterator[Any]:
-    """What a list holds, which is brought here first if it lies behind a URL."""
-    bring([path])
-    yield from read()
+def require_folder(option: str, folder: Path) -> list[Path]:
+    """A folder that a config's option names; one behind a URL is taken on trust.
+
+    Raises:
+        InputError: there is none.
+    """
+    if url_of(folder) is None and not folder.is_dir():
+        raise InputError(f"{option}: expected a folder, found none at {folder}")
+    return [folder]
 
 
 def check(config: BuildConfig, store: Store, peeks: Iterable[Peek]) -> None:
@@ -107,6 +114,7 @@ def _look(peek: Peek) -> None:
     Raises:
         EarmarkError: it cannot be read, none of its first rows can be used, or none of their clips is there.
     """
+    bring(peek.lists)
     with first_rows(ROWS):
         found = [row for row in islice(peek.read(), MOST_ROWS) if not isinstance(row, Note)]
     rows = [row for row in found if not isinstance(row, Reject)]

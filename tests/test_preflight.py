@@ -99,8 +99,10 @@ BAD: dict[str, tuple[str, str, list[str]]] = {
                  ["no version of 'instrumentals'", "not.json: expected JSON"]),
     "another layout": ("captions", f'[source]\nname = "t"\ntracks = "tracks.csv"\n[[pipelines]]\nname = "p"\n'
                        f'[pipelines.listen]\n{WRITER}\n', ["tracks.csv: expected a column 'TRACK_ID'"]),
-    "tracks": ("instrumentals", '[source]\nname = "t"\nformat = "table"\ntracks = "heads.csv"\n[separator]\n'
-               'model = "m.ckpt"\nconfig = "m.yaml"', ["t: expected rows, found none", "expected a checkpoint at "]),
+    "tracks": ("instrumentals", '[source]\nname = "t"\nformat = "table"\ntracks = "heads.csv"',
+               ["t: expected rows, found none"]),
+    "no separator": ("instrumentals", '[source]\nname = "t"\nformat = "table"\ntracks = "tracks.csv"\n[separator]\n'
+                     'model = "m.ckpt"\nconfig = "m.yaml"', ["expected a checkpoint at "]),
     "lost tracks": ("instrumentals", '[source]\nname = "t"\nformat = "table"\ntracks = "lost.csv"',
                     ["t: none of the first 1 clips is there"]),
     "prompts": ("music-prompts", 'tracks = "jamendo.tsv"\nrecalls = "good.csv"\n[[captions]]\nname = "c"\nfile = '

@@ -24,7 +24,6 @@ from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
 from tasks.importers.rows import Note, Reject
 from tasks.importers.tracks import read_track_table
 from tasks.media import audio_digest, clip_below, media_index
-from tasks.mirror import bring
 from tasks.plan import Plan, make_plan
 from tasks.preflight import Peek
 from tasks.progress import working
@@ -149,14 +148,10 @@ def digest_inputs(config: Captions, store: Store) -> dict[str, str]:
 def peeks(config: Captions) -> Iterator[Peek]:
     """What is looked at before a build starts: the list, and its first clips where none is heard without its voice."""
     source = config.source
-
-    def read() -> Iterator[Track | Reject | Note]:
-        bring(config.path(name) for name in (source.tracks, source.tag_map) if name)
-        yield from listed(config)
-
     root = Root(audio_folder(config), source.links)
     clips = None if config.instrumentals else lambda row: [clip_below(root, root.folder / row.path)]
-    yield Peek(source.name, read, clips, "source.audio_root")
+    lists = tuple(config.path(name) for name in (source.tracks, source.tag_map) if name)
+    yield Peek(source.name, partial(listed, config), clips, "source.audio_root", lists)
 
 
 def listed(config: Captions) -> Iterator[Track | Reject | Note]:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from schemas.errors import ConfigError, Interrupted
+from schemas.errors import Interrupted
 from schemas.instrumentals import Separation
 from tasks.audio.separation import choice
 from tasks.audio.separation.choice import Described
@@ -27,21 +27,6 @@ def describe_separator(config: Separation, resolve: Callable[[str], Path], store
         MissingExtraError: it needs the extra `audio`.
     """
     return choice.describe_separator(**_named(config, resolve, store), precision=config.precision)
-
-
-def files_of(config: Separation, resolve: Callable[[str], Path]) -> list[Path]:
-    """The checkpoint and its YAML, where they are given by their paths.
-
-    Raises:
-        ConfigError: it, or its YAML, is not there.
-    """
-    if config.config is None:
-        return []
-    files = {"a checkpoint": resolve(config.model), "its YAML": resolve(config.config)}
-    for what, file in files.items():
-        if not file.is_file():
-            raise ConfigError(f"separator: expected {what} at {file}, found nothing")
-    return list(files.values())
 
 
 class Separators:

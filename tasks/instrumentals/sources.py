@@ -22,9 +22,9 @@ from tasks.importers.cells import shown
 from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
 from tasks.importers.rows import Note, Reject
 from tasks.importers.tracks import read_track_table
-from tasks.instrumentals.separators import describe_separator, files_of
+from tasks.instrumentals.separators import describe_separator
 from tasks.media import audio_digest, clip_below, media_index
-from tasks.mirror import bring, bring_folder
+from tasks.mirror import bring_folder
 from tasks.plan import Plan, make_plan
 from tasks.preflight import Peek
 from tasks.progress import working
@@ -92,17 +92,12 @@ def digest_inputs(config: Instrumentals, store: Store) -> dict[str, str]:
 
 
 def peeks(config: Instrumentals) -> Iterator[Peek]:
-    """What is looked at before a build starts: the list, its first clips and the separator."""
+    """What is looked at before a build starts: the list, and its first clips."""
     source = config.source
-
-    def read() -> Iterator[Track | Reject | Note]:
-        bring(config.path(name) for name in (source.tracks, source.tag_map) if name)
-        yield from listed(config)
-
     root = Root(audio_folder(config), source.links)
-    yield Peek(source.name, read, lambda row: [clip_below(root, root.folder / row.path)], "source.audio_root")
-    if config.separator.config is not None:
-        yield Peek("separator", lambda: files_of(config.separator, config.path))
+    lists = tuple(config.path(name) for name in (source.tracks, source.tag_map) if name)
+    read = partial(listed, config)
+    yield Peek(source.name, read, lambda row: [clip_below(root, root.folder / row.path)], "source.audio_root", lists)
 
 
 def listed(config: Instrumentals) -> Iterator[Track | Reject | Note]:

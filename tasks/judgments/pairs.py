@@ -29,7 +29,7 @@ from tasks.judgments.judging import pairs_a_shard, passes_of, prompt_digests
 from tasks.ledger import has_ledger, ledger_address
 from tasks.media import EMBEDDED_AT_ONCE, audio_digest, clip_below, embed, media_index
 from tasks.plan import Plan, make_plan
-from tasks.preflight import Peek, brought
+from tasks.preflight import Peek
 from tasks.progress import working
 from tasks.quotas import share_out
 from tasks.rejects import came_in, rejects_table
@@ -103,19 +103,21 @@ def peeks(config: PseudoPreferences) -> Iterator[Peek]:
 
     yield Peek(
         without_place(config.prompts),
-        lambda: brought(prompts, partial(read_prompts, prompts, config.prompts)),
+        partial(read_prompts, prompts, config.prompts),
         reference,
         "prompts: clips lie beside it",
+        (prompts,),
     )
     yield Peek(
         without_place(config.generations),
-        lambda: brought(generations, partial(read_generations, generations, config.generations)),
+        partial(read_generations, generations, config.generations),
         lambda row: [_clip(roots, "generation", row.audio)],
         "generations: clips lie beside it",
+        (generations,),
     )
     if config.known_order:
         ranks = config.path(config.known_order)
-        yield Peek(without_place(config.known_order), lambda: brought(ranks, lambda: [read_ranks(ranks)]))
+        yield Peek(without_place(config.known_order), lambda: [read_ranks(ranks)], lists=(ranks,))
 
 
 def named_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:

@@ -12,10 +12,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import ConfigError, InputError, StoreError
+from schemas.errors import ConfigError, StoreError
 from schemas.files import Root
 from schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, MusicPrompts
-from schemas.places import url_of, without_place
+from schemas.places import without_place
 from tasks.audio.probe import AudioFault
 from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.captions import Caption, read_captions
@@ -23,9 +23,9 @@ from tasks.importers.jamendo import Tag, Track, read_tag_map, read_tracks
 from tasks.importers.recalls import Recall, read_recalls
 from tasks.importers.rows import Note, Reject
 from tasks.media import audio_digest, clip_below, media_index
-from tasks.mirror import bring, present
+from tasks.mirror import present
 from tasks.plan import Plan, make_plan
-from tasks.preflight import Peek, brought
+from tasks.preflight import Peek, require_folder
 from tasks.progress import Work, working
 from tasks.prompt_sets.asking import prompt_digests
 from tasks.rejects import came_in, rejects_table
@@ -123,27 +123,17 @@ def digest_inputs(config: MusicPrompts, store: Store) -> dict[str, str]:
 
 def peeks(config: MusicPrompts) -> Iterator[Peek]:
     """What is looked at before a build starts: each list, and the folder that a judge would hear."""
-
-    def tracks() -> Iterator[Track | Reject | Note]:
-        bring(config.path(name) for name in (config.tracks, config.synonyms) if name)
-        yield from _read_tracks(config)
-
-    yield Peek(without_place(config.tracks), tracks)
+    lists = tuple(config.path(name) for name in (config.tracks, config.synonyms) if name)
+    yield Peek(without_place(config.tracks), partial(_read_tracks, config), lists=lists)
     for held in config.captions:
         if held.file is not None:
-            path = config.path(held.file)
-            yield Peek(without_place(held.file), partial(brought, path, partial(_file_captions, config, held)))
+            read = partial(_file_captions, config, held)
+            yield Peek(without_place(held.file), read, lists=(config.path(held.file),))
     if config.recalls is not None:
-        path = config.path(config.recalls)
-        yield Peek(without_place(config.recalls), partial(brought, path, partial(_recalls, config)))
+        yield Peek(without_place(config.recalls), partial(_recalls, config), lists=(config.path(config.recalls),))
     if config.verification is not None:
-        yield Peek("verification.audio", partial(_require_audio, config.path(config.verification.audio)))
-
-
-def _require_audio(folder: Path) -> list[Path]:
-    if url_of(folder) is None and not folder.is_dir():
-        raise InputError(f"verification.audio: expected a folder, found none at {folder}")
-    return [folder]
+        folder = config.path(config.verification.audio)
+        yield Peek("verification.audio", partial(require_folder, "verification.audio", folder))
 
 
 def verified_clips(config: MusicPrompts, names: Iterable[str]) -> list[Path | AudioFault]:

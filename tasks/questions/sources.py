@@ -6,16 +6,15 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from schemas.errors import InputError
 from schemas.files import Root
-from schemas.places import url_of, without_place
+from schemas.places import without_place
 from schemas.score_questions import CORPUS, ScoreQuestions
 from tasks.anonymity import salt_digest, salt_of
 from tasks.fingerprint import file_digests
 from tasks.forum.lines import first_objects
 from tasks.mirror import bring_folder
 from tasks.plan import Plan, make_plan
-from tasks.preflight import Peek, brought
+from tasks.preflight import Peek, require_folder
 from tasks.progress import working
 from tasks.questions.asking import annotators, prompt_digests
 from tasks.questions.reviews import read_reviews
@@ -48,8 +47,8 @@ def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
     with working("hash inputs", len(written)):
         digests = file_digests((without_place(name), config.path(name)) for name in written)
         if config.images.folder is not None:
-            bring_folder(config.path(config.images.folder))
-            folder = _images(config)
+            bring_folder(folder := config.path(config.images.folder))
+            require_folder("images.folder", folder)
             digests["images"] = _images_digest(folder, Root(folder, config.images.links))
         if (model := config.path(config.detector.model)).is_dir():
             digests["detector"] = _folder_digest(model)
@@ -61,19 +60,12 @@ def peeks(config: ScoreQuestions) -> Iterator[Peek]:
     for kind, files in (("submissions", config.source.submissions), ("comments", config.source.comments)):
         for written in files:
             path, name = config.path(written), without_place(written)
-            yield Peek(name, partial(brought, path, partial(first_objects, path, name, kind)))
+            yield Peek(name, partial(first_objects, path, name, kind), lists=(path,))
     for written in config.review.files:
         path, name = config.path(written), without_place(written)
-        yield Peek(name, partial(brought, path, partial(read_reviews, path, name)))
+        yield Peek(name, partial(read_reviews, path, name), lists=(path,))
     if config.images.folder is not None:
-        yield Peek("images.folder", lambda: [_images(config)])
-
-
-def _images(config: ScoreQuestions) -> Path:
-    folder = config.path(config.images.folder or "")
-    if url_of(folder) is None and not folder.is_dir():
-        raise InputError(f"images.folder: expected a folder, found none at {config.images.folder}")
-    return folder
+        yield Peek("images.folder", partial(require_folder, "images.folder", config.path(config.images.folder)))
 
 
 def _images_digest(folder: Path, root: Root) -> str:

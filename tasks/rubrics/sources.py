@@ -23,7 +23,7 @@ from tasks.importers.caption_sets import Instruction, read_caption_set
 from tasks.importers.rows import Note, Reject
 from tasks.media import audio_digest, clip_below, media_index
 from tasks.plan import Plan, make_plan
-from tasks.preflight import Peek, brought
+from tasks.preflight import Peek
 from tasks.progress import working
 from tasks.rejects import came_in, rejects_table
 from tasks.rubrics.asking import annotators, prompt_digests
@@ -104,8 +104,9 @@ def peeks(config: InstructionRubrics) -> Iterator[Peek]:
         path, root = config.path(source.captions), Root(audio_folder(config, source), source.links)
         yield Peek(
             f"{source.name}/{without_place(source.captions)}",
-            partial(brought, path, partial(listed, config, source)),
+            partial(listed, config, source),
             partial(_clip, root),
+            lists=(path,),
         )
 
 
