@@ -26,7 +26,7 @@ demo: $(VENV)/.core ## Build every corpus from data/demo into data/store.
 test: $(VENV)/.dev ## Run the fast tests.
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-slow: $(VENV)/.dev ## Run the slow tests (kills, large inputs, real servers) and those that need system tools.
+test-slow: $(VENV)/.dev $(VENV)/.presidio ## Run the slow tests (kills, large inputs, real servers) and those that need system tools.
 	EARMARK_THOROUGH=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'slow or system or thorough' -rs --timeout 1800
 
 test-models: $(VLLM)/.made $(MODELS)/.made ## Test real inference on CPU: vLLM and transformers with a tiny model.
@@ -81,6 +81,10 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/uv
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/uv
 	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[dev]'
 	@touch $(VENV)/.core $@
+
+$(VENV)/.presidio: tests/text/presidio.txt | $(VENV)/.dev
+	@$(UV) pip install -q -p $(VENV) -c constraints.txt -r $< || echo "Presidio cannot be installed from this package index: its test skips."
+	@touch $@
 
 $(MODELS)/.made: pyproject.toml constraints.txt | $(BIN)/uv
 	$(PYTHON) -m venv --without-pip $(MODELS)

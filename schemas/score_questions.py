@@ -329,7 +329,7 @@ _STORY = Story(
     limits=(
         "What most people voted for is taken as right; it may not be.",
         "A thread's author keeps their rights in its text and image; the forum's terms hold.",
-        "Texts are scrubbed by rules; a name without a sign before it may stay.",
+        "Texts are scrubbed by rules, which leave about one in twenty hard cases; a name without a sign may stay.",
         "Ids cannot be looked up; who holds the dump can still find a thread by its image, or by counts and words.",
         "A model named `builtin:` fills in forms and sees no score: for trying the pipeline.",
     ),

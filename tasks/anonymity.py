@@ -12,42 +12,32 @@ from pathlib import Path
 
 from schemas.errors import ConfigError
 from schemas.files import keep_private
+from tasks.text.addresses import EMAIL, LINK
+from tasks.text.folding import HIDDEN, fold
+from tasks.text.people import HANDLE
+from tasks.text.personal import ID, RULES, Place, find
+from tasks.text.personal import hint as rules_hint
+from tasks.text.rules import Rule
 
 SALT_FILE = "salt"  # in the store's own folder, never in a version
 SHORTEST_SALT = 16  # characters; ids are short, so that a guessable salt would give them away
-USER, LINK, EMAIL, ID = "[user]", "[link]", "[email]", "[id]"
 NOBODY = frozenset({"", "[deleted]", "[removed]", "automoderator"})
+USER, LEFT_LINK = "[user]", "[link]"
+LEFT = {HANDLE: USER, LINK: LEFT_LINK, EMAIL: "[email]", ID: "[id]"}  # of other kinds, the kind stays
 
-_HIDDEN = re.compile("[\u00ad\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")  # splits words unseen
+_HIDDEN = re.compile(f"[{HIDDEN}]")  # splits words unseen
 _ESCAPE = re.compile(r"\\([_*~.#@-])")  # Markdown's: `some\_name`
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 _LINE_END = re.compile(r"[ \t]+\n")
-_EMAIL = re.compile(r"[\w.+-]{1,64}\s?(?:@|\[at\]|\(at\))\s?[\w-]{1,63}(?:\.[\w-]{1,63}){1,4}", re.IGNORECASE)
 _IMAGE_LINK = re.compile(r"!\[[^\]\n]{0,200}\]\([^)\s]{0,2000}[^)]{0,200}\)")
 _MARKDOWN_LINK = re.compile(r"\[([^\]\n]{0,500})\]\([^)\s]{1,2000}[^)]{0,200}\)")
 _REFERENCE = re.compile(r"^[ \t]{0,3}\[[^\]\n]{1,200}\]:[ \t]*\S+.*$", re.MULTILINE)
-_URL = re.compile(r"(?:\b[a-z][a-z0-9+.-]{1,15}://|\bwww\.|\bmailto:)[^\s<>\"]+", re.IGNORECASE)
-_HOST = re.compile(
-    r"(?<![\w@.])(?:[a-z0-9-]{1,63}\.){1,4}(?:com|org|net|edu|gov|io|it|be|gg|me|tv|co|uk|de|fr|ru|app|dev|info|ly)\b"
-    r"(?:[/?#:][^\s<>\"]*)?",
-    re.IGNORECASE,
-)
-_MENTION = re.compile(r"(?<![\w/])/?(?:u|user)/[\w-]{1,64}|(?<![\w/])/?r/u_[\w-]{1,64}", re.IGNORECASE)
-_HANDLE = re.compile(r"(?<![\w@])@[A-Za-z0-9_][\w.-]{1,63}|\b\w{2,32}#\d{4}\b")
-_FULL_NAME = re.compile(r"\bt[1-6]_[a-z0-9]{3,12}\b", re.IGNORECASE)
-
-# What is looked for, in this order: marks of which a text must have one, the pattern, what is left in its place.
-_STEPS: tuple[tuple[tuple[str, ...], re.Pattern[str], str], ...] = (
-    (("\\",), _ESCAPE, r"\1"),
-    (("![",), _IMAGE_LINK, LINK),
-    (("](",), _MARKDOWN_LINK, r"\1"),
-    (("]:",), _REFERENCE, LINK),
-    (("@", "[at]", "(at)", "[AT]", "(AT)", "[At]", "(At)"), _EMAIL, EMAIL),
-    (("://", "www.", "WWW.", "Www.", "mailto:", "MAILTO:", "Mailto:"), _URL, LINK),
-    ((".",), _HOST, LINK),
-    (("/",), _MENTION, USER),
-    (("@", "#"), _HANDLE, USER),
-    (("_",), _FULL_NAME, ID),
+# A mark without which nothing changes, the pattern, what is left in its place; in this order.
+_MARKDOWN = (
+    ("\\", _ESCAPE, r"\1"),
+    ("![", _IMAGE_LINK, LEFT_LINK),
+    ("](", _MARKDOWN_LINK, r"\1"),
+    ("]:", _REFERENCE, LEFT_LINK),
 )
 
 
@@ -97,8 +87,14 @@ def annotator_key(salt: str, source: str, who: str) -> str:
     return key_of(salt, "annotator", f"{source}\0{who}")
 
 
+def hint() -> str:
+    """A pattern, for RE2 and `re`, that matches each text which `scrub` alters where no name is known."""
+    controls = "\\x00-\\x08\\x0b-\\x1f\x7f-\x9f"
+    return rf"&[A-Za-z#]|[{controls}{HIDDEN}]|\\[_*~.#@-]|\]\(|\]:|[ \t]\n|^\s|\s$|{rules_hint()}"
+
+
 def scrub(text: str, names: Iterable[str] = ()) -> str:
-    """A text without what leads to a person: names, ids, mentions, links and e-mail addresses.
+    """A text without what leads to a person: names, ids, mentions, links, addresses and numbers (`tasks/text`).
 
     The words of a link stay, its target goes. Entities are resolved first and invisible characters dropped, so that
     neither hides anything. Known names go wherever they stand as a whole word, whatever else they may mean.
@@ -113,29 +109,42 @@ def scrub(text: str, names: Iterable[str] = ()) -> str:
 def scrub_all(texts: Sequence[str], names: Iterable[str] = ()) -> list[str]:
     """Several texts as by `scrub`; names are looked for in all of them together first, since most stand in none."""
     bare = [_without_marks(text) for text in texts]
-    if known := _names("\n".join(bare), names):
-        bare = [known.sub(USER, text) for text in bare]
-    return [_LINE_END.sub("\n", text).strip() for text in bare]
+    folded = [fold(text) for text in bare]
+    rules = (*RULES, *_names("\n".join(view.text for view in folded), names))
+    return [
+        _LINE_END.sub("\n", _left(text, find(view, rules))).strip() for text, view in zip(bare, folded, strict=True)
+    ]
 
 
 def _without_marks(text: str) -> str:
+    """A text without entities, invisible characters, controls and Markdown's ways to hide an address."""
     if "&" in text:
         text = html.unescape(html.unescape(text))
     if not text.isascii():
         text = _HIDDEN.sub("", text)
     text = _CONTROL.sub(" ", text.replace("\r\n", "\n"))
-    for marks, pattern, left in _STEPS:  # most texts have few of the marks, and a look for one costs little
-        for mark in marks:
-            if mark in text:
-                text = pattern.sub(left, text)
-                break
+    for mark, pattern, left in _MARKDOWN:
+        if mark in text:
+            text = pattern.sub(left, text)
     return text
 
 
-def _names(text: str, names: Iterable[str]) -> re.Pattern[str] | None:
-    """What finds those names that may stand in a text."""
+def _left(text: str, places: Iterable[Place]) -> str:
+    """A text with the kind of what stood there in each of the places."""
+    parts: list[str] = []
+    at = 0
+    for place in places:
+        parts += (text[at : place.start], LEFT.get(place.kind, f"[{place.kind}]"))
+        at = place.end
+    return "".join([*parts, text[at:]])
+
+
+def _names(text: str, names: Iterable[str]) -> tuple[Rule, ...]:
+    """What finds those names that may stand in a text, as it looks."""
     lower = text.lower()
-    known = sorted({name for name in names if name.lower() in lower}, key=lambda name: (-len(name), name))
+    looks = {fold(name).text for name in names}
+    known = sorted({name for name in looks if name and name.lower() in lower}, key=lambda name: (-len(name), name))
     if not known:
-        return None
-    return re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, known))})(?![^\W_])", re.IGNORECASE)
+        return ()
+    pattern = rf"(?i)(?<![^\W_])(?:{'|'.join(map(re.escape, known))})(?![^\W_])"
+    return (Rule(HANDLE, pattern, pattern),)

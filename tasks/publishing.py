@@ -21,9 +21,9 @@ from tasks.store.publication import Bundle, bundled
 from tasks.store.receipts import Receipt, save_receipt
 from tasks.store.restating import unsearchable
 from tasks.store.scan import Finding, read_allowed, scan
-from tasks.store.scan_rules import Scanner, own_secrets
 from tasks.store.versions import Store, Version, verify
 from tasks.store.withdrawals import act_against, marks_for, withdrawals
+from tasks.text.personal import Scanner, own_secrets
 
 MOST_SHOWN = 20
 

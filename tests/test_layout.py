@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 OURS = ("flows", "tasks", "schemas", "prompts", "tests")
-ENGINE_ROOMS = ("annotation", "audio", "store", "importers")
+ENGINE_ROOMS = ("annotation", "audio", "store", "importers", "text")
 SHARED_ROOMS = ("evaluation", "exports", "forum", "sql", "words")  # with the engine rooms; all others are one corpus's
 MODULES = sorted(
     path.relative_to(ROOT) for room in ("flows", "tasks", "schemas") for path in (ROOT / room).rglob("*.py")

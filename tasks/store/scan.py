@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import duckdb
 import pyarrow as pa
@@ -15,10 +16,21 @@ import pyarrow.parquet as pq
 from schemas.errors import ConfigError
 from schemas.tables import Table
 from tasks.store.hub_tree import Entry
-from tasks.store.scan_rules import Scanner
 
 TEXT_ENDINGS = (".md", ".json", ".html", ".txt", ".csv", ".jsonl", ".yaml", ".toml")
 ROWS = 2_000
+_EMBEDDED = re.compile(r"(?<=;base64,)[A-Za-z0-9+/=]+")  # a page's pictures and clips are no text
+
+
+class Scanner(Protocol):
+    """What is looked for: `tasks/text` has it."""
+
+    @property
+    def hint(self) -> str:
+        """A pattern for RE2 that matches each text in which something is found."""
+
+    def findings(self, text: str) -> Iterable[tuple[str, str]]:
+        """Kind and value of everything in a text that may not be published."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +138,7 @@ def _in_text(entry: Entry, scanner: Scanner) -> Iterator[Finding]:
         return
     with entry.source.open(encoding="utf-8", errors="replace") as file:
         for number, line in enumerate(file, 1):
-            for kind, value in scanner.findings(line):
+            for kind, value in scanner.findings(_EMBEDDED.sub("", line)):
                 yield Finding(f"{entry.path}, line {number:,}", kind, _mark(value))
 
 

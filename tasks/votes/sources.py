@@ -31,7 +31,6 @@ from tasks.progress import working
 from tasks.rejects import came_in, rejects_table
 from tasks.store.manifest import Step, digest_of
 from tasks.store.parquet import write_rows
-from tasks.store.scan_rules import Scanner
 from tasks.store.staging import Stage
 from tasks.store.versions import Store
 
@@ -213,7 +212,7 @@ def import_sources(stage: Stage, config: HumanPreferences) -> None:
     """
     if stage.recorded("import-votes"):
         return
-    salt, scanner = salt_of(config.salt, stage.store.root), Scanner()
+    salt = salt_of(config.salt, stage.store.root)
     held: dict[str, list[tuple[Any, ...]]] = {"votes": [], "ratings": []}
     rejects: dict[str, list[tuple[str, Reject]]] = {"votes": [], "ratings": []}
     notes: dict[str, list[str]] = {"votes": [], "ratings": []}
@@ -229,7 +228,7 @@ def import_sources(stage: Stage, config: HumanPreferences) -> None:
                 elif isinstance(row, Note):
                     notes[kind].append(row.text)
                 else:
-                    row = row if isinstance(row, MusicRating) else _unnamed(row, source, salt, scanner)
+                    row = row if isinstance(row, MusicRating) else _unnamed(row, source, salt)
                     held[kind].append((len(held[kind]), source.name, *row))
     for kind, schema in (("ratings", RATINGS_READ), ("votes", VOTES_READ)):
         write_rows(stage.work / f"{kind}.parquet", schema, held[kind])
@@ -251,12 +250,12 @@ def import_sources(stage: Stage, config: HumanPreferences) -> None:
         )
 
 
-def _unnamed(vote: Vote, source: Source, salt: str, scanner: Scanner) -> Vote:
+def _unnamed(vote: Vote, source: Source, salt: str) -> Vote:
     """The vote without what names its author."""
     who = vote.annotator
     return vote._replace(
         annotator=_key(who, source, salt),
-        feedback=None if vote.feedback is None else unsigned(vote.feedback, [who] if who else [], scanner),
+        feedback=None if vote.feedback is None else scrub(vote.feedback, [who] if who else []) or None,
     )
 
 
@@ -268,11 +267,3 @@ def _told(reject: Reject, source: Source, salt: str) -> Reject:
 
 def _key(who: str | None, source: Source, salt: str) -> str | None:
     return None if who is None else annotator_key(salt, source.name, who)
-
-
-def unsigned(text: str, names: list[str], scanner: Scanner) -> str | None:
-    """Free text without names, links, addresses and numbers; None if nothing is left."""
-    clean = scrub(text, names)
-    for kind, value in list(scanner.findings(clean)):
-        clean = clean.replace(value, f"[{kind}]")
-    return clean or None

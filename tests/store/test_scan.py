@@ -17,7 +17,7 @@ from schemas.errors import ConfigError
 from schemas.tables import AUDIO, Table, column
 from tasks.store.hub_tree import Entry
 from tasks.store.scan import Finding, read_allowed, scan
-from tasks.store.scan_rules import HINT, Scanner, own_secrets
+from tasks.text.personal import Scanner, own_secrets
 
 # Pieces, so that no scanner takes this file for a leak.
 KEY = "A1b2C3d4E5f6" * 4
@@ -43,6 +43,10 @@ SECRETS = {
 INNOCENT = [
     hashlib.sha256(b"x").hexdigest(),
     "4e7f0a1b2c3d4e5f",
+    "be68539007547034",
+    "4242424242424242",
+    '"bytes": 2025550199,',
+    "num_bytes: 2025550199",
     "vmc23/sys64e2f-utt0001234.wav",
     "a scale from 1.0 to 5.0, gap 0.25, +3.25 dB, -12.125, 1e+10",
     "versions 4.1.2.0 and 10.20.30.40",
@@ -52,7 +56,7 @@ INNOCENT = [
     "sk-learn, risk-averse-and-very-cautious-people",
     "http://127.0.0.1:8000/v1 and https://example.org/a:b@c",
     "password: correct horse",
-    "call 555-0123 tonight",
+    "call it bars 55-123 tonight",
     "192.168.0.1 and 127.0.0.1, ::1",
     "utt_123-456-7890.wav",
     "12:34:56:78 aa:bb:cc:dd:ee:ff",
@@ -72,7 +76,9 @@ def test_let_pass(text: str) -> None:
     assert list(Scanner().findings(text)) == []
 
 
-@pytest.mark.parametrize("text", ["(555) 123-4567", "call 555-123-4567.", "+1 (555) 123-4567", "+442071838750"])
+@pytest.mark.parametrize(
+    "text", ["(555) 123-4567", "call 555-123-4567.", "call 555-0123 tonight", "+1 (555) 123-4567", "+442071838750"]
+)
 def test_phone_numbers(text: str) -> None:
     assert {kind for kind, _ in Scanner().findings(text)} == {"phone number"}
 
@@ -86,7 +92,7 @@ def test_long_addresses(text: str) -> None:
 def test_the_hint_misses_nothing(parts: list[str]) -> None:
     text = "".join(parts)
     if list(Scanner().findings(text)):
-        assert re.search(HINT, text)
+        assert re.search(Scanner().hint, text)
 
 
 def test_the_hint_is_read_by_duckdb() -> None:
@@ -94,6 +100,25 @@ def test_the_hint_is_read_by_duckdb() -> None:
         for text in SECRETS.values():
             found = connection.execute("SELECT regexp_matches($text, $hint)", {"text": text, "hint": Scanner().hint})
             assert found.fetchall() == [(True,)], text
+
+
+def test_ids_are_nobodys() -> None:
+    """Hashes and numbers of which a large corpus has a million: none may stop its publication."""
+    hint, scanner = re.compile(Scanner().hint), Scanner()
+    for number in range(20_000):
+        digest = hashlib.sha256(b"%d" % number).hexdigest()
+        decimal = str(int(digest, 16))
+        for text in (
+            digest,
+            digest[:16],
+            digest[:12],
+            digest[:32],
+            decimal[:10],
+            decimal[:16],
+            f'"bytes": {decimal[:10]},',
+        ):
+            if hint.search(text):
+                assert list(scanner.findings(text)) == [], text
 
 
 def test_own_secrets() -> None:

@@ -1,0 +1,105 @@
+"""Texts as they look: disguised letters become plain, hidden ones go, and each place leads back to the original."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import cache
+
+HIDDEN = (
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+)
+_TAGS = "\U000e0000-\U000e007f"  # letters that no font shows
+_MARKS = "\u0300-\u036f"  # accents and strokes that stand over the letter before them
+# Letters of other scripts that look like Latin ones; the same place in both strings.
+_LOOK_ALIKES = str.maketrans(
+    "абвгеіїјкмноөрсѕтухԁһԛԝѵӏАВЕЅІЈКМНОРСТУХԌԜҮ" + "αβγεικνορτυχωΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" + "İıɑɡɩᴀᴄᴇᴏᴜ\u1680\u2028\u2029\x85",
+    "a6breiijkmhoopcstyxdhqwvlABESIJKMHOPCTYXGWY" + "aByeikvoptuxwABEZHIKMNOPTYX" + "Iiaglaceou    ",
+)
+# Compatible with ASCII, and common in honest text: an ellipsis, and the punctuation of Chinese.
+_KEPT = frozenset("…‥，：；（）！？～")
+_PLANES = ((0x80, 0xD800), (0xE000, 0x10000), (0x1D400, 0x1D800), (0x1F100, 0x1F200), (0x1FBF0, 0x1FBFA))
+
+
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """A text as it looks.
+
+    Attributes:
+        text: the folded text.
+        starts: for each of its characters, and for its end, the place in the original; None where both are the same.
+    """
+
+    text: str
+    starts: tuple[int, ...] | None
+
+    def original(self, start: int, end: int) -> tuple[int, int]:
+        """The original's span of a span of the folded text that is not empty."""
+        if self.starts is None:
+            return start, end
+        return self.starts[start], max(self.starts[end], self.starts[end - 1] + 1)
+
+
+def fold(text: str) -> Folded:
+    """Compatible and look-alike characters as ASCII (NFKC, then a map), hidden ones and loose accents gone.
+
+    What has no ASCII form stays, so that words of other scripts keep their places.
+    """
+    if text.isascii():
+        return Folded(text, None)
+    parts: list[str] = []
+    starts: list[int] = []
+    at = 0
+    for match in _altered().finditer(text):
+        plain = _plain(match[0])
+        parts += (text[at : match.start()], plain)
+        starts += (*range(at, match.start()), *[match.start()] * len(plain))
+        at = match.end()
+    if not parts:
+        return Folded(text, None)
+    parts.append(text[at:])
+    starts += range(at, len(text) + 1)
+    return Folded("".join(parts), tuple(starts))
+
+
+@cache
+def disguises() -> str:
+    """The inside of a character class, for `re` and RE2: all that `fold` alters."""
+    return HIDDEN + _TAGS + _MARKS + "".join(_ranges(_disguised()))
+
+
+@cache
+def _altered() -> re.Pattern[str]:
+    return re.compile(rf"[^{_MARKS}][{_MARKS}]+|[{disguises()}]", re.DOTALL)
+
+
+def _plain(found: str) -> str:
+    """One character, or a letter with its accents, as ASCII; itself where it has no such form."""
+    whole = unicodedata.normalize("NFKC", found)
+    if len(whole) > 1:
+        whole = re.sub(f"[{_MARKS}]", "", whole)
+    return re.sub(f"[{HIDDEN}{_TAGS}{_MARKS}]", "", whole.translate(_LOOK_ALIKES))
+
+
+def _disguised() -> Iterator[int]:
+    for low, high in _PLANES:
+        for code in range(low, high):
+            char = chr(code)
+            if ord("\u0300") <= code <= ord("\u036f") or char in _KEPT:
+                continue
+            whole = unicodedata.normalize("NFKC", char)
+            if (whole != char and whole.isascii()) or code in _LOOK_ALIKES:
+                yield code
+
+
+def _ranges(codes: Iterable[int]) -> Iterator[str]:
+    """Runs of codes as `a-z`."""
+    first = last = -1
+    for code in (*codes, -1):
+        if code != last + 1 or first < 0:
+            if first >= 0:
+                yield chr(first) if first == last else f"{chr(first)}-{chr(last)}"
+            first = code
+        last = code

@@ -1,0 +1,93 @@
+"""Personal data and secrets in a text: one list of rules, which scrubbing and the search before publishing share.
+
+Rules see a text as it looks (`fold`) and name places in the original. What a rule took is hidden from those behind it.
+`hint` is a pattern for RE2 (in DuckDB, over whole columns) that matches each text in which something is found, so that
+all others never enter Python. Few false alarms are meant, not a proof that nothing is left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tasks.text.addresses import HOSTS, IPS, LINKS, MAILS
+from tasks.text.folding import Folded, disguises, fold
+from tasks.text.keys import KEYS
+from tasks.text.numbers import NUMBERS
+from tasks.text.people import MENTIONS, NAMES, STREETS
+from tasks.text.rules import Rule
+
+ID = "id of a forum"
+_IDS = (Rule(ID, r"(?i)\bt[1-6]_[a-z0-9]{3,12}\b", "(?i:t[1-6]_)", leaks=False),)
+RULES: tuple[Rule, ...] = (*KEYS, *LINKS, *MAILS, *IPS, *HOSTS, *MENTIONS, *_IDS, *NUMBERS, *STREETS, *NAMES)
+LEAKS: tuple[Rule, ...] = tuple(rule for rule in RULES if rule.leaks)
+_TAKEN = "\0"  # stands where a rule found something; no pattern has it
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """Something personal or secret in a text.
+
+    Attributes:
+        start: its first character, in the original.
+        end: the one behind its last.
+        kind: what it looks like.
+    """
+
+    start: int
+    end: int
+    kind: str
+
+
+def find(text: str | Folded, rules: Sequence[Rule] = RULES) -> list[Place]:
+    """Where a text holds what leads to a person or opens a door, first to last; no two places overlap.
+
+    Args:
+        text: a text, or what `fold` made of it.
+        rules: in the order in which they take their share.
+    """
+    folded = fold(text) if isinstance(text, str) else text
+    left = folded.text
+    places = []
+    for rule in rules:
+        for start, end in list(rule.spans(left)):
+            places.append(Place(*folded.original(start, end), rule.kind))
+            left = left[:start] + _TAKEN * (end - start) + left[end:]
+    return sorted(places)
+
+
+def hint(rules: Sequence[Rule] = RULES) -> str:
+    """A pattern, for RE2 and `re`, that matches each text in which `find` finds something by these rules."""
+    return "|".join([*dict.fromkeys(rule.hint for rule in rules), f"[{disguises()}]"])
+
+
+@dataclass(frozen=True)
+class Scanner:
+    """Finds what may not be published in texts: all but links and mentions, which cards and captions have on purpose.
+
+    Attributes:
+        secrets: values that are secret here, by what they are called.
+    """
+
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def hint(self) -> str:
+        """A pattern for RE2 that matches wherever something may be found."""
+        return "|".join([hint(LEAKS), *(re.escape(value) for value in self.secrets.values())])
+
+    def findings(self, text: str) -> Iterator[tuple[str, str]]:
+        """Kind and value of everything in a text that may not be published."""
+        for name, secret in self.secrets.items():
+            if secret in text:
+                yield f"the value of {name}", secret
+        for place in find(text, LEAKS):
+            yield place.kind, text[place.start : place.end]
+
+
+def own_secrets(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """The secrets of this process's environment, whatever their form."""
+    named = re.compile(r"(?:^|_)(?:(?:API)?KEY|AUTH_STRING|TOKEN|SECRET|PASSWORD)$")
+    return {name: value for name, value in environment.items() if named.search(name) and len(value) >= 12}
