@@ -95,7 +95,7 @@ def build(
 
     place = _store(store)
     if dry_run:
-        facts = forecast_build(corpus, config, place, limit)
+        facts = forecast_build(corpus, config, place, limit, allow_rejects=allow_rejects)
         _print_json(facts) if as_json else console.show_plan(facts)
         return
     built = run_build(corpus, config, place, force=force, limit=limit, allow_rejects=allow_rejects)

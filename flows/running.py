@@ -58,8 +58,13 @@ def read_config(corpus: Corpus, path: Path, limit: int | None = None) -> BuildCo
     return parse_config(corpus.config, values if limit is None else {**values, "limit": limit}, path)
 
 
-def plan_build(name: str, path: Path, store: Store, limit: int | None = None) -> tuple[Plan, BuildConfig]:
+def plan_build(
+    name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
+) -> tuple[Plan, BuildConfig]:
     """Read the config, look at the first rows of its inputs and fingerprint them, without starting anything.
+
+    Args:
+        name, path, store, limit, allow_rejects: as in `run_build`.
 
     Raises:
         ConfigError: it is not a config of that corpus.
@@ -70,17 +75,20 @@ def plan_build(name: str, path: Path, store: Store, limit: int | None = None) ->
 
     corpus = find_corpus(name)
     config = read_config(corpus, path, limit)
+    config = config.model_copy(update={"most_rejected": None}) if allow_rejects else config
     check(config, store, load(corpus.peeks)(config))
     return load(corpus.plan)(config, store), config
 
 
-def forecast_build(name: str, path: Path, store: Store, limit: int | None = None) -> dict[str, Any]:
+def forecast_build(
+    name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
+) -> dict[str, Any]:
     """What a build would read, commit and ask; nothing is asked, and the store stays as it is."""
     from tasks.progress import shown
 
     corpus = find_corpus(name)
     with shown():
-        plan, config = plan_build(name, path, store, limit)
+        plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
         done, latest = plan.up_to_date(tidy=False), store.latest(name)
         asks = load(corpus.forecast)(config, store) if corpus.forecast and not done else None
     return {
@@ -145,8 +153,7 @@ def run_build(
     from tasks.store.versions import Version
 
     with shown():
-        plan, config = plan_build(name, path, store, limit)
-        config = config.model_copy(update={"most_rejected": None}) if allow_rejects else config
+        plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
         if not force and (done := plan.up_to_date()):
             return Built(done, new=False)
         before = store.latest(name)

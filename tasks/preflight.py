@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -21,6 +21,7 @@ from schemas.annotation import AnnotatorConfig
 from schemas.config import BuildConfig
 from schemas.errors import EarmarkError, Faults, InputError, MissingExtraError
 from schemas.places import told, url_of
+from schemas.reasons import REASONS, options_of
 from tasks.annotation.backend import check_annotator
 from tasks.audio.probe import AudioFault
 from tasks.importers.lines import first_rows
@@ -43,6 +44,7 @@ class Peek:
         clips: the file of each clip that a row names, or why it is not opened; None where no clips are looked at.
         option: the keys of the config that say where the clips lie.
         lists: the files that it reads, as far as the config names them; they are brought here if behind URLs.
+        may_be_empty: whether a build makes sense without a row of it.
     """
 
     name: str
@@ -50,6 +52,7 @@ class Peek:
     clips: Callable[[Any], Iterable[Path | AudioFault]] | None = None
     option: str = "audio_root"
     lists: tuple[Path, ...] = ()
+    may_be_empty: bool = False
 
 
 def require_folder(option: str, folder: Path) -> list[Path]:
@@ -72,7 +75,7 @@ def check(config: BuildConfig, store: Store, peeks: Iterable[Peek]) -> None:
     checks: list[Callable[[], object]] = [partial(check_engine, config)]
     checks += [partial(store.find, spec) for spec in config.reads()]
     checks += [partial(check_annotator, one) for one in _annotators(config)]
-    checks += [partial(_look, peek) for peek in peeks]
+    checks += [partial(_look, peek, config) for peek in peeks]
     if faults := tuple(dict.fromkeys(line for one in checks for line in _fault(one))):
         raise Faults(faults)
 
@@ -108,32 +111,44 @@ def _annotators(part: object) -> Iterator[AnnotatorConfig]:
             yield from _annotators(inner)
 
 
-def _look(peek: Peek) -> None:
+def _look(peek: Peek, config: BuildConfig) -> None:
     """Look at one input.
 
     Raises:
-        EarmarkError: it cannot be read, none of its first rows can be used, or none of their clips is there.
+        EarmarkError: it cannot be read; or, unless the config allows any loss, none of its first rows can be used, or
+            none of their clips is there.
     """
     bring(peek.lists)
     with first_rows(ROWS):
         found = [row for row in islice(peek.read(), MOST_ROWS) if not isinstance(row, Note)]
-    rows = [row for row in found if not isinstance(row, Reject)]
-    rejects = [row for row in found if isinstance(row, Reject)]
-    if not found:
+    if config.most_rejected is None:
+        return
+    if not found and not peek.may_be_empty:
         raise EarmarkError(f"{peek.name}: expected rows, found none")
-    if not rows:
-        reason, _ = Counter(reject.reason for reject in rejects).most_common(1)[0]
-        first = next(reject for reject in rejects if reject.reason == reason)
-        where = f"{first.source_file}, line {first.line}" if first.line is not None else first.source_file
-        option = f"; set {peek.option}" if reason == "path_outside_root" else ""
+    if config.most_rejected == 1:
+        return
+    rejects = [row for row in found if isinstance(row, Reject)]
+    if rejects and len(rejects) == len(found) and all(REASONS[one.reason].kind == "fault" for one in rejects):
         raise EarmarkError(
-            f"{peek.name}: none of the first {len(rejects)} rows can be used, most are '{reason}': "
-            f"{where}: {first.detail}{option}"
+            f"{peek.name}: none of the first {len(rejects)} rows can be used, {_commonest(rejects, config)}"
         )
     if peek.clips is not None:
-        clips = list(islice((clip for row in rows for clip in peek.clips(row)), CLIPS))
-        paths = [clip for clip in clips if isinstance(clip, Path)]
-        bring(paths[:1])
-        if clips and not any(os.path.isfile(path) for path in paths):  # noqa: PTH113  # a name may be too long for any
-            example = f"such as {told(clips[0])}; set {peek.option}" if isinstance(clips[0], Path) else clips[0].detail
-            raise EarmarkError(f"{peek.name}: none of the first {len(clips)} clips is there, {example}")
+        named = (clip for row in found if not isinstance(row, Reject) for clip in peek.clips(row))
+        _look_for(peek, list(islice(named, CLIPS)))
+
+
+def _commonest(rejects: Sequence[Reject], config: BuildConfig) -> str:
+    """The commonest reason, with an example and the options that can mend it."""
+    reason, count = Counter(reject.reason for reject in rejects).most_common(1)[0]
+    first = next(reject for reject in rejects if reject.reason == reason)
+    where = first.source_file if first.line is None else f"{first.source_file}, line {first.line}"
+    options = " or ".join(key for key, _ in options_of(reason, type(config)))
+    return f"{count} are '{reason}': {where}: {first.detail}{'; set ' if options else ''}{options}"
+
+
+def _look_for(peek: Peek, clips: Sequence[Path | AudioFault]) -> None:
+    paths = [clip for clip in clips if isinstance(clip, Path)]
+    bring(paths[:1])
+    if clips and not any(os.path.isfile(path) for path in paths):  # noqa: PTH113  # a name may be too long for any
+        example = f"such as {told(clips[0])}; set {peek.option}" if isinstance(clips[0], Path) else clips[0].detail
+        raise EarmarkError(f"{peek.name}: none of the first {len(clips)} clips is there, {example}")

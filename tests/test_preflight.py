@@ -17,8 +17,10 @@ import soundfile
 
 from flows import cli, running
 from flows.registry import CORPORA, find_corpus, load
+from schemas.errors import Faults
 from tasks.importers.lines import first_rows
 from tasks.importers.registry import read_source
+from tasks.mos.sources import peeks
 from tasks.preflight import ROWS, check
 from tasks.store.versions import open_store
 from tests.builds import config_of
@@ -72,7 +74,7 @@ BAD: dict[str, tuple[str, str, list[str]]] = {
     "a wrong folder": ("mos-preferences", mos('format = "bvcc"\nroot = "nowhere"'),
                        ["s0: expected a folder at root = 'nowhere', found nothing there"]),
     "a wrong audio_root": ("mos-preferences", mos(table("absolute.csv", 'audio_root = "audio"')),
-                           ["s0/absolute.csv: none of the first 2 rows can be used, most are 'path_outside_root'"]),
+                           ["s0/absolute.csv: none of the first 2 rows can be used, 2 are 'path_outside_root'"]),
     "a forgotten scale": ("mos-preferences", mos(table("hundred.csv")),
                           ["'score_out_of_scale': s0/hundred.csv, line 2: expected a score from 1 to 5, found 81"]),
     "missing clips": ("mos-preferences", mos(table("good.csv", 'audio_root = "audio"'), rest='audio = "index"'),
@@ -175,6 +177,24 @@ def test_every_fault_is_named_at_once_before_anything_starts(
     assert len(lines) == len(wanted), said
     assert all(any(part in line for line in lines) for part in wanted), said
     assert not list((tmp_path / "store").rglob("v1"))
+
+
+@pytest.mark.parametrize("text", ["most_rejected = 1.0\n{}", "{}"], ids=["most_rejected", "--allow-rejects"])
+def test_a_loss_that_is_allowed_is_no_fault(text: str, folder: Path, tmp_path: Path) -> None:
+    """What cannot be read at all stays one."""
+    lost = table("absolute.csv", 'audio_root = "audio"')
+    (tmp_path / "c.toml").write_text(text.format(mos(lost)).replace("absolute.csv", f"{folder}/absolute.csv"))
+    (tmp_path / "none.toml").write_text(text.format(mos(lost)).replace("absolute.csv", "gone.csv"))
+    store, allow = open_store(str(tmp_path / "store")), text == "{}"
+    assert running.forecast_build("mos-preferences", tmp_path / "c.toml", store, allow_rejects=allow)["would_commit"]
+    with pytest.raises(Faults, match="found no such file"):
+        running.forecast_build("mos-preferences", tmp_path / "none.toml", store, allow_rejects=allow)
+
+
+def test_rows_that_the_method_leaves_out_are_no_fault(tmp_path: Path) -> None:
+    (tmp_path / "track3_answer.txt").write_text("VoiceMOS2023Track3-TMHINT_b2_21_02,4.5\n")
+    config = config_of(tmp_path, {"name": "s", "format": "vmc23", "root": "."})
+    check(config, open_store(str(tmp_path / "store")), peeks(config))
 
 
 @pytest.mark.parametrize("name", CORPORA)

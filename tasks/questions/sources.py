@@ -63,7 +63,7 @@ def peeks(config: ScoreQuestions) -> Iterator[Peek]:
             yield Peek(name, partial(first_objects, path, name, kind), lists=(path,))
     for written in config.review.files:
         path, name = config.path(written), without_place(written)
-        yield Peek(name, partial(read_reviews, path, name), lists=(path,))
+        yield Peek(name, partial(read_reviews, path, name), lists=(path,), may_be_empty=True)
     if config.images.folder is not None:
         yield Peek("images.folder", partial(require_folder, "images.folder", config.path(config.images.folder)))
 
