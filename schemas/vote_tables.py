@@ -147,8 +147,10 @@ RATINGS = Table(
             _DIMENSION,
             column("score", pa.float64(), "Mean rating, on the source's scale."),
             column("rating", pa.float64(), "The same, brought to a scale from 1 to 5.", unit="1 to 5"),
+            column("votes", pa.int64(), "Rows of the set that the score is the mean of; null for one.", optional=True),
+            column("score_std", pa.float64(), "Sample standard deviation of these rows.", optional=True),
             column("source_file", pa.string(), "The file that the rating came from."),
-            column("source_line", pa.int64(), "Line in that file, counted from 1."),
+            column("source_line", pa.int64(), "Line in that file, from 1; the first, where ratings were averaged."),
         ]
     ),
     key=("rating_id",),

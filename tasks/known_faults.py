@@ -44,6 +44,12 @@ def _first_row_won(version: Version) -> bool:
     return any(step.rejected.get(reason) for step in steps for reason in ("conflicting_score", "duplicate"))
 
 
+def _first_rated_won(version: Version) -> bool:
+    """Rows of a rated set were rejected for a clip that was there before."""
+    steps = [step for step in version.manifest.steps if step.name == "ratings"]
+    return any(step.rejected.get("duplicate_id") for step in steps)
+
+
 def _left_its_root(version: Version) -> bool:
     """Rows were rejected because of the folder that the config named, which the build key left out."""
     return bool(version.manifest.rejects.get("path_outside_root"))
@@ -69,6 +75,14 @@ FAULTS = (
         ("mos-preferences",),
         _first_row_won,
         "of several ratings of a clip the first was taken for their mean: build again",
+    ),
+    KnownFault(
+        "first-rating-wins",
+        "2026-11-22",
+        1,
+        ("human-preferences",),
+        _first_rated_won,
+        "of several ratings of a clip of a rated set (PAM, MusicEval) the first alone counted: build again",
     ),
     KnownFault(
         "root-not-in-key",

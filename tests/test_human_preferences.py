@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import statistics
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -213,6 +215,50 @@ def test_rated_clips_join_training_on_one_scale(tmp_path: Path) -> None:
         ("rating", "test"): 3,
     }
     assert Counter(row["task"] for row in rows_of(version, "benchmark"))["pam"] == 3
+
+
+def test_several_ratings_of_a_clip_are_averaged_in_any_order(tmp_path: Path) -> None:
+    rng = random.Random(5)
+    rows = [(f"music/ant/{rng.randrange(6)}.wav", rng.randrange(1, 6), rng.choice(["", 1, 2, 5])) for _ in range(40)]
+    source = {"name": "pam", "format": "pam", "files": ["pam.csv"]}
+    found = []
+    for name in ("one", "other"):
+        rng.shuffle(rows)
+        (tmp_path / "pam.csv").write_text("file,OVL,REL\n" + "".join(f"{f},{m},{a}\n" for f, m, a in rows))
+        version = build_votes(config_of(tmp_path, cmi(tmp_path, [vote()]), source), tmp_path / name)
+        assert "averaged 40 ratings into 6 clips" in version.manifest.notes()
+        assert [row for row in rows_of(version, "rejects") if row["table"] == "ratings"] == []
+        found.append(
+            {row["rating_id"]: (row["score"], row["votes"], row["score_std"]) for row in rows_of(version, "ratings")}
+        )
+    assert found[0] == found[1]
+    for place, dimension in ((1, "musicality"), (2, "alignment")):
+        for file in {row[0] for row in rows}:
+            scores = [row[place] for row in rows if row[0] == file and row[place] != ""]
+            mean, votes, std = found[0][f"pam/{file}-{dimension}"]
+            assert mean == pytest.approx(statistics.fmean(scores))
+            assert votes == len(scores)
+            assert std == pytest.approx(statistics.stdev(scores))
+
+
+def test_a_published_mean_counts_once_and_contradictions_are_rejects(tmp_path: Path) -> None:
+    sets = tmp_path / "me/sets"
+    sets.mkdir(parents=True)
+    name = "audiomos2025-track1-S002_P00{}.wav"
+    lines = [f"{name.format(1)},3,3", f"{name.format(1)},3,3", f"{name.format(2)},3,3", f"{name.format(2)},4,3"]
+    (sets / "train_mos_list.txt").write_text("\n".join(lines) + "\n")
+    (sets / "test_mos_list.txt").write_text(f"{name.format(1)},5,5\n")
+    source = {"name": "musiceval", "format": "musiceval", "root": "me"}
+    version = build_votes(config_of(tmp_path, cmi(tmp_path, [vote()]), source), tmp_path / "store")
+    scores = {
+        row["clip_id"][-5]: row["score"] for row in rows_of(version, "ratings") if row["dimension"] == "musicality"
+    }
+    assert scores == {"1": 3.0, "2": 3.5}
+    rejects = [(row["reason"], row["file"], row["line"]) for row in rows_of(version, "rejects")]
+    assert sorted(rejects) == [
+        ("conflicting_facts", "musiceval/sets/test_mos_list.txt", 1),
+        ("duplicate_id", "musiceval/sets/train_mos_list.txt", 2),
+    ]
 
 
 def test_a_tested_prompt_takes_its_rated_clips_along(tmp_path: Path) -> None:

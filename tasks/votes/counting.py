@@ -61,10 +61,10 @@ def count_votes(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Hum
            FROM rated WHERE reason IS NOT NULL ORDER BY row"""
     ).to_arrow_table()
     rated = _count(connection, "rated WHERE reason IS NULL")
-    _account(
-        stage, "ratings", "rated clips", _by_source(connection, "ratings"), dropped, rated, f"{rated} rated clips stay"
-    )
-    connection.execute("DELETE FROM rated WHERE reason IS NOT NULL")
+    connection.execute("DELETE FROM rated WHERE reason IS NOT NULL OR NOT is_first")
+    clips = _count(connection, "rated")
+    note = f"averaged {rated:,} ratings into {clips:,} clips" if rated > clips else f"{rated} rated clips stay"
+    _account(stage, "ratings", "rated clips", _by_source(connection, "ratings"), dropped, rated, note)
 
 
 def _account(stage: Stage, name: str, unit: str, read: dict[str, int], refused: pa.Table, kept: int, note: str) -> None:

@@ -12,12 +12,16 @@ SELECT
     dimension,
     score,
     1 + 4 * (score - low) / (high - low) AS rating,
+    votes,
+    score_std,
     source_file,
     line AS source_line
 FROM (
-    SELECT *, 'musicality' AS dimension, musicality AS score FROM rated
+    SELECT
+        *, 'musicality' AS dimension, musicality AS score, votes_musicality AS votes, std_musicality AS score_std
+    FROM rated
     UNION ALL
-    SELECT *, 'alignment', alignment FROM rated
+    SELECT *, 'alignment', alignment, votes_alignment, std_alignment FROM rated
 )
 JOIN rated_places USING (row)
 JOIN sources USING (source)
