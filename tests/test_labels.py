@@ -93,7 +93,9 @@ def judged(pool: Path, config: PseudoPreferences, draws: Mapping[tuple[str, str]
             plan_pairs.fn(stage, config)
             shutil.copytree(stage.folder, planned)
     with tempfile.TemporaryDirectory() as store:
-        plan = Plan(open_store(store), plan_build(config, open_store(str(pool / "first")), {}).made, "0" * 64, dict)
+        plan = Plan(
+            open_store(store), plan_build(config, open_store(str(pool / "first")), {}).made, "0" * 64, dict, config
+        )
         with plan.stage() as stage:
             shutil.copytree(planned, stage.folder, dirs_exist_ok=True)
             questions = stage.work / "questions.parquet"
