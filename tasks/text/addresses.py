@@ -8,7 +8,7 @@ from functools import cache
 
 from publicsuffixlist import PublicSuffixList
 
-from tasks.text.rules import Rule, Seen
+from tasks.text.rules import DIGITS, Rule, Seen, words_of
 
 EMAIL, LINK = "e-mail address", "link"
 _TOP = "com|org|net|edu|gov|info|biz|name|io|co|uk|de|at|ch|fr|es|nl|be|eu|ca|au|us|nz|jp|cn|ru|br|pl|se|dev|app"
@@ -116,6 +116,12 @@ _SPELT = (
     rf"@|(?i:[.·](?:{_TOP})|{_W}[.·]{_W}{{1,4}}(?:{_TOP})|(?:dot|d0t|punkt|punto|point){_W}{{1,4}}(?:{_TOP}))"
     "|[a-z0-9]AT[a-z0-9-]+DOT"
 )
+_SPELT_MARKS = tuple(
+    "@ · [. (. {. <. dot d0t punkt punto point".split()  # noqa: SIM905
+    + [" .", "\n.", "\t."]
+    + [f".{top}" for top in _TOP.split("|")]
+)
+_MAILER_WORDS = words_of(_MAILERS.replace("web\\.de", "web")) | {"protonmail"}
 _DOTTED = r"(?:\.|\s?[\[(]\.[\])]\s?|\s\.\s|\sdot\s)"
 _DOTTED_HINT = rf"{_W}{{0,3}}(?:\.|dot){_W}{{0,3}}"
 
@@ -125,6 +131,7 @@ LINKS: tuple[Rule, ...] = (
         r"(?i)(?:\b[a-z][a-z0-9+.-]{1,15}://|\bwww\.|\bmailto:)[^\s<>\"]+",
         r"(?i:://|www\.|mailto:)",
         leaks=False,
+        marks=("://", "www.", "mailto:"),
     ),
 )
 MAILS: tuple[Rule, ...] = (
@@ -145,6 +152,7 @@ MAILS: tuple[Rule, ...] = (
         rf"(?:{_DOT}[\w-]{{1,63}}?){{0,3}}{_DOT}(?:{_TOP})(?![\w-]|\.\w)",
         _SPELT,
         _spelt_mail,
+        marks=_SPELT_MARKS,
     ),
     Rule(EMAIL, rf"\b[A-Za-z0-9._-]{{2,64}}AT[a-z0-9-]{{2,63}}DOT(?:{_TOP})\b", "AT[a-z0-9-]+DOT"),
     Rule(EMAIL, r"(?<!\w)(?:[\w.] ){2,40}(?:@|at)(?: [\w-]){2,40} (?:[.]|dot)(?: [A-Za-z]){2,6}\b", " (?:@|at) [^ ] "),
@@ -153,8 +161,11 @@ MAILS: tuple[Rule, ...] = (
         rf"(?i)(?<![\w.+-])([\w.+-]{{3,64}})\s?(?:@|\bat|\(at\)|\[at\])\s?(?:{_MAILERS})\b",
         f"(?i:{_MAILERS})",
         lambda seen: bool(re.search(r"[0-9._]", seen.value) or _MAIL_CUE.search(seen.before)),
+        words=_MAILER_WORDS,
     ),
-    Rule(EMAIL, rf"(?i)\b(?:{_MAILERS})(?:\sis|\s?[:=-])\s([\w.+-]{{4,64}})\b", f"(?i:{_MAILERS})"),
+    Rule(
+        EMAIL, rf"(?i)\b(?:{_MAILERS})(?:\sis|\s?[:=-])\s([\w.+-]{{4,64}})\b", f"(?i:{_MAILERS})", words=_MAILER_WORDS
+    ),
 )
 HOSTS: tuple[Rule, ...] = (
     Rule(
@@ -172,6 +183,7 @@ IPS: tuple[Rule, ...] = (
         rf"(?i)(?<![A-Za-z0-9_+.-])(?<![^/]/)([0-9]{{1,3}}(?:{_DOTTED}[0-9]{{1,3}}){{3}})(?![A-Za-z0-9_-]|\.\w)",
         rf"(?i:[0-9]{_DOTTED_HINT}[0-9]{{1,3}}{_DOTTED_HINT}[0-9])",
         _public_address,
+        marks=DIGITS,
     ),
     Rule(
         "IP address",

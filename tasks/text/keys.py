@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.text.rules import Rule, Seen
+from tasks.text.rules import DIGITS, Rule, Seen, words_of
 
 
 def _mixed(seen: Seen) -> bool:
@@ -37,7 +37,7 @@ KEYS: tuple[Rule, ...] = (
         r"[A-Za-z0-9_-]{8}\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{8}",
         _mixed,
     ),
-    Rule("Telegram token", r"\b[0-9]{8,10}:[A-Za-z0-9_-]{35}\b", "[0-9]{8}:[A-Za-z0-9_-]{8}", _mixed),
+    Rule("Telegram token", r"\b[0-9]{8,10}:[A-Za-z0-9_-]{35}\b", "[0-9]{8}:[A-Za-z0-9_-]{8}", _mixed, marks=DIGITS),
     Rule("JSON web token", r"\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}", "eyJ"),
     Rule("password in a URL", r"\b[a-z][a-z0-9+.-]{1,12}://[^\s/:@\"']{1,64}:([^\s/:@\"']{3,})@", "://"),
     Rule(
@@ -45,6 +45,9 @@ KEYS: tuple[Rule, ...] = (
         rf"(?i)(?<![A-Za-z0-9])(?:{_NAMED}|password|passwd)\b{_SET}([A-Za-z0-9+/_.~=-]{{12,}})",
         f"(?i:{_NAMED}|passw)",
         _mixed,
+        words=words_of(
+            "api secret access auth account apikey secretkey accesstoken authtoken accountkey password passwd"
+        ),
     ),
     Rule(
         "password or key",
@@ -52,5 +55,5 @@ KEYS: tuple[Rule, ...] = (
         "_(?:KEY|TOKEN|SECRET|PASSWORD)",
         _mixed,
     ),
-    Rule("bearer token", r"(?i)\bbearer ([A-Za-z0-9._~+/-]{20,})", "(?i:bearer )", _mixed),
+    Rule("bearer token", r"(?i)\bbearer ([A-Za-z0-9._~+/-]{20,})", "(?i:bearer )", _mixed, marks=("bearer ",)),
 )

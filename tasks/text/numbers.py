@@ -7,7 +7,7 @@ import re
 import phonenumbers
 from phonenumbers import NumberParseException, PhoneNumberFormat
 
-from tasks.text.rules import Rule, Seen
+from tasks.text.rules import DIGITS, Rule, Seen
 
 # Countries whose own way to write a number is recognised without a word that speaks for it.
 _COUNTRIES = ("US", "GB", "AU", "FR", "DE", "NL", "IT", "ES", "IN", "JP")
@@ -111,6 +111,7 @@ NUMBERS: tuple[Rule, ...] = (
         r"|[A-Za-z]{2}[0-9]{2}(?:[ -][A-Za-z0-9]{4}){2,7}(?:[ -][A-Za-z0-9]{1,4})?)(?![A-Za-z0-9_])",
         "(?i:[A-Z][A-Z][0-9][0-9](?:[ -]?[A-Z0-9]{4}){2})",
         _account,
+        marks=DIGITS,
     ),
     Rule("social security number", r"(?<![\w.+-])[0-9]{3}[-. ]?[0-9]{2}[-. ]?[0-9]{4}(?![\w-])", _HINT, _social),
     Rule(
@@ -126,5 +127,6 @@ NUMBERS: tuple[Rule, ...] = (
         rf"(?:[ ,-]{{1,2}}(?:double |triple )?(?:{_ONE_DIGIT}|o)){{6,14}})\b",
         f"(?i:(?:^|[^0-9A-Za-z_])(?:{_ONE_DIGIT}|o)(?:[ ,-]{{1,2}}(?:{_ONE_DIGIT}|o|double|triple)){{3}})",
         _spoken,
+        words=frozenset({"zero", "oh", "o"}),
     ),
 )

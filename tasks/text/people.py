@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tasks.text.rules import Rule, Seen
+from tasks.text.rules import DIGITS, Rule, Seen, words_of
 
 HANDLE, NAME, STREET = "mention", "name of a person", "street address"
 
@@ -14,6 +14,7 @@ _PLATFORMS = (
     "|whatsapp|wechat|weixin|linkedin|github|mastodon|bluesky|tumblr|patreon|venmo|paypal|cash ?app|musescore|gamertag"
     "|reddit|discord|snap|kik|signal|steam|psn|xbox|ig|fb|yt|微信|qq"
 )
+_PLATFORM_WORDS = words_of(_PLATFORMS) | {"cashapp"}
 _NOUN = r"(?:\s(?:user ?name|user|name|handle|account|acc|id|tag|profile|channel|page|alt))"
 _IS = r"(?:\s(?:is|was|as|me|at)(?:\s(?:called|named))?|'s|\s?(?::|：|=|-|–|—|->|→|@))"
 _SHAPE = r"[A-Za-z][\w.-]{2,40}(?:#[0-9]{4})?"
@@ -90,8 +91,8 @@ def _street(seen: Seen) -> bool:
 
 
 MENTIONS: tuple[Rule, ...] = (
-    Rule(HANDLE, r"(?i)(?<![\w/+=])/?(?:u|user)/[\w-]{3,64}", "(?i:u|user)/"),
-    Rule(HANDLE, r"(?i)(?<![\w/])/?r/u_[\w-]{1,64}", "(?i:r/u_)"),
+    Rule(HANDLE, r"(?i)(?<![\w/+=])/?(?:u|user)/[\w-]{3,64}", "(?i:u|user)/", marks=("u/", "user/")),
+    Rule(HANDLE, r"(?i)(?<![\w/])/?r/u_[\w-]{1,64}", "(?i:r/u_)", marks=("r/u_",)),
     Rule(HANDLE, r"(?<![\w@])@[A-Za-z0-9_][\w.-]{1,63}(?:@[\w-]+(?:\.[\w-]+)+)?", "@", _handle, leaks=False),
     Rule(HANDLE, r"\b\w{2,32}#[0-9]{4}\b", "#[0-9]{4}", leaks=False),
     Rule(
@@ -99,6 +100,8 @@ MENTIONS: tuple[Rule, ...] = (
         rf"(?i)(?<![A-Za-z0-9_])(?:{_PLATFORMS})(?![A-Za-z0-9_]){_NOUN}?{_IS}?\s?@?((?:live:)?{_SHAPE})",
         f"(?:^|{_W})(?i:{_PLATFORMS})(?:{_W}|$)",
         _on_platform,
+        words=_PLATFORM_WORDS,
+        marks=("微信",),
     ),
     Rule(
         HANDLE,
@@ -106,6 +109,7 @@ MENTIONS: tuple[Rule, ...] = (
         rf"(?:my\s)?(?:{_PLATFORMS})\b",
         f"(?:^|{_W})(?i:{_PLATFORMS})(?:{_W}|$)",
         _lower_name,
+        words=_PLATFORM_WORDS,
     ),
 )
 _INTRODUCED = (
@@ -113,6 +117,7 @@ _INTRODUCED = (
     r"|mi nombre es|il mio nome è)"
 )
 _INTRODUCED_HINT = r"(?i:name's|name is|ich hei|name ist|m'appelle|me llamo|mi chiamo|nombre es|mio nome)"
+_INTRODUCING = words_of("name heiße heisse appelle llamo chiamo nombre nome")
 _FAREWELL = (
     r"(?:(?:best|kind|warm|many)?\s?(?:regards|wishes|thanks)|best|cheers|thank you|thanks[a-z ]{0,20}|sincerely"
     r"|yours(?: truly| sincerely)?|love|lg|vg|mfg|[a-zß ]{0,30}gr(?:ü|u)(?:ß|ss)en?|cordialement|saludos|saluti)"
@@ -121,27 +126,57 @@ _FAREWELL_HINT = (
     rf"(?i:(?:^|[\n.!?]){_W}{{0,3}}(?:best|kind|warm|many|regards|wishes|thank|cheers|sincerely|yours|love|lg|vg|mfg"
     "|cordialement|salu)|gr(?:ü|u)(?:ß|ss))"
 )
+_FAREWELLS = words_of("best kind warm many regards wishes thanks thank cheers sincerely yours love lg vg mfg")
+_GREETINGS = ("cordialement", "saludos", "saluti", "grüß", "gruß", "grüss", "gruss")
 NAMES: tuple[Rule, ...] = (
-    Rule(NAME, rf"(?i:\b{_INTRODUCED})\s+({_NAME})", _INTRODUCED_HINT),
-    Rule(NAME, rf"(?i)\b{_INTRODUCED}\s+([^\W\d_]{{2,20}})(?=\s*(?:$|[,.!;\n]|and\b))", _INTRODUCED_HINT, _lower_name),
+    Rule(NAME, rf"(?i:\b{_INTRODUCED})\s+({_NAME})", _INTRODUCED_HINT, words=_INTRODUCING),
+    Rule(
+        NAME,
+        rf"(?i)\b{_INTRODUCED}\s+([^\W\d_]{{2,20}})(?=\s*(?:$|[,.!;\n]|and\b))",
+        _INTRODUCED_HINT,
+        _lower_name,
+        words=_INTRODUCING,
+    ),
     Rule(
         NAME,
         rf"\b(?:[Cc]all|calls) me ({_FIRST}(?: {_FIRST})?)(?=\s*(?:$|[,.!;\n]))",
         "(?:[Cc]all|calls) me [^a-z0-9 ]",
+        marks=("call me ", "calls me "),
     ),
     Rule(
         NAME,
         rf"\b[Ii](?:'m| am) ({_FIRST} {_FIRST})(?=\s*(?:$|[,.!;\n]|from\b|and\b|here\b))",
         "[Ii](?:'m| am) [^a-z0-9 ]",
+        marks=("i'm ", "i am "),
     ),
-    Rule(NAME, rf"(?im:^{_FAREWELL}[,.!]{{0,2}}[ \t]*\n\s*)({_NAME})(?=[ \t]*(?:\n|$))", _FAREWELL_HINT, _own_name),
-    Rule(NAME, rf"(?i:(?:^|[.!?]\s){_FAREWELL}[,!]\s)({_NAME})\s*$", _FAREWELL_HINT, _own_name),
+    Rule(
+        NAME,
+        rf"(?im:^{_FAREWELL}[,.!]{{0,2}}[ \t]*\n\s*)({_NAME})(?=[ \t]*(?:\n|$))",
+        _FAREWELL_HINT,
+        _own_name,
+        words=_FAREWELLS,
+        marks=_GREETINGS,
+    ),
+    Rule(
+        NAME,
+        rf"(?i:(?:^|[.!?]\s){_FAREWELL}[,!]\s)({_NAME})\s*$",
+        _FAREWELL_HINT,
+        _own_name,
+        words=_FAREWELLS,
+        marks=_GREETINGS,
+    ),
     Rule(
         NAME,
         rf"(?i:\b(?:hi|hello|hey)[,!]?\s)({_NAME})(?= here\b)",
         rf"(?i:(?:^|{_W})(?:hi|hello|hey)[,!]?{_W}[^\n]* here)",
+        marks=(" here",),
     ),
-    Rule(NAME, rf"(?i:\bthis is )({_FIRST} {_FIRST})(?= (?:here|from|speaking)\b)", "(?i:this is )[^a-z0-9 ]"),
+    Rule(
+        NAME,
+        rf"(?i:\bthis is )({_FIRST} {_FIRST})(?= (?:here|from|speaking)\b)",
+        "(?i:this is )[^a-z0-9 ]",
+        marks=("this is ",),
+    ),
     Rule(NAME, rf"\n-- ?\n\s*({_NAME})", "\n-- ?\n"),
     Rule(
         NAME,
@@ -158,30 +193,37 @@ STREETS: tuple[Rule, ...] = (
         rf"(?i:{_STREETS})\b\.?{_TOWN}(?: [A-Z]{{1,2}}[0-9][A-Z0-9]? [0-9][A-Z]{{2}})?)",
         f"[0-9][A-Za-z]?,? [A-Za-z0-9].{{0,60}} (?i:{_STREETS})",
         _street,
+        words=words_of(_STREETS),
     ),
     Rule(
         STREET,
         r"\b(?:[^\W\d_a-z][\w-]*(?:straße|strasse|str\.|weg|gasse|allee|platz|ufer|damm)) [0-9]{1,4} ?[a-z]?\b"
         r"(?:,? [0-9]{5} \w+)?",
         r"(?:straße|strasse|str\.|weg|gasse|allee|platz|ufer|damm) [0-9]",
+        marks=tuple(
+            f"{end} " for end in ("straße", "strasse", "str.", "weg", "gasse", "allee", "platz", "ufer", "damm")
+        ),
     ),
     Rule(
         STREET,
         r"(?i)\b[0-9]{1,4}(?: ?(?:bis|ter))?,? (?:rue|avenue|boulevard|chemin|allée|quai|impasse|place)"
         r" (?:de |du |des |d'|l')[\w'’ -]{2,40}(?:, [0-9]{5} \w+)?",
-        "(?i:(?:rue|avenue|boulevard|chemin|allée|quai|impasse|place) d|(?:rue|avenue|quai|place|chemin) l')",
+        "(?i:(?:rue|avenue|boulevard|chemin|allée|quai|impasse|place) (?:d|l'))",
+        words=words_of("rue avenue boulevard chemin allée quai impasse place"),
     ),
     Rule(
         STREET,
         r"\b(?:Calle|Avenida|Avda\.|Plaza|Paseo|Via|Viale|Piazza|Corso) (?:[^\W\d_][\w'’-]+ ?){1,4},? ?[0-9]{1,4}\b"
         r"(?:, [0-9]{5} \w+)?",
         r"(?:Calle|Avenida|Avda\.|Plaza|Paseo|Via|Viale|Piazza|Corso) ",
+        words=words_of("Calle Avenida Avda Plaza Paseo Via Viale Piazza Corso"),
     ),
-    Rule(STREET, r"(?i)\bP\.? ?O\.? ?Box [0-9]+(?:, \w+)?", "(?i:O[.]? ?Box [0-9])"),
+    Rule(STREET, r"(?i)\bP\.? ?O\.? ?Box [0-9]+(?:, \w+)?", "(?i:O[.]? ?Box [0-9])", words=frozenset({"box", "pobox"})),
     Rule(
         STREET,
         r"\b([A-Z]{1,2}[0-9][A-Z0-9]? [0-9][ABD-HJLNP-UW-Z]{2})\b",
         "[A-Z][0-9][A-Z0-9]? [0-9][A-Z]{2}",
         lambda seen: bool(_POSTED.search(seen.before)),
+        marks=DIGITS,
     ),
 )

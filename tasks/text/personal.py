@@ -17,10 +17,18 @@ from tasks.text.folding import Folded, disguises, fold
 from tasks.text.keys import KEYS
 from tasks.text.numbers import NUMBERS
 from tasks.text.people import MENTIONS, NAMES, STREETS
-from tasks.text.rules import Rule
+from tasks.text.rules import Rule, View
 
 ID = "id of a forum"
-_IDS = (Rule(ID, r"(?i)\bt[1-6]_[a-z0-9]{3,12}\b", "(?i:t[1-6]_)", leaks=False),)
+_IDS = (
+    Rule(
+        ID,
+        r"(?i)\bt[1-6]_[a-z0-9]{3,12}\b",
+        "(?i:t[1-6]_)",
+        leaks=False,
+        marks=tuple(f"t{kind}_" for kind in range(1, 7)),
+    ),
+)
 RULES: tuple[Rule, ...] = (*KEYS, *LINKS, *MAILS, *IPS, *HOSTS, *MENTIONS, *_IDS, *NUMBERS, *STREETS, *NAMES)
 LEAKS: tuple[Rule, ...] = tuple(rule for rule in RULES if rule.leaks)
 _TAKEN = "\0"  # stands where a rule found something; no pattern has it
@@ -49,10 +57,10 @@ def find(text: str | Folded, rules: Sequence[Rule] = RULES) -> list[Place]:
         rules: in the order in which they take their share.
     """
     folded = fold(text) if isinstance(text, str) else text
-    left = folded.text
+    view, left = View(folded.text), folded.text
     places = []
     for rule in rules:
-        for start, end in list(rule.spans(left)):
+        for start, end in list(rule.spans(left)) if rule.may(view) else ():
             places.append(Place(*folded.original(start, end), rule.kind))
             left = left[:start] + _TAKEN * (end - start) + left[end:]
     return sorted(places)

@@ -15,6 +15,7 @@ from tasks.anonymity import scrub
 from tasks.text.addresses import is_host
 from tasks.text.folding import disguises, fold
 from tasks.text.personal import LEAKS, RULES, find, hint
+from tasks.text.rules import View
 from tests.conftest import ROOT
 from tests.text.cases import CASES, MEASURES, MUSIC, Measure, table
 
@@ -79,12 +80,13 @@ def test_what_sql_passes_over_would_stay_as_it_is(texts: list[str]) -> None:
 
 
 def test_each_rule_has_its_own_hint() -> None:
-    """Not only all together: where one rule finds something, its own hint matches."""
-    for case in CASES:
+    """Not only all together: where one rule finds something, its own hint matches, its words or marks are there."""
+    for case in (*CASES, *MUSIC):
         folded = fold(case.text).text
         for rule in RULES:
-            if rule.compiled.search(folded):
-                assert rule.gate.search(folded), (rule.kind, rule.hint, case.id)
+            if list(rule.spans(folded)):
+                assert re.search(rule.hint, folded), (rule.kind, rule.hint, case.id)
+                assert rule.may(View(folded)), (rule.kind, rule.words, rule.marks, case.id)
 
 
 def test_duckdb_picks_every_case_and_little_music() -> None:
