@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 import sys
 import traceback
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from flows.ending import end_in_order, machine_fault
 from flows.export_cli import export
 from flows.judge_cli import judge
 from flows.ledger_cli import app as ledger_app
@@ -338,11 +338,12 @@ def main() -> None:
 def _run() -> tuple[str, int]:
     """What to say at the end, and the exit code."""
     try:
+        end_in_order()
         set_up()
         app()
     except Interrupted as error:
         let_go(error)
-        return str(error), 130
+        return str(error), error.code
     except TooManyRejects as error:
         let_go(error)
         return f"error: {error}", 1
@@ -352,11 +353,11 @@ def _run() -> tuple[str, int]:
         return "\n".join(f"error: {' '.join(line.split())}" for line in lines), 1
     except BrokenPipeError:
         return "", 1
-    except (OSError, sqlite3.Error) as error:  # a full disk, a read-only store, a locked ledger
+    except Exception as error:
+        if (line := machine_fault(error)) is None:
+            raise
         let_go(error)
-        where = f": {error.filename}" if isinstance(error, OSError) and error.filename else ""
-        said = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        return f"error: {said}{where}", 1
+        return f"error: {line}", 1
     except SystemExit as ended:
         return "", ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
     return "", 0

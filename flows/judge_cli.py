@@ -75,6 +75,7 @@ def judge(
     `earmark judge pseudo-preferences -e musicality --scores my-reward-model.csv`
     """
     from flows import console
+    from flows.ending import stoppable
     from flows.registry import find_corpus
     from schemas.errors import ConfigError
     from tasks.evaluation import judging
@@ -95,7 +96,7 @@ def judge(
         facts, folder = judging.read(version, known, place, scores, wish, out)
     else:
         config = judging.examinee(annotator, base_url, settings)
-        with shown():
+        with stoppable("answers are kept: the same command goes on"), shown():
             if dry_run:
                 told = judging.forecast(version, known, place, config, wish)
                 _print(told) if as_json else console.show_questions(told)

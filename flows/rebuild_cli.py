@@ -56,10 +56,11 @@ def rebuild(
 
 
 def _run(plan: Any, place: Any) -> Any:
+    from flows.ending import stoppable
     from flows.running import start_prefect
     from tasks.progress import shown
 
-    with shown():
+    with stoppable("finished steps and answers are kept: the same command goes on"), shown():
         start_prefect()
         from flows.rebuild import rebuild as run
 

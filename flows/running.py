@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from flows.ending import how, interrupted, machine_fault
 from flows.registry import find_corpus, load
 from schemas.config import BuildConfig, parse_config, read_toml
-from schemas.errors import ConfigError, Interrupted
+from schemas.errors import ConfigError, DiskError
 from schemas.places import require_below_roots
 
 if TYPE_CHECKING:
@@ -26,9 +29,12 @@ QUIET_PREFECT = {
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
     "PREFECT_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "http://127.0.0.1",  # Prefect's default lets every page in a browser read
 }
+PREFECT_BYTES = 16 << 20
+"""What the database of a temporary server takes at first, and its log."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +153,7 @@ def run_build(
     Raises:
         EarmarkError: the build failed; the record says why, and `earmark resume` goes on.
     """
+    from tasks.annotation.errors import LedgerError
     from tasks.logs import RUN
     from tasks.progress import say, shown
     from tasks.store.runs import save_run, start_run
@@ -164,11 +171,14 @@ def run_build(
         say(f"run {run.run}: building {name} from {path}")
         try:
             version = _start_flow(name, config, store, force=force, inputs=plan.made.inputs)
-        except KeyboardInterrupt:
-            _end(store, run, "interrupted", "stopped from the keyboard")
-            raise Interrupted(f"interrupted; go on with: earmark resume {run.run}") from None
+        except KeyboardInterrupt as stop:
+            _end(store, run, "interrupted", how(stop))
+            raise interrupted(stop, f"go on with: earmark resume {run.run}") from None
         except BaseException as error:
-            _end(store, run, "failed", first_line(error))
+            line = machine_fault(error) or first_line(error)
+            _end(store, run, "failed", line)
+            if isinstance(error, DiskError | LedgerError) or machine_fault(error):
+                raise DiskError(f"{line}; when that is mended, go on with: earmark resume {run.run}") from error
             raise
         save_run(store, run.model_copy(update={"state": "completed", "version": version, "ended": datetime.now(UTC)}))
     return Built(Version(name, store.folder(name) / version), new=before is None or before.name != version)
@@ -187,7 +197,11 @@ def demo_config(name: str) -> Path:
 
 
 def start_prefect() -> None:
-    """Make ready for the first flow of this process; call it before Prefect is imported."""
+    """Make ready for the first flow of this process; call it before Prefect is imported.
+
+    Raises:
+        DiskError: there is no room for its temporary server, which would be waited for in vain.
+    """
     from flows.warden import watch
     from tasks.progress import say
 
@@ -195,7 +209,17 @@ def start_prefect() -> None:
         os.environ.setdefault(key, value)
     if not os.environ.get("PREFECT_API_URL") and "prefect" not in sys.modules:
         say("starting Prefect with a temporary server (10 to 20 seconds)")
+        _check_room(Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser())
     watch()
+
+
+def _check_room(home: Path) -> None:
+    there = next(folder for folder in (home, *home.resolve().parents) if folder.is_dir())
+    if (free := shutil.disk_usage(there).free) < PREFECT_BYTES:
+        raise DiskError(
+            f"{home}: expected {PREFECT_BYTES >> 20} MB for Prefect's temporary server, found {free / 2**20:.1f} MB "
+            "free; make room, or set PREFECT_HOME to another folder"
+        )
 
 
 def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, inputs: Mapping[str, str]) -> str:
@@ -208,7 +232,8 @@ def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, in
 def _end(store: Store, run: Run, state: State, error: str) -> None:
     from tasks.store.runs import save_run
 
-    save_run(store, run.model_copy(update={"state": state, "error": error, "ended": datetime.now(UTC)}))
+    with suppress(OSError):  # on a full disk: what the error says matters more, and a run that is gone shows as such
+        save_run(store, run.model_copy(update={"state": state, "error": error, "ended": datetime.now(UTC)}))
 
 
 def first_line(error: BaseException) -> str:

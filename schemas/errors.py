@@ -55,5 +55,17 @@ class MissingExtraError(EarmarkError):
         return type(self), self.missing  # it may be raised on another machine
 
 
+class DiskError(EarmarkError):
+    """A file that the machine cannot read or write just now: its disk is full or read-only, or it is locked."""
+
+
 class Interrupted(EarmarkError):
-    """A build that a person stopped; it can be resumed. The command ends with exit code 130."""
+    """Work that a person or a supervisor stopped; it can be gone on with.
+
+    Attributes:
+        code: with which the command ends: 130 after Ctrl-C, 143 after SIGTERM.
+    """
+
+    def __init__(self, message: str, code: int = 130) -> None:
+        super().__init__(message)
+        self.code = code

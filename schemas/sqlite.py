@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from schemas.errors import DiskError
 
 BUSY_S = 60.0
 """How long to wait for another process."""
@@ -28,3 +33,18 @@ def write_ahead(connection: sqlite3.Connection, wait_s: float = BUSY_S) -> None:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
                 raise
         time.sleep(PAUSE_S)
+
+
+@contextmanager
+def connected(path: Path) -> Iterator[sqlite3.Connection]:
+    """A connection that commits and closes at the end of its block; sqlite3's own context leaves it open.
+
+    Raises:
+        DiskError: the file cannot be read or written, or is no database; the message names it.
+    """
+    try:
+        with closing(sqlite3.connect(path, timeout=BUSY_S)) as connection:
+            yield connection
+            connection.commit()
+    except sqlite3.Error as error:
+        raise DiskError(f"{path}: {error}") from None

@@ -73,9 +73,11 @@ class Annotator:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.quota.close()
-        if self._opened:
-            await self.backend.close()
+        try:
+            await self.quota.close()
+        finally:
+            if self._opened:
+                await self.backend.close()
 
     async def ask(self, requests: Iterable[Request]) -> Report:
         """Answer every request, from the ledger where it can be.

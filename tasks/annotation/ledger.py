@@ -66,8 +66,12 @@ class Ledger:
     async def __aenter__(self) -> Self:
         OPEN_HERE.add(self.owner)
         self._writer = asyncio.create_task(self._write())
-        await self.change(partial(enlist, owner=self.owner))
-        await self.free_the_dead()
+        try:
+            await self.change(partial(enlist, owner=self.owner))
+            await self.free_the_dead()
+        except BaseException:
+            await self._close()
+            raise
         return self
 
     async def __aexit__(
@@ -77,13 +81,18 @@ class Ledger:
             if self._broken is None:
                 await self.change(partial(free, owner=self.owner))
         finally:
-            if self._writer:
-                self._writer.cancel()
-                with suppress(asyncio.CancelledError):
-                    await self._writer
-            OPEN_HERE.discard(self.owner)
-            self._thread.shutdown(wait=True)
-            self.driver.close()
+            await self._close()
+
+    async def _close(self) -> None:
+        if self._soon:
+            self._soon.cancel()
+        if self._writer:
+            self._writer.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._writer
+        OPEN_HERE.discard(self.owner)
+        self._thread.shutdown(wait=True)
+        self.driver.close()
 
     @property
     def broken(self) -> bool:
@@ -93,9 +102,16 @@ class Ledger:
     # -- reading ----------------------------------------------------------------------------------------------
 
     async def finished(self, keys: Sequence[str]) -> dict[str, Finished]:
-        """Those of the keys that are settled; 260,000 take a second or two."""
+        """Those of the keys that are settled; 260,000 take a second or two.
+
+        Raises:
+            LedgerError: it cannot be read.
+        """
         await self.flush()
-        return await self._in_thread(partial(read_finished, self.driver, keys))
+        try:
+            return await self._in_thread(partial(read_finished, self.driver, keys))
+        except Exception as error:
+            raise LedgerError(f"ledger {self.address}: cannot be read: {error}") from error
 
     # -- writing ----------------------------------------------------------------------------------------------
 

@@ -60,10 +60,7 @@ class Session:
         try:
             self._annotator = self._call(self._open)
         except BaseException:
-            try:
-                self._call(self._stack.aclose)  # the ledger is open when the model is found to be missing
-            finally:
-                self._end()
+            self.__exit__(None, None, None)
             raise
         return self
 

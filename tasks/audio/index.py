@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 
-from schemas.sqlite import write_ahead
+from schemas.sqlite import connected, write_ahead
 from tasks.audio.faults import LONGEST_S
 from tasks.audio.probe import AudioFault, Probe, probe, within
 
@@ -34,12 +32,15 @@ class MediaIndex:
 
     Args:
         path: the SQLite file; created when missing. Several processes may share it.
+
+    Raises:
+        DiskError: the file cannot be read or written; so do the methods.
     """
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        with self._open() as connection:
+        with connected(self.path) as connection:
             write_ahead(connection)
             connection.execute("BEGIN IMMEDIATE")
             if connection.execute("PRAGMA user_version").fetchone()[0] != FORMAT:
@@ -89,14 +90,14 @@ class MediaIndex:
     def places(self, sha256s: Collection[str]) -> dict[str, list[Path]]:
         """Where clips were seen, by SHA-256; whoever reads a file there checks that it is still the clip."""
         found: dict[str, list[Path]] = {}
-        with self._open() as connection:
+        with connected(self.path) as connection:
             for clip_sha256, path in connection.execute("SELECT clip_sha256, path FROM media ORDER BY path"):
                 if clip_sha256 in sha256s:
                     found.setdefault(clip_sha256, []).append(Path(path))
         return found
 
     def _known(self, paths: Sequence[Path | AudioFault], stamps: Sequence[Stamp | None]) -> list[Probe | None]:
-        with self._open() as connection:
+        with connected(self.path) as connection:
             rows = connection.execute(_KNOWN, (json.dumps([str(path) for path in paths]),)).fetchall()
         held = {path: ((size, changed_ns), Probe._make(rest)) for path, size, changed_ns, *rest in rows}
         found = (held.get(str(path), (None, None)) for path in paths)
@@ -125,18 +126,8 @@ class MediaIndex:
             self._keep(rows)
 
     def _keep(self, rows: list[tuple[object, ...]]) -> None:
-        with self._open() as connection:
+        with connected(self.path) as connection:
             connection.executemany(_KEEP, rows)
-
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """A connection that commits and closes at the end of its block; sqlite3's own context leaves it open."""
-        connection = sqlite3.connect(self.path, timeout=60)
-        try:
-            yield connection
-            connection.commit()
-        finally:
-            connection.close()
 
 
 def _stamp(path: Path | AudioFault) -> Stamp | None:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from schemas.errors import ConfigError, MissingExtraError
 from schemas.files import open_regular
-from schemas.sqlite import write_ahead
+from schemas.sqlite import connected, write_ahead
 from tasks.audio.decode import decode_mono
 
 Vector: TypeAlias = npt.NDArray[np.float32]
@@ -207,14 +207,10 @@ class Similarity:
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        connection = sqlite3.connect(self._kept, timeout=60)
-        try:
+        with connected(self._kept) as connection:
             write_ahead(connection)
             connection.execute(_SCHEMA)
             yield connection
-            connection.commit()
-        finally:
-            connection.close()
 
 
 def _windows(samples: npt.NDArray[np.floating], length: int, rate: int) -> Iterator[npt.NDArray[np.floating]]:

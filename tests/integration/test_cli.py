@@ -343,7 +343,13 @@ def test_killed_build_is_told_and_resumed(tmp_path: Path, nothing_left: None) ->
 
 
 @pytest.mark.slow
-def test_build_that_is_stopped_by_hand_says_how_to_go_on(tmp_path: Path, nothing_left: None) -> None:
+@pytest.mark.parametrize(
+    ("sent", "code", "why"),
+    [(signal.SIGINT, 130, "stopped from the keyboard"), (signal.SIGTERM, 143, "ended by SIGTERM")],
+)
+def test_build_that_is_stopped_says_how_to_go_on(
+    sent: signal.Signals, code: int, why: str, tmp_path: Path, nothing_left: None
+) -> None:
     store = tmp_path / "store"
     build = subprocess.Popen(
         [sys.executable, "-m", "flows.cli", "build", CORPUS, "--config", str(DEMO)],
@@ -358,10 +364,10 @@ def test_build_that_is_stopped_by_hand_says_how_to_go_on(tmp_path: Path, nothing
         assert build.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    build.send_signal(signal.SIGINT)
+    build.send_signal(sent)
     _, said = build.communicate(timeout=120)
-    assert build.returncode == 130
+    assert build.returncode == code
     (run,) = as_json(store, "status")
-    assert (run["state"], run["error"]) == ("interrupted", "stopped from the keyboard")
+    assert (run["state"], run["error"]) == ("interrupted", why)
     assert said.splitlines()[-1] == f"interrupted; go on with: earmark resume {run['run']}"
     assert "Traceback" not in said
