@@ -23,6 +23,7 @@ from tasks.annotation.request import Ask, Choice, FreeText, Json, YesNo
 PARSER = 2
 MOST_TOKENS = 10_000_000
 """More than any model takes or gives: a larger count is none."""
+NO_USAGE = "expected token counts, found none"
 MOST_DEPTH = 64
 """An answer of more lists and objects inside each other is none."""
 MOST_LOGPROB = 0.01

@@ -6,7 +6,7 @@ import asyncio
 from typing import NamedTuple
 
 from schemas.annotation import AnnotatorConfig, Prices
-from tasks.annotation.answers import Reply
+from tasks.annotation.answers import NO_USAGE, Reply
 from tasks.annotation.errors import BudgetExhausted
 from tasks.annotation.limits import ModelLimits, audio_tokens, text_tokens, tokens
 from tasks.annotation.request import Request
@@ -46,7 +46,12 @@ class Budget:
         return self._price(read, heard, request.sampling.max_tokens)
 
     def bill(self, request: Request, reply: Reply) -> Bill:
-        """What a response cost, by the tokens that it reports; the most that it may have, where these cannot be."""
+        """What a response cost, by the tokens that it reports; the most that it may have, where these cannot be.
+
+        Where nothing is charged, as by builtin functions and many servers of one's own, nothing need be reported.
+        """
+        if reply.odd_usage == NO_USAGE and self._prices is None:
+            return Bill()
         if reply.odd_usage is not None:
             most = request.sampling.max_tokens
             return Bill(tokens(request, self._limits), most, self.worst_usd(request), reply.odd_usage)

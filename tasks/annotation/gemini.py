@@ -13,7 +13,7 @@ from typing import Any
 from yarl import URL
 
 from schemas.annotation import AnnotatorConfig
-from tasks.annotation.answers import Reply, model_name, token_counts
+from tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
 from tasks.annotation.backend import Media
 from tasks.annotation.batch_gemini import GeminiBatches
 from tasks.annotation.bodies import Base64, json_bytes
@@ -199,7 +199,7 @@ def read_generate_content(raw: str) -> Reply:
 def _usage(said: Any) -> dict[str, Any]:
     """Token counts; of those that are 0, Google's JSON says nothing."""
     if not isinstance(said, dict):
-        return {"odd_usage": "expected token counts, found none"}
+        return {"odd_usage": NO_USAGE}
     details = said.get("promptTokensDetails")
     parts = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
     heard = [part.get("tokenCount", 0) for part in parts if part.get("modality") == "AUDIO"]

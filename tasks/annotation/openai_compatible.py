@@ -9,7 +9,7 @@ from typing import Any
 from yarl import URL
 
 from schemas.annotation import AnnotatorConfig
-from tasks.annotation.answers import Reply, model_name, token_counts
+from tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
 from tasks.annotation.backend import Media
 from tasks.annotation.batch_openai import OpenAIBatches
 from tasks.annotation.bodies import Base64, json_bytes
@@ -138,7 +138,7 @@ def read_chat_completion(raw: str) -> Reply:
 
 def _usage(said: Any) -> dict[str, Any]:
     if not isinstance(said, dict):
-        return {"odd_usage": "expected token counts, found none"}
+        return {"odd_usage": NO_USAGE}
     details = said.get("prompt_tokens_details")
     heard = details.get("audio_tokens") if isinstance(details, dict) else None
     return token_counts(said.get("prompt_tokens"), [0 if heard is None else heard], [said.get("completion_tokens")])

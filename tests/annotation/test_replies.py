@@ -154,3 +154,14 @@ def test_any_retry_after_is_a_wait_of_an_hour_at_most_or_none(said: str) -> None
     for name in ("retry-after", "retry-after-ms"):
         wait = http.retry_after(CIMultiDict({name: said}))
         assert wait is None or 0 <= wait <= http.LONGEST_WAIT_S
+
+
+def test_missing_counts_are_odd_only_where_somebody_charges() -> None:
+    said = {name: value for name, value in GOOD.items() if name != "usage"}
+    reply, config = read_chat_completion(json.dumps(said)), AnnotatorConfig(annotator="builtin:music-pair-2")
+    request = question(config, [Message.of("user", "which?")])
+    assert Budget(config, limits_of(config)).bill(request, reply) == (0, 0, 0.0, None)
+    priced = config.model_copy(update={"prices": Prices(input_per_million=2.0, output_per_million=8.0)})
+    bill = Budget(priced, limits_of(priced)).bill(request, reply)
+    assert bill.odd
+    assert bill.cost_usd > 0
