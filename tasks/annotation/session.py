@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable
-from concurrent.futures import Future
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
@@ -53,7 +52,7 @@ class Session:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="annotation", daemon=True)
         self._stack = AsyncExitStack()
-        self._running: set[Future[Any]] = set()
+        self._running: set[asyncio.Task[Any] | None] = set()
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -67,10 +66,8 @@ class Session:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for call in list(self._running):
-            call.cancel()
         try:
-            self._call(self._stack.aclose)
+            self._call(self._close)
         finally:
             self._end()
 
@@ -120,16 +117,23 @@ class Session:
         )
         return await self._stack.enter_async_context(made)
 
+    async def _close(self) -> None:
+        """End what runs, as where a person stops a build: a loop that stopped first would leave it pending."""
+        calls = [call for call in self._running if call and call is not asyncio.current_task()]
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+        await self._stack.aclose()
+
     def _call(self, story: Callable[[], Coroutine[Any, Any, Got]]) -> Got:
         async def told() -> Got:
-            return await story()
+            self._running.add(asyncio.current_task())
+            try:
+                return await story()
+            finally:
+                self._running.discard(asyncio.current_task())
 
-        future = asyncio.run_coroutine_threadsafe(told(), self._loop)
-        self._running.add(future)
-        try:
-            return future.result()
-        finally:
-            self._running.discard(future)
+        return asyncio.run_coroutine_threadsafe(told(), self._loop).result()
 
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -358,6 +358,7 @@ def test_build_that_is_stopped_says_how_to_go_on(
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests that run in the background ignore it
     )
     deadline = time.monotonic() + 120
     while not list(store.glob(f"{CORPUS}/.staging/*/steps/*.json")):  # in mid-flow

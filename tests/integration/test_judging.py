@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import signal
 import sqlite3
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -328,3 +333,37 @@ def test_embedded_audio_is_named_where_rows_are_shown(pool: Path, tmp_path: Path
     (account,) = explain(version, [CLIPS], clip["generation_id"])
     assert account.row["audio"] == {"path": clip["audio"]["path"], "size_bytes": len(clip["audio"]["bytes"])}
     assert {**account.row, "audio": None} == {**clip, "audio": None}
+
+
+# -- being stopped ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_judge_that_is_stopped_says_how_to_go_on(
+    sent: signal.Signals, code: int, server: OpenAIServer, pool: Path, tmp_path: Path
+) -> None:
+    build_judged(config_of(pool, server.base_url, clips={"embed": True}), tmp_path / "store")
+    server.faults.latency_s = 0.3
+    before = asked(server)
+    words = ["judge", CORPUS, "-e", "musicality", "--annotator", "openai:other", "--base-url", server.base_url]
+    judge = subprocess.Popen(
+        [sys.executable, "-m", "flows.cli", *words, "--split", "all"],
+        cwd=ROOT,
+        env={**os.environ, "EARMARK_STORE": str(tmp_path / "store")},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests that run in the background ignore it
+    )
+    deadline = time.monotonic() + 120
+    while asked(server) == before:
+        assert judge.poll() is None, judge.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    judge.send_signal(sent)
+    _, said = judge.communicate(timeout=60)
+    assert judge.returncode == code, said
+    assert said.splitlines()[-1] == "interrupted; answers are kept: the same command goes on"
+    assert "Traceback" not in said
+    assert "destroyed" not in said
