@@ -10,6 +10,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -140,6 +141,36 @@ def traces(version: Version, words: Iterable[str]) -> list[tuple[str, str]]:
     return found
 
 
+NAMED, ORDER = "named.log", "dies_at"  # files beside a config
+
+
+def watch_names(config: Path) -> None:
+    """Note every file that this process gives its name, in `named.log` beside the config if that is there; and die by a
+    signal that cannot be caught before or after the one that `dies_at` says, such as `7 before`."""
+    log, order = config.with_name(NAMED), config.with_name(ORDER)
+    number, _, when = order.read_text().partition(" ") if order.is_file() else ("0", "", "")
+    noted = os.open(log, os.O_WRONLY | os.O_APPEND) if log.is_file() else None
+    count, last = 0, False
+
+    def watch(event: str, args: tuple[object, ...]) -> None:
+        nonlocal count, last
+        if last:  # the next thing that is done after it
+            last = False  # to kill is an event, too
+            os.kill(os.getpid(), signal.SIGKILL)
+        if event != "os.rename":
+            return
+        count += 1
+        if noted is not None:
+            os.write(noted, f"{time.monotonic()}\t{args[1]}\n".encode())
+        if count == int(number):
+            last = when == "after"
+            if not last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    if noted is not None or number != "0":
+        sys.addaudithook(watch)
+
+
 def serve_builds(build: Callable[[str, str], None] = build_from_file) -> None:
     """Fork a build for each line `CONFIG<tab>STORE` of standard input; print its process number, then its exit status.
 
@@ -151,6 +182,7 @@ def serve_builds(build: Callable[[str, str], None] = build_from_file) -> None:
         if child == 0:
             status = 1
             try:
+                watch_names(Path(config))
                 build(config, store)
                 status = 0
             finally:

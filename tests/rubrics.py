@@ -32,7 +32,6 @@ from tasks.store.staging import Stage
 from tasks.store.versions import Version, open_store
 from tests.builds import serve_builds
 from tests.music import write_clip
-from tests.servers.faults import Faults
 
 QUICK: dict[str, Any] = {
     "retry_base_s": 0.01,
@@ -238,11 +237,6 @@ def whims(seed: int) -> dict[str, Any]:
     """Sessions of all roles that answer by whim."""
     one = Whims(seed)
     return dict.fromkeys(("judge", "writer", "labeller", "translator"), one)
-
-
-def asks(faults: Faults) -> int:
-    """How often a server was asked, by its own count."""
-    return sum(faults.asked.values())
 
 
 def build_from_file(config: str, store: str) -> None:

@@ -122,11 +122,6 @@ def harass(kills: int, server: Server, builds: Builds, folder: Path, *, batch: b
 
 
 @pytest.mark.slow
-def test_eight_kills(server: Server, builds: Builds, tmp_path: Path) -> None:
-    harass(8, server, builds, tmp_path)
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_hundred_kills(server: Server, builds: Builds, tmp_path: Path) -> None:
     harass(100, server, builds, tmp_path)

@@ -338,7 +338,6 @@ def main() -> None:
     parser.add_argument("--slots", type=int, help="requests worked on at once; all of them without it")
     parser.add_argument("--batch-s", type=float, default=0.2)
     parser.add_argument("--listen", action="store_true", help="answer by the clips, as a judge of pairs")
-    parser.add_argument("--critic", action="store_true", help="answer by the clips, as a critic of voices")
     parser.add_argument("--captions", action="store_true", help="answer with captions")
     options = parser.parse_args()
     faults = Faults(
@@ -348,7 +347,6 @@ def main() -> None:
     async def serve() -> None:
         asked = (
             (options.listen, listening_answer),
-            (options.critic, critic_answer),
             (options.captions, caption_answer),
         )
         answer = next((answer for wanted, answer in asked if wanted), default_answer)
