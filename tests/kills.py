@@ -182,7 +182,8 @@ class Bench:
             self.builds[corpus] = self.stack.enter_context(Builds(case.module))
             self.calm[corpus] = Calm(corpus, self.folder / corpus, server, self.builds[corpus], times)
             before = self.hub.asked.copy()
-            assert self.publish(corpus, "calm").get("tag") == "v1"
+            receipt = self.publish(corpus, "calm")
+            assert receipt.get("tag") == "v1", receipt
             self.published[corpus] = self.hub.asked - before, self.tree(corpus, "calm")
         return self
 
@@ -253,7 +254,8 @@ class Bench:
         repo = self.hub.repos[f"lab/{corpus}-{name}"]
         commits = len(self.hub.commits(f"lab/{corpus}-{name}"))
         hit = PUBLISHING[2 if "v1" in repo["tags"] else 1 if commits > 1 else 0]
-        assert self.publish(corpus, name).get("tag") == "v1"
+        receipt = self.publish(corpus, name)
+        assert receipt.get("tag") == "v1", receipt
         sent = self.hub.asked - before
         assert self.tree(corpus, name) == tree
         assert len(self.hub.commits(f"lab/{corpus}-{name}")) == len(self.hub.commits(f"lab/{corpus}-calm"))

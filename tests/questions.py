@@ -198,7 +198,7 @@ def _rewritten(words: str, draw: int) -> str:
     if draw % 5 == 0:
         chosen = [number for number in chosen if number not in needed]
     options = [{"comment": n, "text": f"{_clause(draw + 7 * n)} by reading {n}"} for n in chosen]
-    return json.dumps({"usable": True, "why": "", "question": f"What does sign {draw} mean?", "options": options})
+    return json.dumps({"usable": True, "why": "", "question": f"What does sign {draw:x} mean?", "options": options})
 
 
 def _clause(draw: int) -> str:
