@@ -425,6 +425,7 @@ def test_what_is_missing_is_one_line(tmp_path: Path) -> None:
         build_separated(config_of(tmp_path, known_leads="leads"), tmp_path / "store")
 
 
+@pytest.mark.slow
 def test_the_real_list(real: Path, tmp_path: Path) -> None:
     """All of MTG-Jamendo's rows are tracks or rejects; without audio on disk, all tracks are rejects too."""
     source = {"format": "mtg-jamendo", "tracks": str(real / "mtg-jamendo/autotagging.tsv"), "audio_root": "audio",

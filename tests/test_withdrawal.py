@@ -263,6 +263,7 @@ def chain(_chain: Store, tmp_path: Path) -> Store:
     return Store(tmp_path / "chain")
 
 
+@pytest.mark.slow
 def test_a_track_leaves_what_was_made_from_it_in_three_corpora(chain: Store) -> None:
     old = {name: chain.find(name) for name in ("instrumentals", "captions", "music-prompts")}
     shots = Counter(row["clip_id"] for row in rows_of(old["music-prompts"], "shots") if row["clip_id"])
@@ -289,6 +290,7 @@ def test_a_track_leaves_what_was_made_from_it_in_three_corpora(chain: Store) -> 
     assert keys(rows_of(new["music-prompts"], "prompts"), "prompt_id") == left
 
 
+@pytest.mark.slow
 def test_a_generated_clip_leaves_and_the_judge_s_bias_is_counted_anew(chain: Store) -> None:
     old = chain.find("pseudo-preferences")
     pair = rows_of(old, "pairs")[0]

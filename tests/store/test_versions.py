@@ -436,6 +436,7 @@ print(json.dumps({table: {split: len(rows) for split, rows in load_dataset(sys.a
 """
 
 
+@pytest.mark.slow
 def test_datasets_loads_every_table(shared: tuple[Path, Version], tmp_path: Path) -> None:
     version = shared[1]
     names = list(version.manifest.rows)
