@@ -9,13 +9,13 @@ from prefect import flow, unmapped
 
 from schemas.captions import Captions
 from tasks.audio.encode import SharedEncoder
+from tasks.build.artifacts import run_name, show
+from tasks.build.progress import working
+from tasks.build.shards import Shards
 from tasks.captions.captioning import judges, listeners, refiners
 from tasks.captions.steps import SHARDS_AT_ONCE, import_tracks, index_tracks, judge, listen, refine, write_captions
 from tasks.captions.tracks import count_tracks, plan_build, shards_of
 from tasks.captions.writing import sections
-from tasks.progress import working
-from tasks.shards import Shards
-from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
 

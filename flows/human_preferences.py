@@ -9,10 +9,10 @@ from __future__ import annotations
 from prefect import flow
 
 from schemas.human_preferences import HumanPreferences
-from tasks.showing import run_name, show
+from tasks.build.artifacts import run_name, show
+from tasks.human_preferences.sources import plan_build
+from tasks.human_preferences.steps import compare, derive, read_votes
 from tasks.store.versions import open_store
-from tasks.votes.sources import plan_build
-from tasks.votes.steps import compare, derive, read_votes
 
 
 @flow(name="human-preferences", flow_run_name=run_name)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from prefect import flow, unmapped
 
 from schemas.instruction_rubrics import InstructionRubrics
-from tasks.progress import working
-from tasks.rubrics import steps
-from tasks.rubrics.hearing import Sessions, sessions_of
-from tasks.rubrics.records import count_records, shards_of
-from tasks.rubrics.report import build_sections
-from tasks.rubrics.sources import plan_build
-from tasks.shards import Shards
-from tasks.showing import run_name, show
+from tasks.build.artifacts import run_name, show
+from tasks.build.progress import working
+from tasks.build.shards import Shards
+from tasks.instruction_rubrics import steps
+from tasks.instruction_rubrics.hearing import Sessions, sessions_of
+from tasks.instruction_rubrics.records import count_records, shards_of
+from tasks.instruction_rubrics.report import build_sections
+from tasks.instruction_rubrics.sources import plan_build
 from tasks.store.staging import Stage
 from tasks.store.versions import open_store
 

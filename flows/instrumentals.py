@@ -8,6 +8,9 @@ from __future__ import annotations
 from prefect import flow, unmapped
 
 from schemas.instrumentals import Instrumentals
+from tasks.build.artifacts import run_name, show
+from tasks.build.progress import working
+from tasks.build.shards import Shards
 from tasks.instrumentals.separated import in_shards
 from tasks.instrumentals.separators import Separators
 from tasks.instrumentals.sources import plan_build
@@ -20,9 +23,6 @@ from tasks.instrumentals.steps import (
     write_tracks,
 )
 from tasks.instrumentals.tracks import sections
-from tasks.progress import working
-from tasks.shards import Shards
-from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
 

@@ -10,15 +10,22 @@ from __future__ import annotations
 from prefect import flow, unmapped
 
 from schemas.mos_preferences import MosPreferences
-from tasks.asking import asking
-from tasks.mos.critique_report import critique_sections
-from tasks.mos.critiques import count_questions, critique, plan_critiques, write_critiques
-from tasks.mos.pairs import pair_clips
-from tasks.mos.ratings import STEPS_AT_ONCE, import_source, in_shards, index_clips, merge_votes, write_ratings
-from tasks.mos.sources import plan_build
-from tasks.progress import working
-from tasks.shards import Shards
-from tasks.showing import run_name, show
+from tasks.build.artifacts import run_name, show
+from tasks.build.asking import asking
+from tasks.build.progress import working
+from tasks.build.shards import Shards
+from tasks.mos_preferences.critique_report import critique_sections
+from tasks.mos_preferences.critiques import count_questions, critique, plan_critiques, write_critiques
+from tasks.mos_preferences.pairs import pair_clips
+from tasks.mos_preferences.ratings import (
+    STEPS_AT_ONCE,
+    import_source,
+    in_shards,
+    index_clips,
+    merge_votes,
+    write_ratings,
+)
+from tasks.mos_preferences.sources import plan_build
 from tasks.store.versions import open_store
 
 

@@ -10,11 +10,13 @@ from itertools import count
 from prefect import flow, unmapped
 
 from schemas.music_prompts import MusicPrompts
-from tasks.asking import asking
-from tasks.progress import working
-from tasks.prompt_sets.card import sections
-from tasks.prompt_sets.sources import plan_build
-from tasks.prompt_sets.steps import (
+from tasks.build.artifacts import run_name, show
+from tasks.build.asking import asking
+from tasks.build.progress import working
+from tasks.build.shards import Shards
+from tasks.music_prompts.card import sections
+from tasks.music_prompts.sources import plan_build
+from tasks.music_prompts.steps import (
     choose_tags,
     draw_triplets,
     in_shards,
@@ -24,8 +26,6 @@ from tasks.prompt_sets.steps import (
     verify_tags,
     write,
 )
-from tasks.shards import Shards
-from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
 SHARDS_AT_ONCE = 4  # their requests share one pace

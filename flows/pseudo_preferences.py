@@ -8,14 +8,14 @@ from __future__ import annotations
 from prefect import flow, unmapped
 
 from schemas.pseudo_preferences import PseudoPreferences
-from tasks.asking import asking
-from tasks.judgments.judging import SHARDS_AT_ONCE
-from tasks.judgments.labels import card_sections
-from tasks.judgments.pairs import plan_build
-from tasks.judgments.steps import count_rows, in_shards, judge, keep_consistent, plan_pairs, read_pool
-from tasks.progress import working
-from tasks.shards import Shards
-from tasks.showing import run_name, show
+from tasks.build.artifacts import run_name, show
+from tasks.build.asking import asking
+from tasks.build.progress import working
+from tasks.build.shards import Shards
+from tasks.pseudo_preferences.judging import SHARDS_AT_ONCE
+from tasks.pseudo_preferences.labels import card_sections
+from tasks.pseudo_preferences.pairs import plan_build
+from tasks.pseudo_preferences.steps import count_rows, in_shards, judge, keep_consistent, plan_pairs, read_pool
 from tasks.store.versions import open_store
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from prefect import flow
 
-from flows.registry import find_corpus
-from tasks.publishing import bring, check_clean, check_fit, gathered, keep_receipt, open_repo, read_reviewed
+from tasks.build.registry import find_corpus
+from tasks.release.publishing import bring, check_clean, check_fit, gathered, keep_receipt, open_repo, read_reviewed
 from tasks.store.hub import Repo
 from tasks.store.versions import open_store
 

@@ -14,13 +14,13 @@ from prefect.artifacts import create_table_artifact
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
+from flows.command.rebuild_plan import places_of
+from flows.command.running import first_line, run_build
 from flows.publish import publish
-from flows.rebuild_plan import places_of
-from flows.running import first_line, run_build
 from schemas.errors import EarmarkError
 from schemas.rebuild import Publication, Rebuild
-from tasks.rebuilding import Ending, Place, RebuildFailed, skip_reason
-from tasks.showing import run_name
+from tasks.build.artifacts import run_name
+from tasks.release.rebuilding import Ending, Place, RebuildFailed, skip_reason
 from tasks.store.runs import list_runs
 from tasks.store.versions import Store, open_store
 

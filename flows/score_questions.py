@@ -8,11 +8,13 @@ from __future__ import annotations
 from prefect import flow, unmapped
 
 from schemas.score_questions import ScoreQuestions
-from tasks.asking import asking
-from tasks.progress import working
-from tasks.questions.detector_report import card_sections
-from tasks.questions.sources import plan_build
-from tasks.questions.steps import (
+from tasks.build.artifacts import run_name, show
+from tasks.build.asking import asking
+from tasks.build.progress import working
+from tasks.build.shards import Shards
+from tasks.score_questions.detector_report import card_sections
+from tasks.score_questions.sources import plan_build
+from tasks.score_questions.steps import (
     SHARDS_AT_ONCE,
     distract,
     find_scores,
@@ -26,8 +28,6 @@ from tasks.questions.steps import (
     settle,
     write_questions,
 )
-from tasks.shards import Shards
-from tasks.showing import run_name, show
 from tasks.store.versions import open_store
 
 

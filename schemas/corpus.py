@@ -47,14 +47,14 @@ class Corpus:
         story: the card's words.
         plan: `module:function` that plans a build; imports no Prefect, so that "up to date" is said at once.
         peeks: `module:function` that says what of a config's inputs is looked at before a build starts;
-            `tasks/preflight.py` tells how to write one.
+            `tasks/build/preflight.py` tells how to write one.
         flow: `module:flow` that builds it.
         forecast: `module:function` that says what a build would ask of models; None where it asks nothing.
-        recount: `module:function` that writes the counted tables anew where rows were withdrawn; `tasks/recounting.py`
-            tells how to write one. None where no table is counted from others.
+        recount: `module:function` that writes the counted tables anew where rows were withdrawn;
+            `tasks/build/recounting.py` tells how to write one. None where no table is counted from others.
         card: `module:function` that gives the card's own sections from the tables alone, for a version of which rows
             were withdrawn; None where they speak of more than the tables.
-        report: `module:function` that gives the report's own sections; `tasks/report.py` tells how to write one.
+        report: `module:function` that gives the report's own sections; `tasks/build/report.py` tells how to write one.
         views: what `earmark export` gives to trainers; `schemas/views.py` tells how to declare one.
         hides_places: whether the file and line of a reject lead to a person: versions then name its source alone, and
             the store keeps the rest for `earmark explain`.
@@ -69,8 +69,8 @@ class Corpus:
     tables: tuple[Table, ...]
     story: Story
     plan: str
-    peeks: str
     flow: str
+    peeks: str | None = None
     forecast: str | None = None
     recount: str | None = None
     card: str | None = None

@@ -1,6 +1,6 @@
 """What a version is a test of: samples with known answers, how a model is asked about them, and what is counted.
 
-A corpus author writes a query in `tasks/sql/<corpus>/` and a few lines in the corpus's `evaluations`:
+A corpus author writes a query in `tasks/<corpus>/` and a few lines in the corpus's `evaluations`:
 
     Evaluation(
         "alignment", "yes_no", "instruction_rubrics/samples", "Does the caption fit the clip?",
@@ -123,7 +123,7 @@ class Evaluation:
     Attributes:
         name: as in `--evaluation NAME`.
         kind: what is asked of a sample; decides `target` and the metrics.
-        sql: the query, `tasks/sql/<sql>.sql`.
+        sql: the query, `tasks/<sql>.sql`.
         says: one sentence for the list of evaluations and the head of the table.
         modes: ways to ask a model; the first is the default. None where only files of scores are read.
         groups: columns that the table has a block of rows for, besides the row over all. The first is the paper's;

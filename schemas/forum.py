@@ -1,6 +1,6 @@
 """What reading a forum leaves for the steps after it: threads, first-level comments and images. None is published.
 
-Ids are salted hashes and texts are scrubbed (`tasks/anonymity.py`): no name, id, link or address of the dump is in
+Ids are salted hashes and texts are scrubbed (`tasks/text/anonymity.py`): no name, id, link or address of the dump is in
 any of these tables. They lie in a stage's `work` folder, in the order of their keys.
 """
 

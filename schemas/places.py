@@ -1,6 +1,6 @@
 """Where inputs lie: a path on this machine, or an `s3://bucket/key` URL, whose object has a place in the cache.
 
-A build reads files. What lies behind a URL is brought to its place first (`tasks/mirror.py`), so a path below the
+A build reads files. What lies behind a URL is brought to its place first (`tasks/build/mirror.py`), so a path below the
 cache names the object too, and paths are joined, compared and refused by one set of rules.
 """
 

@@ -95,7 +95,8 @@ RULES: dict[str, str] = {
     "separator": "separation_too_short separation_needs_stereo",
     "": "clean_reference mean_beside_ratings duplicate duplicate_audio duplicate_caption generation_failed skipped "
     "no_preference voted_before removed deleted automatic no_image image_gone "
-    "passes_disagree no_partner fits_too mismatch_not_heard contradiction_not_found unsupported redundant inaudible "
+    "unusable passes_disagree no_partner fits_too mismatch_not_heard contradiction_not_found unsupported "
+    "redundant inaudible "
     "scores_disagree implies_vocals",
 }
 """The rules by the options that set them."""

@@ -1,6 +1,6 @@
 """What a corpus gives to trainers: views over a version's tables, in one shape that every export format reads.
 
-A corpus author writes a query in `tasks/sql/<corpus>/` and a line in the corpus's `views`:
+A corpus author writes a query in `tasks/<corpus>/` and a line in the corpus's `views`:
 
     View("musicality", "preference", "pseudo_preferences/preferred_clips", "…", {"dimension": …})
 
@@ -78,7 +78,7 @@ class View:
     Attributes:
         name: as in `--view NAME`.
         kind: what a row is; decides which formats can hold it.
-        sql: the query, `tasks/sql/<sql>.sql`.
+        sql: the query, `tasks/<sql>.sql`.
         says: one sentence for the list of views and for the export's README.
         params: values of the query's `$name`.
         writers: further formats.

@@ -25,12 +25,14 @@ import pyarrow.parquet as pq
 
 from schemas.config import parse_config, read_toml
 from schemas.mos_preferences import CORPUS, MosPreferences
-from tasks.asking import asking
+from tasks.build.asking import asking
+from tasks.build.plan import Plan
+from tasks.build.progress import working
 from tasks.importers.rows import Rating
-from tasks.mos.critique_report import critique_sections
-from tasks.mos.critiques import count_questions, critique, plan_critiques, write_critiques
-from tasks.mos.pairs import pair_clips
-from tasks.mos.ratings import (
+from tasks.mos_preferences.critique_report import critique_sections
+from tasks.mos_preferences.critiques import count_questions, critique, plan_critiques, write_critiques
+from tasks.mos_preferences.pairs import pair_clips
+from tasks.mos_preferences.ratings import (
     IMPORTED,
     ROWS_PER_SOURCE,
     import_source,
@@ -39,9 +41,7 @@ from tasks.mos.ratings import (
     merge_votes,
     write_ratings,
 )
-from tasks.mos.sources import plan_build
-from tasks.plan import Plan
-from tasks.progress import working
+from tasks.mos_preferences.sources import plan_build
 from tasks.store.commit import Made
 from tasks.store.manifest import Step, digest_of
 from tasks.store.versions import Version, open_store

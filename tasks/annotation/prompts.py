@@ -166,12 +166,12 @@ def neutral(text: str) -> str:
 
 
 def load_prompt(folder: Path, name: str) -> Prompt:
-    """The prompt in `<folder>/<name>.md`.
+    """The prompt in `<folder>/<corpus>/<name>.md`; names are unique over all corpora.
 
     Raises:
         PromptError: missing, malformed, or not the file that the lock names.
     """
-    path = folder / f"{name}.md"
+    path = next(folder.rglob(f"{name}.md"), folder / f"{name}.md")
     prompt = parse_prompt(path)
     if prompt.name != name:
         raise PromptError(f"{path}: expected name '{name}' in front matter, found '{prompt.name}'")
@@ -226,7 +226,7 @@ def read_lock(folder: Path) -> dict[str, str]:
 def check_lock(folder: Path) -> list[str]:
     """What is wrong between the prompts and their lock, one line each; empty when all is well."""
     locked, faults = read_lock(folder), []
-    for path in sorted(folder.glob("*.md")):
+    for path in sorted(folder.rglob("*.md")):
         if path.name == "README.md":
             continue
         prompt = parse_prompt(path)
@@ -244,7 +244,7 @@ def lock_prompts(folder: Path) -> list[str]:
         PromptError: a locked one was changed.
     """
     locked, added = read_lock(folder), []
-    for path in sorted(folder.glob("*.md")):
+    for path in sorted(folder.rglob("*.md")):
         if path.name == "README.md":
             continue
         prompt = parse_prompt(path)

@@ -14,7 +14,7 @@ from tasks.annotation.backend import question
 from tasks.annotation.prompts import Prompt, load_prompt
 from tasks.annotation.request import Audio, AudioForm, Request, YesNo
 from tasks.importers.jamendo import MARK, Tag
-from tasks.tag_words import vocal_tags, written
+from tasks.text.tag_words import vocal_tags, written
 
 JUDGING = "caption-voices"
 Span = tuple[float, float]

@@ -19,8 +19,9 @@ from tasks.annotation.backend import Media
 from tasks.annotation.outcome import Answer, Outcome, Reject
 from tasks.annotation.request import Request
 from tasks.annotation.session import Session
-from tasks.asking import Check, Checked, Fault, ask_checked, asking, clip_media
 from tasks.audio.encode import SharedEncoder
+from tasks.build.asking import Check, Checked, Fault, ask_checked, asking, clip_media
+from tasks.build.ledger import has_ledger, ledger_address
 from tasks.captions.asking import (
     JUDGING,
     Piece,
@@ -34,7 +35,6 @@ from tasks.captions.asking import (
 )
 from tasks.captions.checks import find_faults
 from tasks.captions.tracks import import_tracks, index_tracks, shards_of, tracks_of
-from tasks.ledger import has_ledger, ledger_address
 from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage
 from tasks.store.versions import Store

@@ -10,10 +10,10 @@ from schemas.captions import CAPTIONS, TAG_COVERAGE, Captions
 from schemas.tables import UNSPLIT
 from tasks.captions.writing import TEXTS
 from tasks.importers.jamendo import MARK, Tag
-from tasks.sql import connect, query
 from tasks.store.manifest import Step
+from tasks.store.sql import connect, query
 from tasks.store.staging import Stage
-from tasks.tag_words import Lexicon
+from tasks.text.tag_words import Lexicon
 
 TRACKS = pa.schema([("row", pa.int64()), ("tags", pa.list_(pa.string()))])
 

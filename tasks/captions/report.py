@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.report import Material, count, histogram, sample, shares
+from tasks.build.report import Material, count, histogram, sample, shares
 from tasks.store.figures import Browser, Clip, Grid, Row, Section
 
 
@@ -42,6 +42,6 @@ def sections(material: Material) -> list[Section]:
     figures = (
         shares(db, "captions", "pipeline", "Captions by pipeline"),
         histogram(db, "shown_captions", "words", "Words a caption"),
-        histogram(db, "captions", "sample", "Draws before the one that passed the checks"),
+        histogram(db, "captions", "sample", "Retries"),
     )
     return [Section("Captions", (*figures, coverage, Browser("captions", rows, count(db, "captions"))))]

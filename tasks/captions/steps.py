@@ -7,9 +7,9 @@ from prefect.cache_policies import NO_CACHE
 
 from schemas.captions import Captions
 from tasks.audio.encode import SharedEncoder
+from tasks.build.progress import Work, working
 from tasks.captions import captioning, tracks, writing
 from tasks.captions.captioning import Sessions
-from tasks.progress import Work, working
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 

@@ -18,24 +18,24 @@ from schemas.files import Root
 from schemas.places import without_place
 from schemas.tables import REJECTS, SPLITS
 from tasks.audio.probe import AudioFault
+from tasks.build.fingerprint import file_digests, roots_digest
+from tasks.build.media import audio_digest, clip_below, media_index
+from tasks.build.plan import Plan, make_plan
+from tasks.build.preflight import Peek
+from tasks.build.progress import working
+from tasks.build.rejects import came_in, rejects_table
 from tasks.captions.asking import annotators, prompt_digests, shard_sizes
-from tasks.fingerprint import file_digests, roots_digest
 from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
 from tasks.importers.rows import Note, Reject
 from tasks.importers.tracks import read_track_table
-from tasks.media import audio_digest, clip_below, media_index
-from tasks.plan import Plan, make_plan
-from tasks.preflight import Peek
-from tasks.progress import working
-from tasks.rejects import came_in, rejects_table
-from tasks.sql import connect, query, view_parquet
 from tasks.store.files import replacing
 from tasks.store.manifest import Parent, Step
 from tasks.store.parquet import write_rows
+from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
 from tasks.store.versions import Store, Version
 from tasks.store.withhold import licences_of
-from tasks.tag_words import list_files
+from tasks.text.tag_words import list_files
 
 IMPORTED = pa.schema(
     [
@@ -271,7 +271,7 @@ def _write_pool(stage: Stage, config: Captions, entered: int, instrumentals: int
         for name in ("tracks", "media"):
             view_parquet(connection, name, [stage.work / f"{name}.parquet"])
         limits = {"shortest_s": config.tracks.shortest_s, "silence_dbfs": config.tracks.silence_dbfs}
-        connection.execute(query("tracks/refuse_tracks"), limits)
+        connection.execute(query("importers/refuse_tracks"), limits)
         refused = connection.sql(
             "SELECT 'captions', track_id, 'index', reason, detail, source_file, line FROM refused_tracks ORDER BY row"
         ).to_arrow_table()

@@ -11,15 +11,15 @@ import pyarrow.parquet as pq
 
 from schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
 from schemas.tables import REJECTS, SPLITS, UNSPLIT
-from tasks.asking import check_failed
+from tasks.build.asking import check_failed
 from tasks.captions.captioning import SAID
 from tasks.importers.jamendo import MARK, Tag
-from tasks.near_texts import near_duplicates
-from tasks.sql import connect, query, view_parquet
 from tasks.store.manifest import Step
 from tasks.store.parquet import write_rows
+from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
-from tasks.tag_words import Lexicon
+from tasks.text.near_texts import near_duplicates
+from tasks.text.tag_words import Lexicon
 
 TEXTS = pa.schema(
     [

@@ -19,13 +19,13 @@ from schemas.errors import EarmarkError
 from schemas.evaluations import Evaluation, Examinee
 from tasks.annotation.outcome import Forecast
 from tasks.annotation.session import Session
-from tasks.asking import asking
+from tasks.build.asking import asking
+from tasks.build.progress import working
 from tasks.evaluation.asking import Asked, NoMedia, Prediction, Questioner
 from tasks.evaluation.results import as_markdown, count, is_right
 from tasks.evaluation.samples import Part, Samples, find_clips, find_evaluation, find_mode, select_samples
 from tasks.evaluation.scores import order_of, read_scores
 from tasks.exports.folder import building
-from tasks.progress import working
 from tasks.store.files import sha256_file
 from tasks.store.parquet import write_rows
 from tasks.store.versions import Store, Version

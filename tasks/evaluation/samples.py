@@ -15,11 +15,11 @@ from schemas.errors import StoreError
 from schemas.evaluations import Evaluation, Mode
 from schemas.views import names_clip
 from tasks.audio.probe import Probe, probe
+from tasks.build.media import media_index
+from tasks.build.mirror import bring
 from tasks.exports.clips import write_clips
 from tasks.exports.rows import opened
-from tasks.media import media_index
-from tasks.mirror import bring
-from tasks.sql import literal, query
+from tasks.store.sql import literal, query
 from tasks.store.versions import Store, Version
 
 TARGETS = {"yes_no": ("BOOLEAN",), "preference": ("VARCHAR",), "scalar": ("DOUBLE", "FLOAT"), "choice": ("VARCHAR",)}

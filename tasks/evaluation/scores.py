@@ -14,7 +14,7 @@ from schemas.evaluations import Evaluation
 from schemas.files import require_regular
 from tasks.evaluation.asking import INCONSISTENT, Prediction
 from tasks.evaluation.samples import Samples
-from tasks.sql import exactly, literal
+from tasks.store.sql import exactly, literal
 
 READERS = {
     ".csv": "read_csv({}, header = true, all_varchar = true)",

@@ -13,9 +13,9 @@ import pyarrow.parquet as pq
 from schemas.errors import InputError
 from schemas.files import NotAFile, open_regular
 from schemas.tables import AUDIO
-from tasks.media import media_index
-from tasks.mirror import bring
-from tasks.progress import Work, working
+from tasks.build.media import media_index
+from tasks.build.mirror import bring
+from tasks.build.progress import Work, working
 from tasks.store.versions import Store, Version
 
 FOLDERS = dict.fromkeys((".png", ".jpg", ".jpeg", ".webp"), "images")  # of others: `audio/<2 digits>`

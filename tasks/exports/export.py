@@ -15,6 +15,7 @@ import pyarrow as pa
 from schemas.corpus import Corpus
 from schemas.errors import StoreError
 from schemas.views import names_file
+from tasks.build.progress import working
 from tasks.exports.choosing import Target, Wish, choose
 from tasks.exports.clips import Clips, write_clips
 from tasks.exports.folder import RECORD, building
@@ -22,7 +23,6 @@ from tasks.exports.readme import render_readme
 from tasks.exports.rows import Selection, select_table, select_view
 from tasks.exports.shapes import llama_factory_preference
 from tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
-from tasks.progress import working
 from tasks.store.files import sha256_file
 from tasks.store.versions import Store, Version
 

@@ -15,8 +15,8 @@ from schemas.corpus import Corpus
 from schemas.errors import StoreError
 from schemas.tables import UNSPLIT, Table, embeds
 from schemas.views import ANSWERS, FORBIDDEN, REQUIRED, View, names_file
-from tasks.sql import connect, query, view_parquet
 from tasks.store.card import split_order
+from tasks.store.sql import connect, query, view_parquet
 from tasks.store.versions import Version
 
 BATCH = 8_192

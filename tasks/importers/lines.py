@@ -100,7 +100,7 @@ def open_list(path: Path) -> IO[bytes]:
 def unreadable(name: str, error: Exception) -> InputError:
     """The one line that says why a whole list cannot be read."""
     if isinstance(error, FileNotFoundError):
-        return InputError(f"{name}: expected a list, found no such file")
+        return InputError(f"{name}: file not found")
     if isinstance(error, IsADirectoryError):
         return InputError(f"{name}: expected a list, found a folder")
     if isinstance(error, NotAFile):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from schemas.instrumentals import TRACKS
-from tasks.report import Material, count, histogram, sample
+from tasks.build.report import Material, count, histogram, sample
 from tasks.store.figures import Bars, Browser, Clip, Row, Section
 
 SHOWN = 20  # a track is heard twice

@@ -16,10 +16,10 @@ from schemas.instrumentals import Instrumentals, Result
 from tasks.audio.probe import Probe
 from tasks.audio.separation.jobs import Done, Failed, Job, Output, Separator
 from tasks.audio.separation.pipeline import separate
+from tasks.build.media import media_index
+from tasks.build.progress import Work
 from tasks.instrumentals.separators import Separators
 from tasks.instrumentals.sources import audio_folder
-from tasks.media import media_index
-from tasks.progress import Work
 from tasks.store.files import sha256_file, write_text
 from tasks.store.manifest import digest_of
 from tasks.store.parquet import write_rows

@@ -7,10 +7,10 @@ from prefect import task
 from prefect.cache_policies import NO_CACHE
 
 from schemas.instrumentals import Instrumentals
+from tasks.build.progress import Work
 from tasks.instrumentals import sources, tracks
 from tasks.instrumentals.separated import separate_shard
 from tasks.instrumentals.separators import Separators
-from tasks.progress import Work
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 

@@ -18,14 +18,14 @@ from schemas.errors import StoreError
 from schemas.instrumentals import FLAGS, TRACKS, Checks, Instrumentals
 from schemas.tables import AUDIO, REJECTS, SPLITS
 from tasks.audio.decode import decode
+from tasks.build.media import EMBEDDED_AT_ONCE, embed
+from tasks.build.progress import working
 from tasks.instrumentals.separated import SEPARATED
 from tasks.instrumentals.separators import describe_separator
 from tasks.instrumentals.sources import audio_folder
-from tasks.media import EMBEDDED_AT_ONCE, embed
-from tasks.progress import working
-from tasks.sql import connect, query, view_parquet
 from tasks.store.files import place
 from tasks.store.manifest import Step
+from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
 
 BYTES_AT_ONCE = 100 << 20  # of audio in memory while the table is written, beside the row group under way
@@ -133,7 +133,7 @@ def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[
     """A row of `tracks`, without its audio.
 
     Args:
-        found: a row of `tasks/sql/instrumentals/tracks.sql`.
+        found: a row of `tasks/instrumentals/tracks.sql`.
         config: the build config.
         separator: name, digest and checkpoint's hash of the separator.
     """

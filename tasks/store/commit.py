@@ -75,7 +75,8 @@ def commit(stage: Stage, made: Made) -> Version:
     What is withdrawn while this checks, hashes and uploads is left out too: the acts are read again just before the
     version is there, and if they are others, this begins anew. Of what comes later even so, `obeyed` knows nothing.
 
-    A forced rebuild whose bytes equal those of the newest version commits nothing and returns that version.
+    A build whose tables equal those of the newest version byte by byte, and that may be published on the same terms,
+    commits nothing and returns that version; its key is remembered beside it.
 
     Raises:
         StoreError: a check failed; the store is unchanged and the staged steps are kept.
@@ -103,8 +104,13 @@ def _commit(stage: Stage, made: Made) -> Version | None:
     if before is not None:
         stage.store.fetch(before)
     entries = _link_unchanged(stage, _list_files(stage, made.corpus.tables), before)
-    same = before is not None and before.manifest.build_key == stage.build_key
-    if before and same and entries == _data_files(before.manifest) and all(a.has_met(before.manifest) for a in acts):
+    if (
+        before
+        and entries == _data_files(before.manifest)
+        and _published_alike(before.manifest, made)
+        and all(act.has_met(before.manifest) for act in acts)
+    ):
+        stage.store.remember_key(before, stage.build_key)
         sweep(stage.store, stage.corpus, keep=None)
         return before
     manifest = _manifest(stage, made, steps, entries, before, orders_to(acts, stage.corpus))
@@ -238,6 +244,18 @@ def _entry(path: Path, root: Path, table: str | None = None, split: str | None =
 
 def _data_files(manifest: Manifest) -> list[FileEntry]:
     return [entry for entry in manifest.files if entry.path not in PAGES]
+
+
+def _published_alike(before: Manifest, made: Made) -> bool:
+    """Whether what publishing, withdrawals and known faults ask of a manifest, beside the tables, would be the same."""
+    parents = [parent for parent in before.parents if parent.corpus != before.corpus]
+    return (
+        before.config.get("licences") == made.config.get("licences")
+        and parents == list(made.parents)
+        and before.models == made.models
+        and before.rules == made.rules
+        and before.schemas == {table.name: schema_digest(table) for table in made.corpus.tables}
+    )
 
 
 def _link_unchanged(stage: Stage, entries: list[FileEntry], before: Version | None) -> list[FileEntry]:

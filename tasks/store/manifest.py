@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from schemas.errors import StoreError
 
 FORMAT = 1
-RULES = 1  # goes up when a build made wrong rows of sound inputs before: see tasks/known_faults.py
+RULES = 1  # goes up when a build made wrong rows of sound inputs before: see tasks/release/known_faults.py
 MANIFEST = "manifest.json"
 
 
@@ -48,7 +48,7 @@ class Step(Record):
         stage: the word under which its rejects stand in the `rejects` table.
         follows: steps of the same unit whose kept items enter here; empty for a first step.
         rejected: items in the `rejects` table by reason.
-        dropped: candidates that were passed over by a rule or a quota, by reason; counted, not listed.
+        dropped: candidates that a rule or a quota filtered out, by reason; counted, not listed.
         table: the published table whose rows are the kept items, if there is one.
         notes: sentences for the reader, such as a quota that could not be met.
     """

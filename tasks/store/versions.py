@@ -144,12 +144,25 @@ class Store:
         return f"v{max(taken, default=0) + 1}"
 
     def with_key(self, corpus: str, build_key: str) -> Version | None:
-        """The newest version that was built from the same inputs, config, prompts, schemas and code, and that holds
-        nothing that was withdrawn."""
+        """The newest version that was built from the same inputs, config, prompts, schemas and code, or whose tables
+        came out of them again, and that holds nothing that was withdrawn."""
         for version in reversed(self.versions(corpus)):
-            if version.manifest.build_key == build_key and not act_against(self.root, version.manifest):
+            if build_key in self.keys(version) and not act_against(self.root, version.manifest):
                 return version
         return None
+
+    def keys(self, version: Version) -> set[str]:
+        """The build keys that a version answers for: its own, and those of later builds with the same tables."""
+        beside = self._keys_of(version)
+        return {version.manifest.build_key, *(beside.read_text("utf-8").split() if beside.is_file() else ())}
+
+    def remember_key(self, version: Version, build_key: str) -> None:
+        """Note beside a version, on this machine, that a build with this key made the same tables."""
+        if build_key not in (keys := self.keys(version)):
+            write_text(self._keys_of(version), "".join(f"{key}\n" for key in sorted({*keys, build_key})))
+
+    def _keys_of(self, version: Version) -> Path:
+        return self.folder(version.corpus) / f"{version.name}.keys"
 
     def find(self, spec: str) -> Version:
         """The version that `CORPUS` (its newest) or `CORPUS@vN` names.

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from flows.doctor import examine
+from flows.command.doctor import examine
 from schemas.annotation import AnnotatorConfig
 from schemas.errors import ConfigError
 from tasks.annotation.backend import Media, make_backend

@@ -20,8 +20,8 @@ from tests.annotation.parity import WORDS, assert_parity, yes_no_numbers
 from tests.annotation.test_models import noise
 from tests.annotation.tiny_model import make_tiny_model, token_ids
 from tests.builds import rows_of
-from tests.captions import build_captions, direct, refined, write_tracks
-from tests.captions import config_of as captions_of
+from tests.captions.captions import build_captions, direct, refined, write_tracks
+from tests.captions.captions import config_of as captions_of
 from tests.servers.vllm_server import vllm_server
 
 pytestmark = pytest.mark.models

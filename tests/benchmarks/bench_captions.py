@@ -54,7 +54,7 @@ def make_clips(folder: Path, count: int) -> None:
 
 def config_for(folder: Path, base_url: str, concurrency: int, limit: int | None = None) -> Any:
     """Pipeline A, and Pipeline B with both of its stages, at one server."""
-    from tests.captions import config_of, direct, refined
+    from tests.captions.captions import config_of, direct, refined
 
     asked = {"max_concurrency": concurrency, "hearing": {"sample_rate_hz": 16_000}}
     two = refined(base_url, **asked)
@@ -165,7 +165,7 @@ def as_requests(prepared: list[dict[str, Any]], sounds: dict[str, bytes]) -> lis
 def build(folder: Path, base_url: str, concurrency: int, limit: int | None = None) -> dict[str, float]:
     """A whole build without Prefect's engine; how often each clip was decoded is counted on the way."""
     from tasks.captions.steps import SHARDS_AT_ONCE
-    from tests.captions import build_captions, counting_readings
+    from tests.captions.captions import build_captions, counting_readings
 
     store = Path(tempfile.mkdtemp(prefix="bench-store-"))
     try:

@@ -14,7 +14,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from tests.day import Day, growth, quick_deployments, served
+from tests.flows.day import Day, growth, quick_deployments, served
 
 DATABASE = "PREFECT_API_DATABASE_CONNECTION_URL"
 HELD = ("memory_mib", "database", "sockets", "others", "threads")

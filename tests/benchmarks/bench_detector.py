@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from schemas.score_questions import Detector
-from tasks.forum.measuring import measure_detector
+from tasks.score_questions.forum.measuring import measure_detector
 
 
 def main() -> None:

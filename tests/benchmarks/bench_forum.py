@@ -29,10 +29,10 @@ import duckdb
 import zstandard
 
 from schemas.score_questions import ScoreQuestions
-from tasks.forum.dump import COLUMNS
-from tasks.forum.scrubbing import scrub_threads
-from tasks.forum.threads import read_comments, read_submissions
-from tasks.sql import MEMORY_LIMIT
+from tasks.score_questions.forum.dump import COLUMNS
+from tasks.score_questions.forum.scrubbing import scrub_threads
+from tasks.score_questions.forum.threads import read_comments, read_submissions
+from tasks.store.sql import MEMORY_LIMIT
 from tasks.store.staging import staging
 from tasks.store.versions import open_store
 

@@ -51,10 +51,10 @@ def make_ratings(folder: Path, clips: int, contents: int, systems: int, speakers
 def ours(folder: Path, quota: int, write: bool) -> dict[str, float]:
     """Draw, pick and derive the pairs; then, if asked, write the published table."""
     from schemas.mos_preferences import PAIRS, MosPreferences
-    from tasks.mos.clips import RatedClips
-    from tasks.mos.pairs import draw_and_pick, pair_rows
-    from tasks.sql import connect, query
+    from tasks.mos_preferences.clips import RatedClips
+    from tasks.mos_preferences.pairs import draw_and_pick, pair_rows
     from tasks.store.parquet import write_shards
+    from tasks.store.sql import connect, query
 
     config = MosPreferences.model_validate(
         {

@@ -26,7 +26,7 @@ TAXONOMY = (("genre", 87), ("instrument", 40), ("mood/theme", 56))  # as many as
 
 def make_tracks(folder: Path, count: int) -> None:
     """Write a list of tracks, most with two or three tags of a category; near tags stand together, far ones never."""
-    from tests.prompt_builds import write_captions, write_tracks
+    from tests.music_prompts.prompt_builds import write_captions, write_tracks
 
     dice = random.Random(17)
     tracks = []
@@ -42,7 +42,7 @@ def make_tracks(folder: Path, count: int) -> None:
 
 def config_for(folder: Path, prompts: int) -> Any:
     """A build of so many prompts, shared out as the paper's hundred."""
-    from tests.prompt_builds import config_of
+    from tests.music_prompts.prompt_builds import config_of
 
     counts = {"strict_id": prompts * 2 // 5, "improvised_id": prompts * 2 // 5, "strict_ood": prompts // 5}
     sets = [{"name": "made", "file": "captions.json"}]
@@ -51,8 +51,8 @@ def config_for(folder: Path, prompts: int) -> Any:
 
 def drawn_by_sql(folder: Path, prompts: int) -> dict[str, float]:
     """Count pairs, make all triplets with their strata, and draw; the lists are imported before."""
-    from tasks.prompt_sets.steps import choose_tags, read_lists
-    from tasks.prompt_sets.writing import draw
+    from tasks.music_prompts.steps import choose_tags, read_lists
+    from tasks.music_prompts.writing import draw
     from tasks.store.staging import Stage
     from tasks.store.versions import Store
 
@@ -94,7 +94,7 @@ def drawn_by_loops(folder: Path, prompts: int) -> dict[str, float]:
 
 def built(folder: Path, prompts: int) -> dict[str, float]:
     """A whole build without Prefect, from lists to a committed version."""
-    from tests.prompt_builds import build_prompts
+    from tests.music_prompts.prompt_builds import build_prompts
 
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as store:

@@ -39,7 +39,7 @@ def config_for(samples: int) -> Any:
 
 def heard(config: Any, samples: int) -> list[dict[str, Any]]:
     """Captions as `index` leaves them, a half more than the counts and their spare need."""
-    from tasks.rubrics.altering import instruction_id
+    from tasks.instruction_rubrics.altering import instruction_id
 
     dice = random.Random(17)
     words = ["".join(dice.choices("abcdefghijklmnoprstuvw", k=dice.randint(3, 9))) for _ in range(2000)]
@@ -65,7 +65,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=105_000)
     samples = parser.parse_args().samples
 
-    from tasks.rubrics.forecast import asks_of, plan_captions
+    from tasks.instruction_rubrics.forecast import asks_of, plan_captions
     from tasks.store.staging import Stage
     from tasks.store.versions import Store
 

@@ -83,8 +83,8 @@ def stage_version(root: Path, pairs: int) -> dict[str, float]:
     """Write the tables into a staging folder, as a build that was killed just before its commit would leave them."""
     from schemas import pseudo_preferences as tables
     from schemas.tables import UNSPLIT
-    from tasks.sql import connect
     from tasks.store.manifest import Step
+    from tasks.store.sql import connect
     from tasks.store.staging import staging
     from tasks.store.versions import Store
 
@@ -104,7 +104,7 @@ def stage_version(root: Path, pairs: int) -> dict[str, float]:
 def commit_version(root: Path) -> dict[str, float]:
     """Commit what is staged."""
     from schemas.pseudo_preferences import CORPUS
-    from tasks.report import make_page
+    from tasks.build.report import make_page
     from tasks.store.commit import Made, commit
     from tasks.store.staging import staging
     from tasks.store.versions import Store

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from tasks.store.versions import Store
-from tests import builds, music
+from tests import builds
 from tests.conftest import ROOT
+from tests.pseudo_preferences import music
 
 DEMO = ROOT / "data/demo"
 

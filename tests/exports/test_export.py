@@ -24,9 +24,9 @@ from datasets import load_dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.registry import find_corpus
 from schemas.errors import InputError, StoreError
 from schemas.views import View, Writer
+from tasks.build.registry import find_corpus
 from tasks.exports import shapes
 from tasks.exports.choosing import Wish, choose, offers
 from tasks.exports.export import export
@@ -264,7 +264,7 @@ def test_an_export_that_is_killed_leaves_nothing_half_written(demo_store: Store,
     calm = exported(demo_store, tmp_path / "calm", MUSIC, "ms-swift")
     out = tmp_path / "out"
     place = tmp_path / ".out.export"
-    command = [sys.executable, "-m", "flows.cli", "export", MUSIC, "--for", "ms-swift", "--out", str(out)]
+    command = [sys.executable, "-m", "flows.command.cli", "export", MUSIC, "--for", "ms-swift", "--out", str(out)]
     process = subprocess.Popen([*command, "--store", str(demo_store.root)], cwd=ROOT, stderr=subprocess.DEVNULL)
     while process.poll() is None and not list(place.glob("audio/*/*")):
         time.sleep(0.001)
@@ -306,7 +306,7 @@ def test_pieces_and_clips_must_fit() -> None:
 @pytest.mark.slow
 def test_the_command_lists_and_exports(demo_store: Store, tmp_path: Path) -> None:
     def earmark(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "flows.cli", "export", MUSIC, "--store", str(demo_store.root), *words]
+        command = [sys.executable, "-m", "flows.command.cli", "export", MUSIC, "--store", str(demo_store.root), *words]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     listed = earmark()

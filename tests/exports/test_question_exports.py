@@ -13,7 +13,7 @@ from schemas.score_questions import CORPUS
 from tasks.exports.choosing import Wish
 from tasks.exports.export import export
 from tasks.store.versions import Store, Version
-from tests.questions import build_questions, config_of, rows_of, thread
+from tests.score_questions.questions import build_questions, config_of, rows_of, thread
 
 
 @pytest.fixture

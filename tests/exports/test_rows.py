@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from flows.registry import CORPORA, find_corpus
 from schemas.errors import StoreError
 from schemas.views import REQUIRED, View
+from tasks.build.registry import corpora, find_corpus
 from tasks.exports import rows
 from tasks.exports.rows import select_table, select_view
 from tasks.store.versions import Store
 from tests.builds import rows_of
 from tests.conftest import ROOT
 
-VIEWS = [(name, view) for name in CORPORA for view in find_corpus(name).views]
+VIEWS = [(name, view) for name in corpora() for view in find_corpus(name).views]
 
 
 def read(store: Store, spec: str, view: str, tmp: Path, split: str | None = None, limit: int | None = None) -> Any:
@@ -31,7 +31,7 @@ def read(store: Store, spec: str, view: str, tmp: Path, split: str | None = None
 
 @pytest.mark.parametrize(("corpus", "view"), VIEWS, ids=lambda value: getattr(value, "name", value))
 def test_declared_views_name_a_query_and_say_what_they_are(corpus: str, view: View) -> None:
-    assert (ROOT / f"tasks/sql/{view.sql}.sql").is_file()
+    assert (ROOT / f"tasks/{view.sql}.sql").is_file()
     assert re.fullmatch(r"[a-z0-9-]+", view.name)
     assert view.says.endswith(".")
     assert view.kind in REQUIRED

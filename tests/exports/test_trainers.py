@@ -13,7 +13,7 @@ from zlib import crc32
 
 import pytest
 
-from flows.registry import find_corpus
+from tasks.build.registry import find_corpus
 from tasks.exports.choosing import Wish
 from tasks.exports.export import export
 from tasks.store.versions import Store

@@ -1,4 +1,4 @@
-"""README's `Dataset` over `human-preferences`, and a two-tower toy that learns from pairs and ratings at once.
+"""The guide's `Dataset` over `human-preferences`, and a two-tower toy that learns from pairs and ratings at once.
 
 Nothing but the Parquet files reaches the model. What a prompt does not have is an embedding that is learnt.
 """
@@ -16,7 +16,7 @@ import pytest
 from schemas.config import parse_config, read_toml
 from schemas.human_preferences import HumanPreferences
 from tests.conftest import ROOT
-from tests.votes import build_votes, cmi, config_of, vote
+from tests.human_preferences.votes import build_votes, cmi, config_of, vote
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.trainers
@@ -25,8 +25,8 @@ WIDTH = 16
 
 @pytest.fixture(scope="module")
 def preferences() -> type:
-    """The class that README shows."""
-    text = (ROOT / "README.md").read_text("utf-8")
+    """The class that the guide shows."""
+    text = (ROOT / "flows/human_preferences.md").read_text("utf-8")
     code = next(block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class Preferences" in block)
     names: dict[str, Any] = {}
     exec(code, names)
@@ -107,7 +107,7 @@ def test_two_towers_learn_from_the_files_alone(preferences: type, version: Path)
 
 
 def test_ratings_and_pairs_are_learnt_together(preferences: type, tmp_path: Path) -> None:
-    from tests.music import write_clip
+    from tests.pseudo_preferences.music import write_clip
 
     for name, seed in (("0-a.wav", 1), ("0-b.wav", 2), ("music/ant/1.wav", 3)):
         write_clip(tmp_path / name, seed, seconds=1.2)

@@ -71,8 +71,8 @@ def test_a_bad_line_is_a_reject_that_names_it(tmp_path: Path) -> None:
         ("c.json", b'{"path": 1}', "expected a JSON array of objects"),
         ("c.json", b"\xff\xfe", "expected a JSON array, found"),
         ("c.csv", b"x", r"ending in \.json or \.tsv"),
-        ("c.tsv", None, "found no such file"),
-        ("c.json", None, "found no such file"),
+        ("c.tsv", None, "file not found"),
+        ("c.json", None, "file not found"),
         ("c.json.gz", b"no gzip", "damaged or truncated"),
     ],
 )

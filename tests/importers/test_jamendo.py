@@ -126,9 +126,9 @@ def test_a_bad_tag_map_is_one_clear_line(tmp_path: Path, held: str) -> None:
 
 
 def test_missing_files_are_one_clear_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="found no such file"):
+    with pytest.raises(InputError, match="file not found"):
         list(read_tracks(tmp_path / "none.tsv", "none.tsv"))
-    with pytest.raises(InputError, match="found no such file"):
+    with pytest.raises(InputError, match="file not found"):
         read_tag_map(tmp_path / "none.json", "none.json")
 
 

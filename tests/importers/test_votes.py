@@ -17,7 +17,7 @@ from tasks.importers.lists import ListFile
 from tasks.importers.rated_music import MusicRating
 from tasks.importers.rows import Note, Reject
 from tasks.importers.votes import Vote, table_votes
-from tests.votes import vote
+from tests.human_preferences.votes import vote
 
 Read = Callable[[ListFile, str], Iterator[Any]]
 

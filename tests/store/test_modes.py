@@ -13,10 +13,10 @@ import pytest
 
 from schemas.files import keep_private
 from tasks.annotation.ledger import connect
-from tasks.anonymity import SALT_FILE, salt_of
 from tasks.store.runs import list_runs, start_run
 from tasks.store.staging import STAGING, staging
 from tasks.store.versions import Store, open_store
+from tasks.text.anonymity import SALT_FILE, salt_of
 from tests.builds import build_version, config_of
 
 COLUMNS = {"file": "f", "mos": "m", "system": "s"}

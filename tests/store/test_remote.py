@@ -19,7 +19,7 @@ pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
 
 from typer.testing import CliRunner
 
-from flows.cli import app
+from flows.command.cli import app
 from schemas.errors import StoreError
 from schemas.mos_preferences import TABLES
 from tasks.store.diff import diff_table
@@ -29,8 +29,8 @@ from tasks.store.remote import ADDRESS, CLAIMS, Remote
 from tasks.store.versions import Store, open_store, verify
 from tests.builds import Builds, build_version, contents_of, read_config
 from tests.conftest import ROOT
-from tests.objects import bucket, server
 from tests.servers.s3_server import S3Server
+from tests.store.objects import bucket, server
 from tests.store.test_kill import CORPUS, configs, unharmed
 
 __all__ = ["bucket", "configs", "server", "unharmed"]  # fixtures

@@ -9,13 +9,13 @@ import pytest
 pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale' or 'dev')")
 pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
 
-from tasks import withdrawal
+from tasks.release import withdrawal
 from tasks.store.manifest import Parent
 from tasks.store.remote import ADDRESS
 from tasks.store.versions import Store, open_store, verify
 from tasks.store.withdrawals import FOLDER, act_against
 from tests.builds import traces
-from tests.objects import bucket, server
+from tests.store.objects import bucket, server
 from tests.store.test_sift import CORPORA, SHA, build, ids, stop_after_one_commit, withdraw
 
 __all__ = ["bucket", "server"]  # fixtures

@@ -10,7 +10,7 @@ import mlcroissant
 import pytest
 
 from schemas.corpus import Story
-from tasks.report import round_width
+from tasks.build.report import round_width
 from tasks.store.figures import Bars, Browser, Clip, Grid, Histogram, Page, Row, Section
 from tasks.store.manifest import Manifest, Step
 from tasks.store.report import filters_of, render_report
@@ -90,7 +90,7 @@ def test_ids_are_unique_and_every_label_leads_somewhere() -> None:
 
 def test_missing_sound_is_said() -> None:
     text = render_report(MANIFEST, STORY, HOSTILE_PAGE)
-    assert text.count("Its sound is not in this page.") == 1
+    assert text.count("Audio not embedded.") == 1
     assert len(Seen(text).of("audio")) == 1
 
 

@@ -17,8 +17,8 @@ from schemas.config import BuildConfig
 from schemas.corpus import Corpus, Story
 from schemas.errors import StoreError
 from schemas.tables import REJECTS, Table, audio_column, column
-from tasks import withdrawal
-from tasks.publishing import gathered
+from tasks.release import withdrawal
+from tasks.release.publishing import gathered
 from tasks.store.commit import Made, commit
 from tasks.store.manifest import Parent, Step
 from tasks.store.sift import sift
@@ -137,7 +137,9 @@ def build(store: Store, name: str, parents: tuple[Parent, ...] = (), key: str = 
         )
         for step in steps:
             stage.record(step)
-        return commit(stage, Made(known, {}, {}, "code", {}, parents))
+        return commit(
+            stage, Made(known, {}, {}, "code", {}, parents, models=(f"lab:{key}",))
+        )  # equal tables, other terms
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ import yaml
 from schemas.errors import InputError, StoreError
 from schemas.mos_preferences import CORPUS, PAIRS, RATINGS, MosPreferences
 from schemas.tables import REJECTS, Table
-from tasks.fingerprint import build_key
-from tasks.mos.sources import plan_build
+from tasks.build.fingerprint import build_key
+from tasks.mos_preferences.sources import plan_build
 from tasks.store.card import markdown_cell
 from tasks.store.checks import check_accounts, check_rejects, check_table
 from tasks.store.commit import schema_digest

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from schemas.errors import StoreError
-from tasks import withdrawal
-from tasks.publishing import gathered
+from tasks.release import withdrawal
+from tasks.release.publishing import gathered
 from tasks.store import commit as committing
 from tasks.store.commit import Made
 from tasks.store.leftovers import find_leftovers
@@ -19,7 +19,7 @@ from tasks.store.remote import ADDRESS
 from tasks.store.versions import Store, Version, open_store, verify
 from tasks.store.withdrawals import act_against, orders_to
 from tests.builds import traces
-from tests.objects import bucket, server
+from tests.store.objects import bucket, server
 from tests.store.test_sift import CORPORA, ROWS, SHA, build, ids
 
 __all__ = ["bucket", "server"]  # fixtures

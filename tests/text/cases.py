@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.anonymity import scrub
+from tasks.text.anonymity import scrub
 from tasks.text.personal import LEAKS, find
 
 FILE = Path(__file__).with_name("personal_cases.jsonl")

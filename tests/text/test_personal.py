@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.anonymity import hint as scrub_hint
-from tasks.anonymity import scrub
 from tasks.text.addresses import is_host
+from tasks.text.anonymity import hint as scrub_hint
+from tasks.text.anonymity import scrub
 from tasks.text.folding import disguises, fold
 from tasks.text.personal import LEAKS, RULES, find, hint
 from tasks.text.rules import View
@@ -39,7 +39,8 @@ def test_there_are_as_many_cases_as_are_told() -> None:
 
 
 def test_readme_says_what_is_measured() -> None:
-    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    pages = (ROOT / "flows/README.md", ROOT / "flows/score_questions.md")
+    readme = " ".join(" ".join(page.read_text("utf-8") for page in pages).split())
     (left, left_held), (missed, missed_held) = (
         [len(measure.wrong(tuned)) for tuned in (True, False)] for measure in MEASURES[:2]
     )

@@ -1,0 +1,389 @@
+"""The `earmark` command. Heavy imports wait inside the commands, so that `--help` answers at once."""
+
+from __future__ import annotations
+
+import json
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from flows.command.ending import end_in_order, machine_fault
+from flows.command.export_cli import export
+from flows.command.judge_cli import judge
+from flows.command.ledger_cli import app as ledger_app
+from flows.command.publish_cli import publish
+from flows.command.rebuild_cli import rebuild
+from flows.command.review_cli import app as review_app
+from flows.command.serve_cli import serve
+from flows.command.sweep_cli import sweep
+from flows.command.withdraw_cli import withdraw
+from schemas.errors import ConfigError, EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
+from tasks.build.logs import set_up
+
+app = typer.Typer(
+    name="earmark",
+    help="Build versioned Parquet corpora for audio and music reward models.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="markdown",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+StoreOption = Annotated[
+    str | None,
+    typer.Option(
+        "--store", metavar="DIR", help="A folder, or s3://bucket/prefix. Default: EARMARK_STORE, else data/store."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
+SpecArgument = Annotated[
+    str, typer.Argument(metavar="CORPUS[@vN]", help="A corpus's newest version, or the one named.")
+]
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The build config, a TOML file.")]
+AllowRejectsOption = Annotated[
+    bool, typer.Option("--allow-rejects", help="Commit whatever was lost of the inputs, an empty main table too.")
+]
+LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first rows of each source.")]
+
+_BUILD, _LOOK, _GIVE, _TEND = "Build", "Look at versions", "Give versions to others", "Look after things"
+
+
+@app.command("list", rich_help_panel=_BUILD)
+def list_corpora(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """List the corpora that can be built, and their newest versions.
+
+    **Example:** `earmark list`
+    """
+    from flows.command import console
+    from tasks.build.registry import corpora, find_corpus
+
+    place = _store(store)
+    known, faults = [], []
+    for name, registered in corpora().items():
+        try:
+            known.append(find_corpus(name))
+        except ConfigError as error:
+            if registered.package is None:
+                raise
+            faults.append(str(error))
+    newest = {corpus.name: place.latest(corpus.name) for corpus in known}
+    if as_json:
+        _print_json([console.corpus_facts(corpus, newest[corpus.name]) for corpus in known])
+    else:
+        console.show_corpora(known, newest)
+    for fault in faults:
+        print(fault, file=sys.stderr)
+
+
+@app.command(rich_help_panel=_BUILD)
+def build(
+    corpus: Annotated[str, typer.Argument(help="What to build; see `earmark list`.")],
+    config: ConfigOption,
+    store: StoreOption = None,
+    limit: LimitOption = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be read and asked; build nothing.")
+    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Build again even if a version is up to date.")] = False,
+    allow_rejects: AllowRejectsOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Build a version of a corpus, or say that it is up to date.
+
+    **Examples:**
+
+    `earmark build mos-preferences --config data/demo/mos-preferences.toml`
+
+    `earmark build mos-preferences -c my.toml --limit 100 --store /data/earmark`
+    """
+    from flows.command import console
+    from flows.command.running import forecast_build, run_build
+
+    place = _store(store)
+    if dry_run:
+        facts = forecast_build(corpus, config, place, limit, allow_rejects=allow_rejects)
+        _print_json(facts) if as_json else console.show_plan(facts)
+        return
+    built = run_build(corpus, config, place, force=force, limit=limit, allow_rejects=allow_rejects)
+    if as_json:
+        _print_json({**console.version_facts(built.version), "new": built.new})
+    else:
+        console.show_built(built)
+
+
+@app.command(rich_help_panel=_BUILD)
+def demo(store: StoreOption = None) -> None:
+    """Build every corpus from the small inputs in data/demo.
+
+    **Example:** `earmark demo`
+    """
+    from flows.command import console
+    from flows.command.running import demo_config, run_build
+    from tasks.build.registry import corpora
+
+    place = _store(store)
+    console.show_demo([run_build(name, demo_config(name), place) for name, one in corpora().items() if not one.package])
+
+
+app.command(rich_help_panel=_BUILD)(rebuild)
+
+
+@app.command(rich_help_panel=_BUILD)
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Stay, and show what changes, until Ctrl-C.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs: what was built, what failed and why, how to go on; and versions that a known fault touched.
+
+    **Examples:** `earmark status` · `earmark status --watch`
+    """
+    from flows.command import console
+    from tasks.release.known_faults import lines_about
+    from tasks.store.runs import list_runs
+
+    place = _store(store)
+    if watch:
+        from flows.command.watching import watch as show_changes
+
+        show_changes(place)
+        return
+    runs = list_runs(place)
+    if as_json:
+        _print_json([{**run.model_dump(mode="json"), "state": run.current_state()} for run in runs])
+    else:
+        console.show_runs(runs)
+        for line in lines_about(place):
+            print(f"known fault: {line}")
+
+
+@app.command(rich_help_panel=_BUILD)
+def resume(
+    run: Annotated[
+        str | None, typer.Argument(help="A run from `earmark status`. Default: the newest unfinished.")
+    ] = None,
+    store: StoreOption = None,
+    allow_rejects: AllowRejectsOption = False,
+) -> None:
+    """Go on with a run that failed or was interrupted. Finished steps and paid answers are kept.
+
+    **Examples:** `earmark resume` · `earmark resume 20260102-030405-ab12`
+    """
+    from flows.command import console
+    from flows.command.running import resume_run
+    from tasks.store.runs import find_run
+
+    place = _store(store)
+    found = find_run(place, run)
+    if found.current_state() == "running":
+        raise StoreError(f"run {found.run} is still running (process {found.pid} on {found.host})")
+    console.show_built(resume_run(found, place, allow_rejects=allow_rejects))
+
+
+@app.command(rich_help_panel=_LOOK)
+def versions(
+    corpus: Annotated[str, typer.Argument(help="The corpus.")], store: StoreOption = None, as_json: JsonOption = False
+) -> None:
+    """List a corpus's versions with their rows, and where they were published.
+
+    **Example:** `earmark versions mos-preferences`
+    """
+    from flows.command import console
+    from tasks.build.registry import find_corpus
+    from tasks.store.receipts import receipts
+
+    place = _store(store)
+    find_corpus(corpus)
+    found, published = place.versions(corpus), receipts(place, corpus)
+    if as_json:
+        sent = [receipt.model_dump(mode="json") for receipt in published]
+        _print_json(
+            [
+                {**console.version_facts(version), "published": [s for s in sent if s["version"] == version.name]}
+                for version in found
+            ]
+        )
+    else:
+        console.show_versions(corpus, found, published)
+
+
+@app.command(rich_help_panel=_LOOK)
+def diff(
+    corpus: Annotated[str, typer.Argument(help="The corpus.")],
+    old: Annotated[str, typer.Argument(help="The earlier version, such as v1.")],
+    new: Annotated[str, typer.Argument(help="The later version, such as v2.")],
+    rows: Annotated[bool, typer.Option("--rows", help="List every row that was added, removed or changed.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Count the rows added, removed and changed from one version to another, by table and split.
+
+    **Examples:** `earmark diff mos-preferences v1 v2` · `earmark diff mos-preferences v1 v2 --rows`
+    """
+    import duckdb
+
+    from flows.command import console
+    from tasks.build.registry import find_corpus
+    from tasks.store.diff import changed_rows, diff_table
+
+    place = _store(store)
+    before, after = place.find(f"{corpus}@{old}"), place.find(f"{corpus}@{new}")
+    changes, listed = [], []
+    for table in find_corpus(corpus).tables:
+        with duckdb.connect() as connection:
+            changes += diff_table(connection, table, before, after)
+            if rows:
+                listed += [{"table": table.name, **row} for row in changed_rows(connection, table)]
+    if as_json:
+        counts = [vars(change) for change in changes]
+        _print_json({"counts": counts, "rows": listed} if rows else {"counts": counts})
+    else:
+        console.show_diff(before, after, changes, listed)
+
+
+@app.command(rich_help_panel=_LOOK)
+def explain(
+    corpus: SpecArgument,
+    row: Annotated[str, typer.Argument(help="A row's key, a reject's item, or a file name as its list gives it.")],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Tell a row's way from its input file and line through each step; a reject's too.
+
+    **Example:** `earmark explain mos-preferences 4e7f0a1b2c3d4e5f`
+    """
+    from dataclasses import asdict
+
+    from flows.command import console
+    from tasks.build.registry import find_corpus
+    from tasks.store.explain import explain as find_accounts
+
+    version = _store(store).find(corpus)
+    accounts = find_accounts(version, find_corpus(version.corpus).tables, row)
+    if as_json:
+        _print_json([{**asdict(account), "through": [s.model_dump() for s in account.through]} for account in accounts])
+    else:
+        console.show_accounts(version, accounts)
+
+
+@app.command(rich_help_panel=_LOOK)
+def verify(corpus: SpecArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Compare every file of a version with its hash in the manifest, and name known faults that can have touched it.
+
+    **Examples:** `earmark verify mos-preferences` · `earmark verify mos-preferences@v2`
+    """
+    from tasks.release.known_faults import lines_about
+    from tasks.store.versions import verify as find_faults
+
+    place = _store(store)
+    version = place.find(corpus)
+    faults = place.remote.faults(version.manifest) if place.remote else find_faults(version)
+    known = lines_about(place, version)
+    count = len(version.manifest.files)
+    if as_json:
+        facts = {"corpus": version.corpus, "version": version.name, "files": count, "faults": faults}
+        _print_json({**facts, "known_faults": known})
+    else:
+        for line in known:
+            print(f"known fault: {line}")
+        for fault in faults:
+            print(fault)
+        if not faults:
+            print(f"{version.corpus} {version.name}: all {count} files are as committed")
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise StoreError(f"{version.corpus} {version.name} is not as committed: {faults[0]}{more}")
+
+
+@app.command(rich_help_panel=_TEND)
+def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
+    """Show what is installed, reachable and configured, and what to do about what is not.
+
+    **Example:** `earmark doctor`
+    """
+    from flows.command import console
+    from flows.command.doctor import examine
+
+    findings = examine(_store(store))
+    if as_json:
+        _print_json([vars(finding) for finding in findings])
+    else:
+        console.show_findings(findings)
+    if any(finding.state == "bad" for finding in findings):
+        raise typer.Exit(1)
+
+
+app.command(rich_help_panel=_LOOK)(judge)
+app.command(rich_help_panel=_GIVE)(export)
+app.command(rich_help_panel=_GIVE)(publish)
+app.add_typer(review_app, name="review", rich_help_panel=_GIVE)
+app.command(rich_help_panel=_TEND)(serve)
+app.command(rich_help_panel=_TEND)(withdraw)
+app.command(rich_help_panel=_TEND)(sweep)
+app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)
+
+
+def _store(where: str | None) -> Any:
+    from tasks.store.versions import open_store
+
+    return open_store(where)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=1, ensure_ascii=False, default=str))
+
+
+def main() -> None:
+    """Run the command; every expected fault is one line on standard error and exit code 1."""
+    line, code = _run()
+    if line:
+        print(line, file=sys.stderr)
+    raise SystemExit(code)
+
+
+def _run() -> tuple[str, int]:
+    """What to say at the end, and the exit code."""
+    try:
+        end_in_order()
+        set_up()
+        app()
+    except Interrupted as error:
+        let_go(error)
+        return str(error), error.code
+    except TooManyRejects as error:
+        let_go(error)
+        return f"error: {error}", 1
+    except EarmarkError as error:
+        let_go(error)
+        lines = error.lines if isinstance(error, Faults) else (str(error),)
+        return "\n".join(f"error: {' '.join(line.split())}" for line in lines), 1
+    except BrokenPipeError:
+        return "", 1
+    except Exception as error:
+        if (line := machine_fault(error)) is None:
+            raise
+        let_go(error)
+        return f"error: {line}", 1
+    except SystemExit as ended:
+        return "", ended.code if isinstance(ended.code, int) else 1 if ended.code else 0
+    return "", 0
+
+
+def let_go(error: BaseException) -> None:
+    """Drop the frames of an error and of those that it came from: Prefect keeps it, and they hold DuckDB's handles, of
+    which its binding would speak when Python ends."""
+    left, seen = [error], set[int]()
+    while left:
+        one = left.pop()
+        if id(one) not in seen:
+            seen.add(id(one))
+            traceback.clear_frames(one.__traceback__)
+            one.__traceback__ = None  # a cleared frame still holds what a comprehension in it closes over
+            left += [origin for origin in (one.__cause__, one.__context__) if origin is not None]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""What `earmark doctor` looks at: the installation, the store, the services and keys that a build may need."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from importlib import metadata
+from typing import Literal
+
+from schemas.instruction_rubrics import has_chromaprint
+from tasks.store.versions import Store
+
+CORE = ("prefect", "pyarrow", "duckdb", "pandas", "datasets", "huggingface_hub", "openai", "google-genai", "soundfile")
+EXTRAS = {
+    "audio": ("torch", "audio-separator", "transformers", "torchcodec"),
+    "cuda": ("torchaudio", "vllm"),
+    "scale": ("psycopg", "s3fs"),
+    "ray": ("prefect-ray", "ray"),
+    "dask": ("prefect-dask", "distributed"),
+}
+KEYS = {
+    "OPENAI_API_KEY": "OpenAI's API",
+    "GEMINI_API_KEY": "Gemini's API",
+    "GOOGLE_API_KEY": "Gemini's API, in place of GEMINI_API_KEY",
+    "HF_TOKEN": "publishing to the Hugging Face Hub",
+}
+LITTLE_SPACE_GB = 5
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at: fine, missing but optional, or bad; and what was found or is to be done."""
+
+    what: str
+    state: Literal["ok", "off", "bad"]
+    found: str
+
+
+def examine(store: Store) -> list[Finding]:
+    """Look at everything; nothing is changed."""
+    return [*_installation(), *_store(store), *_services(), *_keys()]
+
+
+def _installation() -> list[Finding]:
+    python = ".".join(map(str, sys.version_info[:3]))
+    findings = [Finding("Python", "ok" if sys.version_info >= (3, 11) else "bad", python)]
+    missing = [name for name in CORE if _release(name) is None]
+    found = ", ".join(f"{name} {_release(name)}" for name in CORE if name not in missing)
+    if missing:
+        findings.append(Finding("core", "bad", f"missing {', '.join(missing)}; run: make setup"))
+    else:
+        findings.append(Finding("core", "ok", found))
+    for extra, names in EXTRAS.items():
+        absent = [name for name in names if _release(name) is None]
+        if absent:
+            findings.append(
+                Finding(f"extra {extra}", "off", f"without {', '.join(absent)}; pip install 'earmark[{extra}]'")
+            )
+        else:
+            findings.append(Finding(f"extra {extra}", "ok", ", ".join(f"{name} {_release(name)}" for name in names)))
+    ffmpeg = shutil.which("ffmpeg")
+    findings.append(
+        Finding("ffmpeg", "ok" if ffmpeg else "off", ffmpeg or "not found; M4A audio and separation need it")
+    )
+    if has_chromaprint():
+        findings.append(Finding("Chromaprint", "ok", "instruction-rubrics compares recordings by sound"))
+    else:
+        without = "not found (Debian: libchromaprint1); instruction-rubrics compares clips by hash, not by sound"
+        findings.append(Finding("Chromaprint", "off", without))
+    gpu = shutil.which("nvidia-smi")
+    findings.append(
+        Finding("GPU", "ok" if gpu else "off", "NVIDIA driver found" if gpu else "none; everything runs without")
+    )
+    return findings
+
+
+def _store(store: Store) -> list[Finding]:
+    existing = next(folder for folder in (store.root.absolute(), *store.root.absolute().parents) if folder.exists())
+    writable = os.access(existing, os.W_OK)
+    free = shutil.disk_usage(existing).free / 1e9
+    counts = [f"{name}: {len(store.versions(name))}" for name in store.corpora()]
+    held = "versions: " + ", ".join(counts) if counts else "no versions yet"
+    return [
+        Finding(
+            "store",
+            "ok" if writable else "bad",
+            f"{store.address} ({held})" if writable else f"{existing} is not writable",
+        ),
+        _ledger(store),
+        Finding("disk", "ok" if free > LITTLE_SPACE_GB else "bad", f"{free:,.0f} GB free at {existing}"),
+    ]
+
+
+def _ledger(store: Store) -> Finding:
+    from schemas.errors import EarmarkError
+    from tasks.annotation.ledger_reports import stats
+    from tasks.build.ledger import has_ledger, ledger_address
+
+    if not has_ledger(store):
+        return Finding("ledger", "off", "none yet; the first build that asks a model makes it")
+    try:
+        found = stats(ledger_address(store))
+    except EarmarkError as error:
+        return Finding("ledger", "bad", str(error))
+    answered = sum(model["answered"] for model in found["models"].values())
+    return Finding("ledger", "ok", f"{found['ledger']}: {answered:,} answers, {found['bytes']:,} bytes")
+
+
+def _services() -> list[Finding]:
+    url = os.environ.get("PREFECT_API_URL")
+    if not url:
+        return [Finding("Prefect", "off", "no server set (PREFECT_API_URL); builds start a temporary one")]
+    try:
+        urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=3).close()
+        with urllib.request.urlopen(f"{url.rstrip('/')}/admin/version", timeout=3):
+            open_to_all = "asks for no password, so any page in a browser can start runs; set"
+            return [Finding("Prefect", "bad", f"server at {url} {open_to_all} PREFECT_SERVER_API_AUTH_STRING for it")]
+    except urllib.error.HTTPError as error:
+        if error.code in (401, 403):
+            return [Finding("Prefect", "ok", f"server at {url}; it asks for a password")]
+        return [Finding("Prefect", "bad", f"server at {url} answers {error.code}")]
+    except (OSError, ValueError) as error:
+        reason = error.reason if isinstance(error, urllib.error.URLError) else error
+        return [Finding("Prefect", "bad", f"no answer from {url}: {reason}")]
+
+
+def _keys() -> list[Finding]:
+    return [
+        Finding(name, "ok" if os.environ.get(name) else "off", "set" if os.environ.get(name) else f"not set; for {use}")
+        for name, use in KEYS.items()
+    ] + [_key_hosts()]
+
+
+def _key_hosts() -> Finding:
+    """Which further hosts keys may go to, by the environment."""
+    from schemas.errors import ConfigError
+    from tasks.annotation.keys import PROVIDERS, VARIABLE, key_hosts
+
+    try:
+        bound = key_hosts()
+    except ConfigError as error:
+        return Finding(VARIABLE, "bad", str(error))
+    usual = key_hosts({})
+    further = [
+        f"{name} to {', '.join(sorted(map(str, more)))}{'' if os.environ.get(name) else ' (not set)'}"
+        for name, origins in bound.items()
+        if (more := origins - usual.get(name, frozenset()))
+    ]
+    if not further:
+        return Finding(VARIABLE, "off", f"not set; keys go to {' and '.join(sorted(set(PROVIDERS.values())))} alone")
+    return Finding(VARIABLE, "ok", "; ".join(further))
+
+
+def _release(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None

@@ -1,0 +1,84 @@
+"""`earmark export`: a version in the form that a trainer reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS[@vN]", help="A corpus's newest version, or the one named.")],
+    format_: Annotated[
+        str | None,
+        typer.Option("--for", metavar="FORMAT", help="The trainer's format; without it, list what there is."),
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", metavar="DIR", help="A folder that is not there or is empty.")
+    ] = None,
+    view: Annotated[
+        str | None, typer.Option("--view", metavar="NAME", help="The rows. Default: the first that fit the format.")
+    ] = None,
+    table: Annotated[
+        str | None, typer.Option("--table", metavar="NAME", help="A table as it is, for jsonl and webdataset.")
+    ] = None,
+    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Only this split.")] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first rows of each split.")
+    ] = None,
+    blind: Annotated[
+        bool,
+        typer.Option("--blind", help="Leave clips out of prompts for a trainer of text: a control that hears nothing."),
+    ] = False,
+    audio_root: Annotated[
+        list[Path] | None,
+        typer.Option("--audio-root", metavar="DIR", help="A folder to look through for clips that were moved."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier export in DIR.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="DIR", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Write a version in the form that a trainer reads; without --for, list formats and views.
+
+    **Examples:**
+
+    `earmark export pseudo-preferences`
+
+    `earmark export pseudo-preferences@v1 --for ms-swift --view musicality-clips --out exports/music`
+
+    `earmark export mos-preferences --for jsonl --table pairs --split train --limit 1000 --out exports/pairs`
+    """
+    from flows.command import console
+    from schemas.errors import StoreError
+    from tasks.build.progress import shown
+    from tasks.build.registry import find_corpus
+    from tasks.exports.choosing import Wish, choose, offers
+    from tasks.exports.export import export as write
+    from tasks.exports.readme import command_of
+    from tasks.store.versions import open_store
+
+    place = open_store(store)
+    version = place.find(corpus)
+    known = find_corpus(version.corpus)
+    if format_ is None:
+        found = offers(version, known)
+        if as_json:
+            facts = [{"view": o.view.name, "format": o.format, "refusal": o.refusal} for o in found]
+            print(json.dumps(facts, indent=1))
+        else:
+            console.show_offers(version, found)
+        return
+    if out is None:
+        raise StoreError(f"expected --out DIR: where the export for {format_} goes")
+    wish = Wish(format_, view, table, split, limit, blind, tuple(audio_root or ()), force)
+    with shown():
+        record = write(version, known, place, out, wish)
+    if as_json:
+        print(json.dumps({**record, "folder": str(out)}, indent=1))
+    else:
+        console.show_export(record, out, command_of(choose(version, known, wish), record))

@@ -1,0 +1,109 @@
+"""`earmark judge`: a model measured against what a version knows to be true."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def judge(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS[@vN]", help="A corpus's newest version, or the one named.")],
+    annotator: Annotated[
+        str | None,
+        typer.Option("--annotator", "-a", metavar="SPEC", help="Who is asked: openai:…, gemini:…, vllm:…, builtin:…"),
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option("--scores", metavar="FILE", help="Instead, what another model gave: CSV, JSON lines or Parquet."),
+    ] = None,
+    evaluation: Annotated[
+        str | None, typer.Option("--evaluation", "-e", metavar="NAME", help="What is measured, if there are several.")
+    ] = None,
+    mode: Annotated[
+        str | None, typer.Option("--mode", metavar="NAME", help="How it is asked. Default: the first.")
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option("--split", metavar="NAME", help="Only this split, or `all`. Default: test and ood, where held."),
+    ] = None,
+    language: Annotated[
+        str | None, typer.Option("--language", metavar="CODE", help="Only samples in this language.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Only N samples, drawn by hash of their ids.")
+    ] = None,
+    both_orders: Annotated[
+        bool, typer.Option("--both-orders", help="Ask for preferences both ways; what changes with the order is wrong.")
+    ] = False,
+    base_url: Annotated[
+        str | None, typer.Option("--base-url", metavar="URL", help="The server, up to and with /v1.")
+    ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(
+            "--settings", metavar="FILE", help="TOML: budget_usd, prices, hearing and all else of annotators."
+        ),
+    ] = None,
+    audio_root: Annotated[
+        list[Path] | None,
+        typer.Option("--audio-root", metavar="DIR", help="A folder to look through for clips that were moved."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="Where results go. Default: below the store's evaluations/."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be asked; ask nothing.")] = False,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="DIR", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Measure a model on a version, or read its scores; without either, list evaluations.
+
+    Answers are kept in the ledger: a run that was stopped goes on where it was, and asks nothing twice.
+
+    **Examples:**
+
+    `earmark judge mos-preferences`
+
+    `earmark judge mos-preferences@v1 --annotator openai:gpt-audio --split test --dry-run`
+
+    `earmark judge pseudo-preferences -e musicality --scores my-reward-model.csv`
+    """
+    from flows.command import console
+    from flows.command.ending import stoppable
+    from schemas.errors import ConfigError
+    from tasks.build.progress import shown
+    from tasks.build.registry import find_corpus
+    from tasks.evaluation import judging
+    from tasks.evaluation.samples import Part
+    from tasks.store.versions import open_store
+
+    place = open_store(store)
+    version = place.find(corpus)
+    known = find_corpus(version.corpus)
+    if annotator is None and scores is None and settings is None:
+        _print(console.evaluation_facts(known)) if as_json else console.show_evaluations(version, known)
+        return
+    wish = judging.Wish(evaluation, mode, Part(split, language, limit), both_orders, tuple(audio_root or ()))
+    if scores is not None:
+        if annotator is not None or settings is not None or dry_run:
+            raise ConfigError("--scores reads a file and asks nobody: leave --annotator, --settings and --dry-run out")
+        facts, folder = judging.read(version, known, place, scores, wish, out)
+    else:
+        config = judging.examinee(annotator, base_url, settings)
+        with stoppable("answers are kept: the same command goes on"), shown():
+            if dry_run:
+                told = judging.forecast(version, known, place, config, wish)
+                _print(told) if as_json else console.show_questions(told)
+                return
+            facts, folder = judging.judge(version, known, place, config, wish, out)
+    _print({**facts, "folder": str(folder)}) if as_json else console.show_evaluation(facts, folder)
+
+
+def _print(value: Any) -> None:
+    print(json.dumps(value, indent=1, ensure_ascii=False))

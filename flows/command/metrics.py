@@ -1,0 +1,166 @@
+"""Metrics for Prometheus, at one endpoint: what models were asked, answered and cost, and how builds fare.
+
+They are read from the ledger and the store's run records when Prometheus asks. So one endpoint tells of all processes
+and machines that share them, and no counter starts again with a process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from schemas.errors import EarmarkError
+from tasks.annotation.keys import is_loopback
+from tasks.annotation.ledger_reports import LATENCIES_S, latencies, stats
+from tasks.build.ledger import has_ledger, ledger_address
+from tasks.build.registry import corpora
+from tasks.store.runs import list_runs
+from tasks.store.versions import Store, open_store
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+LOG = logging.getLogger("earmark.metrics")
+SHARE_OF_TIME = 0.05
+"""Counting a large ledger takes seconds; it is not done more often than this share of the time allows."""
+LEAST_AGE_S = 1.0
+
+
+class Metrics(Collector):
+    """Counts a store's ledger and runs when it is asked, and remembers the answer for a while."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._held: list[Metric] = []
+        self._ledger: list[Metric] = []
+        self._good_until = 0.0
+
+    def describe(self) -> list[Metric]:
+        """Nothing is counted at registration."""
+        return []
+
+    def collect(self) -> Iterator[Metric]:
+        """The metrics as they are now, or were a moment ago; of what does not answer, as it was last known."""
+        if time.monotonic() >= self._good_until:
+            started = time.monotonic()
+            answers = GaugeMetricFamily(
+                "earmark_reachable", "Whether what other machines share answers (1) or not (0).", labels=["what"]
+            )
+            if self.store.remote is not None:  # other machines may have committed to it
+                answers.add_metric(["store"], _answers(self.store.refresh))
+            if has_ledger(self.store):
+                answers.add_metric(["ledger"], _answers(self._read_ledger))
+            self._held = [answers, *_of_runs(self.store), *self._ledger]
+            took_s = time.monotonic() - started
+            self._good_until = time.monotonic() + max(LEAST_AGE_S, took_s / SHARE_OF_TIME)
+        yield from self._held
+
+    def _read_ledger(self) -> None:
+        self._ledger = _of_ledger(ledger_address(self.store))
+
+
+def serve_metrics(store: str | None, host: str, port: int) -> Any:
+    """Answer Prometheus on `http://host:port/metrics`, in a thread; returns the server.
+
+    It answers to this machine's names, the host that it listens on and those of `EARMARK_METRICS_HOSTS`: a page in a
+    browser that has its own name resolved to this machine learns nothing.
+
+    Raises:
+        OSError: the port is in use.
+    """
+    registry = CollectorRegistry()
+    metrics = Metrics(open_store(store))
+    server, _ = start_http_server(port, host, registry)
+    further = re.split(r"[\s,]+", os.environ.get("EARMARK_METRICS_HOSTS", ""))
+    server.set_app(for_hosts(server.get_app(), {name.lower() for name in (host, *further) if name}))  # type: ignore[arg-type]
+    registry.register(metrics)  # no sooner: nothing is told before
+    return server
+
+
+def for_hosts(app: WSGIApplication, names: Collection[str]) -> WSGIApplication:
+    """An application that answers 403 where the request's Host is neither of this machine nor one of the names."""
+
+    def checked(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        asked = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?", environ.get("HTTP_HOST", "").lower())
+        if asked and (is_loopback(asked[1]) or asked[1] in names):
+            return app(environ, start_response)
+        start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
+        return [b"unknown Host; name it in EARMARK_METRICS_HOSTS\n"]
+
+    return checked
+
+
+def main() -> None:
+    """`python -m flows.command.metrics`: the endpoint as a process of its own, for the store of `EARMARK_STORE`."""
+    options = argparse.ArgumentParser(description=main.__doc__)
+    options.add_argument("--host", default="127.0.0.1")
+    options.add_argument("--port", type=int, default=9464)
+    asked = options.parse_args()
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    serve_metrics(None, asked.host, asked.port)
+    signal.sigwait(ends)
+
+
+def _answers(read: Callable[[], None]) -> bool:
+    try:
+        read()
+    except EarmarkError as error:
+        LOG.warning("metrics: %s", error)
+        return False
+    return True
+
+
+def _of_runs(store: Store) -> list[Metric]:
+    runs = GaugeMetricFamily("earmark_runs", "Builds by their state.", labels=["corpus", "state"])
+    for (corpus, state), count in sorted(
+        Counter((run.corpus, run.current_state()) for run in list_runs(store)).items()
+    ):
+        runs.add_metric([corpus, state], count)
+    newest = GaugeMetricFamily("earmark_newest_version", "Number of the newest version.", labels=["corpus"])
+    made = GaugeMetricFamily("earmark_newest_version_rows", "Its rows, by table.", labels=["corpus", "table"])
+    for corpus in corpora():
+        if version := store.latest(corpus):
+            newest.add_metric([corpus], version.number)
+            for table, splits in version.manifest.rows.items():
+                made.add_metric([corpus, table], sum(splits.values()))
+    return [runs, newest, made]
+
+
+def _of_ledger(address: str) -> list[Metric]:
+    requests = GaugeMetricFamily("earmark_requests", "Requests; open ones wait.", labels=["model", "state"])
+    attempts = CounterMetricFamily("earmark_attempts", "Exchanges with models.", labels=["model"])
+    errors = CounterMetricFamily("earmark_errors", "Exchanges that gave no usable answer.", labels=["model", "type"])
+    rejects = CounterMetricFamily("earmark_rejects", "Requests given up.", labels=["model", "reason"])
+    tokens = CounterMetricFamily("earmark_tokens", "Tokens.", labels=["model", "direction"])
+    cost = CounterMetricFamily("earmark_cost_usd", "Spent, in US dollars.", labels=["model"])
+    latency = HistogramMetricFamily("earmark_latency_seconds", "Seconds that an exchange took.", labels=["model"])
+    for model, held in stats(address)["models"].items():
+        for state in ("open", "answered", "rejected"):
+            requests.add_metric([model, state], held[state])
+        attempts.add_metric([model], held.get("attempts", 0))
+        for name, family in (("faults", errors), ("rejects", rejects)):
+            for reason, count in held.get(name, {}).items():
+                family.add_metric([model, reason], count)
+        for direction in ("input", "output"):
+            tokens.add_metric([model, direction], held.get(f"{direction}_tokens", 0))
+        cost.add_metric([model], held.get("cost_usd", 0.0))
+    for model, (counts, sum_s) in latencies(address).items():
+        bounds = [*(f"{bound:g}" for bound in LATENCIES_S), "+Inf"]
+        latency.add_metric([model], list(zip(bounds, map(float, counts), strict=True)), sum_s)
+    return [requests, attempts, errors, rejects, tokens, cost, latency]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""`earmark publish`: a version leaves for the Hub."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def publish(
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS[@vN]", help="A corpus's newest version, or the one named.")],
+    repo: Annotated[
+        str, typer.Option("--repo", metavar="ORG/NAME", help="The dataset repository; it is made if it is not there.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be uploaded and what already is; send nothing.")
+    ] = False,
+    private: Annotated[bool, typer.Option("--private", help="Only to a private repository.")] = False,
+    no_audio: Annotated[bool, typer.Option("--no-audio", help="Publish rows without their audio.")] = False,
+    allow_builtin: Annotated[
+        bool, typer.Option("--allow-builtin", help="Publish labels of a builtin annotator, which is for trying out.")
+    ] = False,
+    allow_findings: Annotated[
+        Path | None,
+        typer.Option(
+            "--allow-findings",
+            metavar="FILE",
+            help="Findings that were reviewed: the digits in [] and a reason a line.",
+        ),
+    ] = None,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="DIR", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+) -> None:
+    """Publish a version to the Hub as one commit and one tag. Interrupted uploads resume.
+
+    The token comes from `HF_TOKEN`, or from `hf auth login`.
+
+    **Examples:**
+
+    `earmark publish mos-preferences --repo my-lab/mos-preferences --dry-run`
+
+    `earmark publish mos-preferences@v2 --repo my-lab/mos-preferences --private`
+    """
+    from flows.command import console
+    from schemas.errors import HubError
+    from tasks.build.progress import shown
+    from tasks.store.versions import open_store
+
+    place = open_store(store)
+    options = {
+        "private": private,
+        "audio": not no_audio,
+        "allow_builtin": allow_builtin,
+        "allow_findings": str(allow_findings) if allow_findings else None,
+    }
+    with shown():
+        facts = (_forecast if dry_run else _send)(corpus, repo, str(place.root), options)
+    if as_json:
+        print(json.dumps(facts, indent=1, ensure_ascii=False))
+    elif dry_run:
+        console.show_publication_plan(facts)
+    else:
+        console.show_publication(facts)
+    if findings := facts.get("findings"):
+        raise HubError(f"publishing would be refused: {len(findings)} findings of secrets or personal data")
+
+
+def _send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
+    """Run the flow's body here: one process and a few steps need no server of Prefect's."""
+    from flows.publish import publish as run
+
+    found: dict[str, Any] = run.fn(corpus, repo, store, **options)
+    return found
+
+
+def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
+    from tasks.build.registry import find_corpus
+    from tasks.release.publishing import check_fit, forecast, gathered, read_reviewed
+    from tasks.store.hub import Repo
+    from tasks.store.versions import open_store
+
+    place, target, reviewed = open_store(store), Repo(repo), read_reviewed(options["allow_findings"])
+    version = place.find(corpus)
+    known = find_corpus(version.corpus)
+    check_fit(version, options["allow_builtin"])
+    with gathered(version, known, place, options["audio"]) as bundle:
+        return forecast(target, bundle, known, reviewed, options["private"])

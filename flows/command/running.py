@@ -1,0 +1,241 @@
+"""How the command line runs a build: plan first, record the run, keep Prefect quiet, say how to go on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flows.command.ending import how, interrupted, machine_fault
+from schemas.config import BuildConfig, parse_config, read_toml
+from schemas.errors import ConfigError, DiskError
+from schemas.places import require_below_roots
+from tasks.build.registry import find_corpus, load
+
+if TYPE_CHECKING:
+    from schemas.corpus import Corpus
+    from tasks.build.plan import Plan
+    from tasks.store.runs import Run, State
+    from tasks.store.versions import Store, Version
+
+# A build on one machine needs no server of Prefect's that outlives it, nor anything that phones home.
+QUIET_PREFECT = {
+    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+    "DO_NOT_TRACK": "1",
+    "PREFECT_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
+    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
+    "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "http://127.0.0.1",  # Prefect's default lets every page in a browser read
+}
+PREFECT_BYTES = 16 << 20
+"""What the database of a temporary server takes at first, and its log."""
+
+
+@dataclass(frozen=True)
+class Built:
+    """The outcome of `run_build`.
+
+    Attributes:
+        version: the version that now answers for the config.
+        new: whether this build committed it.
+    """
+
+    version: Version
+    new: bool
+
+
+def read_config(corpus: Corpus, path: Path, limit: int | None = None) -> BuildConfig:
+    """Read a corpus's config file.
+
+    Raises:
+        ConfigError: it is not a config of that corpus, or lies outside `EARMARK_ROOTS`.
+    """
+    require_below_roots("config", str(path))
+    values = read_toml(path)
+    stated = values.setdefault("corpus", corpus.name)
+    if stated != corpus.name:
+        raise ConfigError(f"{path}: expected corpus = '{corpus.name}', found '{stated}'")
+    return parse_config(corpus.config, values if limit is None else {**values, "limit": limit}, path)
+
+
+def plan_build(
+    name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
+) -> tuple[Plan, BuildConfig]:
+    """Read the config, look at the first rows of its inputs and fingerprint them, without starting anything.
+
+    Args:
+        name, path, store, limit, allow_rejects: as in `run_build`.
+
+    Raises:
+        ConfigError: it is not a config of that corpus.
+        Faults: what is wrong with the inputs, all of it.
+        EarmarkError: an input cannot be read.
+    """
+    from tasks.build.preflight import check
+
+    corpus = find_corpus(name)
+    config = read_config(corpus, path, limit)
+    config = config.model_copy(update={"most_rejected": None}) if allow_rejects else config
+    check(config, store, load(corpus.peeks)(config) if corpus.peeks else ())
+    return load(corpus.plan)(config, store), config
+
+
+def forecast_build(
+    name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
+) -> dict[str, Any]:
+    """What a build would read, commit and ask; nothing is asked, and the store stays as it is."""
+    from tasks.build.progress import shown
+
+    corpus = find_corpus(name)
+    with shown():
+        plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
+        done, latest = plan.up_to_date(tidy=False), store.latest(name)
+        asks = load(corpus.forecast)(config, store) if corpus.forecast and not done else None
+    return {
+        "corpus": name,
+        "store": store.address,
+        "build_key": plan.build_key,
+        "up_to_date": done.name if done else None,
+        "would_commit": None if done else f"v{latest.number + 1 if latest else 1}",
+        "inputs": plan.made.inputs,
+        "asks": asks,
+    }
+
+
+def resume_run(run: Run, store: Store, *, allow_rejects: bool = False) -> Built:
+    """Go on with a run that did not end well, and settle its record.
+
+    Args:
+        run: its record.
+        store: where the version goes.
+        allow_rejects: as in `run_build`; a run that had it keeps it.
+
+    Raises:
+        EarmarkError: the build failed again.
+    """
+    from tasks.store.runs import save_run
+
+    allow = allow_rejects or run.allow_rejects
+    built = run_build(
+        run.corpus, Path(run.config), store, force=run.force, limit=run.limit, fresh=False, allow_rejects=allow
+    )
+    save_run(store, run.model_copy(update={"state": "completed", "version": built.version.name, "error": None}))
+    return built
+
+
+def run_build(
+    name: str,
+    path: Path,
+    store: Store,
+    *,
+    force: bool = False,
+    limit: int | None = None,
+    fresh: bool = True,
+    allow_rejects: bool = False,
+) -> Built:
+    """Build a version unless one is up to date, and keep a record of the run.
+
+    Args:
+        name: the corpus.
+        path: its config.
+        store: where the version goes.
+        force: build even if a version is up to date.
+        limit: only the first rows of each source.
+        fresh: with `force`, forget the finished steps of an interrupted build.
+        allow_rejects: commit whatever was lost of the inputs, an empty main table too.
+
+    Raises:
+        EarmarkError: the build failed; the record says why, and `earmark resume` goes on.
+    """
+    from tasks.annotation.errors import LedgerError
+    from tasks.build.logs import RUN
+    from tasks.build.progress import say, shown
+    from tasks.store.runs import save_run, start_run
+    from tasks.store.versions import Version
+
+    with shown():
+        plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
+        if not force and (done := plan.up_to_date()):
+            return Built(done, new=False)
+        before = store.latest(name)
+        if force and fresh:
+            plan.forget()
+        run = start_run(store, name, path, limit, force=force, allow_rejects=allow_rejects)
+        RUN.set(run.run)
+        say(f"run {run.run}: building {name} from {path}")
+        try:
+            version = _start_flow(name, config, store, force=force, inputs=plan.made.inputs)
+        except KeyboardInterrupt as stop:
+            _end(store, run, "interrupted", how(stop))
+            raise interrupted(stop, f"go on with: earmark resume {run.run}") from None
+        except BaseException as error:
+            line = machine_fault(error) or first_line(error)
+            _end(store, run, "failed", line)
+            if isinstance(error, DiskError | LedgerError) or machine_fault(error):
+                raise DiskError(f"{line}; when that is mended, go on with: earmark resume {run.run}") from error
+            raise
+        save_run(store, run.model_copy(update={"state": "completed", "version": version, "ended": datetime.now(UTC)}))
+    return Built(Version(name, store.folder(name) / version), new=before is None or before.name != version)
+
+
+def demo_config(name: str) -> Path:
+    """The corpus's demo config, in `data/demo` of a clone of the repository.
+
+    Raises:
+        ConfigError: it is not there.
+    """
+    path = Path(__file__).resolve().parents[2] / "data" / "demo" / f"{name}.toml"
+    if not path.is_file():
+        raise ConfigError(f"demo of {name}: expected {path}, found nothing; run from a clone of the repository")
+    return path
+
+
+def start_prefect() -> None:
+    """Make ready for the first flow of this process; call it before Prefect is imported.
+
+    Raises:
+        DiskError: there is no room for its temporary server, which would be waited for in vain.
+    """
+    from flows.command.supervisor import watch
+    from tasks.build.progress import say
+
+    for key, value in QUIET_PREFECT.items():
+        os.environ.setdefault(key, value)
+    if not os.environ.get("PREFECT_API_URL") and "prefect" not in sys.modules:
+        say("starting Prefect with a temporary server (10 to 20 seconds)")
+        _check_room(Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser())
+    watch()
+
+
+def _check_room(home: Path) -> None:
+    there = next(folder for folder in (home, *home.resolve().parents) if folder.is_dir())
+    if (free := shutil.disk_usage(there).free) < PREFECT_BYTES:
+        raise DiskError(
+            f"{home}: expected {PREFECT_BYTES >> 20} MB for Prefect's temporary server, found {free / 2**20:.1f} MB "
+            "free; make room, or set PREFECT_HOME to another folder"
+        )
+
+
+def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, inputs: Mapping[str, str]) -> str:
+    start_prefect()
+    flow = load(find_corpus(name).flow)
+    version: str = flow(config=config, store=str(store.root.absolute()), force=force, inputs=dict(inputs))
+    return version
+
+
+def _end(store: Store, run: Run, state: State, error: str) -> None:
+    from tasks.store.runs import save_run
+
+    with suppress(OSError):  # on a full disk: what the error says matters more, and a run that is gone shows as such
+        save_run(store, run.model_copy(update={"state": state, "error": error, "ended": datetime.now(UTC)}))
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    return (str(error) or type(error).__name__).splitlines()[0]

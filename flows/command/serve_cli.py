@@ -1,0 +1,49 @@
+"""`earmark serve`: schedules run on this machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def serve(
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="The deployments. Default: deploy/prefect.yaml of the clone."),
+    ] = None,
+    host: Annotated[str, typer.Option("--host", help="The address that server and metrics listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The port of Prefect's server.")] = 4200,
+    metrics_port: Annotated[
+        int, typer.Option("--metrics-port", min=0, max=65535, help="The port of /metrics for Prometheus; 0 for none.")
+    ] = 9464,
+    at_once: Annotated[int, typer.Option("--at-once", min=1, help="Runs at the same time.")] = 2,
+    deploy_only: Annotated[
+        bool, typer.Option("--deploy-only", help="Only make the server of PREFECT_API_URL know the deployments.")
+    ] = False,
+    store: Annotated[
+        str | None,
+        typer.Option("--store", metavar="DIR", help="Whose runs and ledger the metrics tell of."),
+    ] = None,
+) -> None:
+    """Run the deployments' schedules: Prefect's server, a worker and metrics, until Ctrl-C.
+
+    Where PREFECT_API_URL names a server, that one is used and none is started.
+
+    **Example:** `earmark serve`
+    """
+    from flows.command.serving import ROOT
+    from flows.command.serving import serve as run
+
+    deploy = ROOT / "deploy"
+    run(
+        file or deploy / "prefect.yaml",
+        deploy / "automations.yaml",
+        host=host,
+        port=port,
+        at_once=at_once,
+        metrics_port=metrics_port,
+        store=store,
+        deploy_only=deploy_only,
+    )

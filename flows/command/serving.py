@@ -1,0 +1,295 @@
+"""`earmark serve`: a server, the deployments, a worker and the metrics, from one command on one machine."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from flows.command.access import own_access
+from flows.command.supervisor import SERVE_MARK, end_family, start_warden
+from schemas.errors import ConfigError, EarmarkError
+
+if TYPE_CHECKING:
+    from prefect.events.schemas.automations import AutomationCore
+
+ROOT = Path(__file__).resolve().parents[2]
+POOL = "local"
+WORKER = "earmark-serve"  # its runs are told by this name, wherever other workers of the pool may be
+HEARTBEAT_S = 30  # the least that Prefect allows; deploy/automations.yaml waits for three
+START_S = 120
+
+
+@dataclass
+class Processes:
+    """Prefect's commands, run from the root of the clone, where the deployments' entrypoints are.
+
+    Attributes:
+        api: the server's API.
+        more: further variables of their environment.
+        started: those that run until `end`, by name.
+        mark: what their environment and that of the runs holds, by which the warden finds them.
+        warden: ends them if this process is killed.
+    """
+
+    api: str
+    more: dict[str, str] = field(default_factory=dict)
+    started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    mark: str = field(default_factory=lambda: secrets.token_hex(8))
+    warden: subprocess.Popen[bytes] | None = None
+
+    def start(self, name: str, *arguments: str, own: Mapping[str, str] | None = None) -> None:
+        """Start a command that stays. A terminal's interrupt does not reach it: `end` decides the order.
+
+        Args:
+            name: what it is called.
+            arguments: Prefect's words.
+            own: variables of its environment alone; the caller's go before.
+        """
+        self._watch()
+        environment = {**(own or {}), **self._environment()}
+        self.started[name] = subprocess.Popen(
+            self._command(arguments), cwd=ROOT, env=environment, start_new_session=True
+        )
+
+    def call(self, what: str, *arguments: str) -> None:
+        """Run a command to its end.
+
+        Raises:
+            EarmarkError: it failed; its last lines.
+        """
+        self._watch()
+        ended = subprocess.run(
+            self._command(arguments), cwd=ROOT, env=self._environment(), capture_output=True, text=True
+        )
+        if ended.returncode:
+            lines = [line for line in (ended.stdout + ended.stderr).splitlines() if line.strip()]
+            raise EarmarkError(f"{what} failed: {' '.join(lines[-3:])}")
+
+    def ended(self) -> str | None:
+        """The name of a process that should run and does not."""
+        return next((name for name, process in self.started.items() if process.poll() is not None), None)
+
+    def end(self) -> None:
+        """End all: the runs, which the worker tells the server, then the worker, then the server."""
+        if self.warden is None:
+            return
+        end_family(self.mark)
+        for process in self.started.values():
+            process.wait()
+        self.started.clear()
+        self.warden.communicate()
+        self.warden = None
+
+    def _watch(self) -> None:
+        """Start the warden before anything that it shall end."""
+        self.warden = self.warden or start_warden("serve", self.mark)
+
+    def _command(self, arguments: tuple[str, ...]) -> list[str]:
+        return [sys.executable, "-m", "prefect", *arguments]
+
+    def _environment(self) -> dict[str, str]:
+        ours = {
+            "PREFECT_API_URL": self.api,
+            "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
+            "DO_NOT_TRACK": "1",
+            "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": str(HEARTBEAT_S),
+            "PREFECT_SERVER_DATABASE_TIMEOUT": "60",  # SQLite under several runs: wait for the lock, do not fail
+        }
+        return {**ours, **os.environ, **self.more, "PREFECT_API_URL": self.api, SERVE_MARK: self.mark}
+
+
+def serve(
+    file: Path,
+    automations: Path,
+    *,
+    host: str,
+    port: int,
+    at_once: int,
+    metrics_port: int,
+    store: str | None,
+    deploy_only: bool = False,
+) -> None:
+    """Serve until interrupted (Ctrl-C or SIGTERM).
+
+    Args:
+        file: the deployments, in Prefect's form.
+        automations: what is done about crashed runs.
+        host: the address that the server and the metrics listen on.
+        port: the server's port; unused where `PREFECT_API_URL` names a server.
+        at_once: how many runs the worker carries out at once.
+        metrics_port: where Prometheus finds `/metrics`; 0 for nowhere.
+        store: whose ledger and runs the metrics tell of; runs may use it wherever it lies.
+        deploy_only: only make a running server know pool, deployments and automations.
+
+    Raises:
+        EarmarkError: a part did not start, or ended by itself.
+    """
+    from flows.command.metrics import serve_metrics
+
+    if not file.is_file():
+        raise ConfigError(f"deployments: expected a YAML file, found nothing at {file}")
+    known = os.environ.get("PREFECT_API_URL")
+    if deploy_only and not known:
+        raise ConfigError("--deploy-only needs a server; set PREFECT_API_URL, such as http://127.0.0.1:4200/api")
+    processes = Processes(known or f"http://{host}:{port}/api", _places(store))
+    access = None if known else own_access(host, port)
+    if access:
+        os.environ.update(access.client)  # of this process too, before Prefect is imported
+    with _interruptible():
+        try:
+            if access:
+                _check_free(host, port)
+                processes.start("server", "server", "start", "--host", host, "--port", str(port), own=access.server)
+            _say("waiting for Prefect's server")
+            deploy(processes, file, automations)
+            if deploy_only:
+                return
+            named: list[str] = []
+            if not known:
+                tell_crashed(processes.api)
+                named = ["--name", WORKER]
+            processes.start("worker", "worker", "start", "--pool", POOL, "--limit", str(at_once), *named)
+            if metrics_port:
+                serve_metrics(store, host, metrics_port)
+                _say(f"metrics: http://{host}:{metrics_port}/metrics")
+            if access:
+                _say(
+                    f"the page and Prefect's commands (PREFECT_API_AUTH_STRING) ask for the password in {access.where}"
+                )
+            _say(f"schedules run; look at them on {processes.api.removesuffix('/api')}; Ctrl-C ends")
+            while (name := processes.ended()) is None:
+                time.sleep(1)
+            raise EarmarkError(f"Prefect's {name} ended by itself; what it said stands above")
+        except KeyboardInterrupt:
+            _say("ending; runs go on when it is started again")
+        finally:
+            processes.end()
+
+
+def deploy(processes: Processes, file: Path, automations: Path) -> None:
+    """Wait for the server, and make the work pool, the deployments and the automations known to it.
+
+    Raises:
+        EarmarkError: the server does not answer, or refused something.
+    """
+    processes.call("the server", "server", "status", "--wait", "--timeout", str(START_S))
+    processes.call("the work pool", "work-pool", "create", POOL, "--type", "process", "--overwrite")
+    _say(f"deploying {file}")
+    processes.call("deploying", "--no-prompt", "deploy", "--all", "--prefect-file", str(file.absolute()))
+    install(automations, processes.api)
+
+
+def install(file: Path, api: str) -> None:
+    """Make the automations of a file known to the server; those of the same name are replaced if they differ.
+
+    One that is replaced forgets the runs that it waits for.
+
+    Raises:
+        ConfigError: the file is not there.
+    """
+    import yaml
+
+    os.environ["PREFECT_API_URL"] = api
+    from prefect.client.orchestration import get_client
+    from prefect.events.schemas.automations import AutomationCore
+
+    if not file.is_file():
+        raise ConfigError(f"automations: expected a YAML file, found nothing at {file}")
+    with get_client(sync_client=True) as client:
+        for held in yaml.safe_load(file.read_text("utf-8"))["automations"]:
+            wanted = AutomationCore.model_validate(held)
+            known = client.read_automations_by_name(wanted.name)
+            if [_said(old) for old in known] == [_said(wanted)]:
+                continue
+            for old in known:
+                client.delete_automation(old.id)
+            client.create_automation(wanted)
+
+
+def tell_crashed(api: str) -> None:
+    """Set runs to `Crashed` whose process ended with an earlier `earmark serve`, as when the machine failed.
+
+    Nobody else does: their worker is gone too, and a run that never said that it lives is not missed by the automation.
+    Runs of other workers, which may be on other machines, are left to these.
+    """
+    os.environ["PREFECT_API_URL"] = api
+    from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import FlowRunFilter
+    from prefect.states import Crashed
+
+    under_way = FlowRunFilter.model_validate({"state": {"type": {"any_": ["PENDING", "RUNNING", "CANCELLING"]}}})
+    with get_client(sync_client=True) as client:
+        for run in client.read_flow_runs(flow_run_filter=under_way):
+            # a worker leaves its name before it starts the process
+            ours = run.labels.get("prefect.worker.name", WORKER) == WORKER
+            if run.deployment_id and ours and not _lives(run.infrastructure_pid, str(run.id)):
+                said = "earmark serve ended before this run; a new run goes on where it stopped."
+                client.set_flow_run_state(run.id, Crashed(message=said))
+                _say(f"run {run.name} ended with an earlier server: told crashed")
+
+
+def _lives(pid: str | None, run: str) -> bool:
+    """Whether a process is a run's; in a container, where numbers start again, it may be anybody's."""
+    try:
+        return pid is not None and psutil.Process(int(pid)).environ().get("PREFECT__FLOW_RUN_ID") == run
+    except (ValueError, psutil.NoSuchProcess, psutil.AccessDenied):
+        return False
+
+
+def _said(automation: AutomationCore) -> dict[str, Any]:
+    """What a file can say of an automation; the server adds ids."""
+    from prefect.events.schemas.automations import AutomationCore
+
+    core = AutomationCore.model_validate(automation.model_dump(include=set(AutomationCore.model_fields)))
+    said: dict[str, Any] = core.model_dump(mode="json", exclude={"trigger": {"id"}})
+    return said
+
+
+def _places(store: str | None) -> dict[str, str]:
+    """Where runs may read and write: below `EARMARK_ROOTS`, by default this folder and the clone's data; the store."""
+    roots = os.environ.get("EARMARK_ROOTS") or os.pathsep.join([str(Path.cwd()), str(ROOT / "data")])
+    named = store or os.environ.get("EARMARK_STORE")
+    if not named:
+        return {"EARMARK_ROOTS": roots}
+    named = named if "://" in named else str(Path(named).expanduser().absolute())  # runs start in another folder
+    return {"EARMARK_ROOTS": roots, "EARMARK_STORE": named}
+
+
+def _check_free(host: str, port: int) -> None:
+    with socket.socket() as probe:
+        if probe.connect_ex((host, port)) == 0:
+            raise EarmarkError(
+                f"{host}:{port} is in use; if that is a Prefect server, set PREFECT_API_URL=http://{host}:{port}/api "
+                "to use it, else choose another --port"
+            )
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """SIGTERM, as from a supervisor, ends it as Ctrl-C does."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)

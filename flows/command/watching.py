@@ -1,0 +1,98 @@
+"""`earmark status --watch`: the runs and what models are asked, as they change."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Group
+from rich.live import Live
+from rich.table import Table as Grid
+
+from flows.command.console import console, grid_of, runs_grid
+from tasks.annotation.ledger_reports import stats
+from tasks.build.ledger import has_ledger, ledger_address
+from tasks.store.runs import list_runs
+from tasks.store.versions import Store
+
+EVERY_S = 1.0
+SHARE_OF_TIME = 0.1  # that may go into counting a large ledger
+MOST_RUNS = 15
+
+
+def watch(store: Store) -> None:
+    """Show the newest runs and the models' counts until Ctrl-C: a table that renews itself, or a line a change."""
+    models = Models(store)
+    try:
+        if sys.stdout.isatty():
+            with Live(console=console, auto_refresh=False) as live:
+                while True:
+                    live.update(Group(runs_grid(list_runs(store)[-MOST_RUNS:]), "", models.grid()), refresh=True)
+                    time.sleep(max(EVERY_S, models.took_s / SHARE_OF_TIME))
+        told: set[str] = set()
+        while True:
+            for line in [*_run_lines(store), *models.lines()]:
+                if line not in told:
+                    print(line, flush=True)
+                    told.add(line)
+            time.sleep(max(EVERY_S, models.took_s / SHARE_OF_TIME))
+    except KeyboardInterrupt:
+        return
+
+
+class Models:
+    """The ledger's counts by model, and how fast answers come between two looks.
+
+    Attributes:
+        took_s: how long the last look took.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.took_s = 0.0
+        self._before: dict[str, tuple[float, int]] = {}
+
+    def look(self) -> dict[str, dict[str, Any]]:
+        """Each model's counts, with `per_s`: requests answered or given up a second since the last look."""
+        if not has_ledger(self.store):
+            return {}
+        started = time.monotonic()
+        found: dict[str, dict[str, Any]] = stats(ledger_address(self.store))["models"]
+        for model, held in found.items():
+            done = held["answered"] + held["rejected"]
+            at, before = self._before.get(model, (started, done))
+            held["per_s"] = (done - before) / (started - at) if started > at else 0.0
+            self._before[model] = (started, done)
+        self.took_s = time.monotonic() - started
+        return found
+
+    def grid(self) -> Grid:
+        """The counts as a table."""
+        grid = grid_of("model", "answered", "rejected", "open", "a second", "failed", "tokens", "USD", right=7)
+        for model, held in self.look().items():
+            grid.add_row(model, *_cells(held))
+        return grid
+
+    def lines(self) -> list[str]:
+        """The counts as lines, without the speed: a line is told once."""
+        return [
+            f"{model}: {held['answered']:,} answered, {held['rejected']:,} rejected, {held['open']:,} open, "
+            f"${held.get('cost_usd', 0):.2f}"
+            for model, held in self.look().items()
+        ]
+
+
+def _cells(held: Mapping[str, Any]) -> list[str]:
+    tokens = held.get("input_tokens", 0) + held.get("output_tokens", 0)
+    counts = [f"{held[name]:,}" for name in ("answered", "rejected", "open")]
+    failed, cost = held.get("failed_attempts", 0), held.get("cost_usd", 0.0)
+    return [*counts, f"{held['per_s']:.1f}", f"{failed:,}", f"{tokens:,}", f"{cost:.2f}"]
+
+
+def _run_lines(store: Store) -> list[str]:
+    return [
+        " ".join(filter(None, [run.run, run.corpus, run.current_state(), run.version, run.error]))
+        for run in list_runs(store)[-MOST_RUNS:]
+    ]

@@ -1,0 +1,193 @@
+"""What a corpus runs, as one digest: the parsed code of its flow and of all that it imports, and their SQL.
+
+Comments, docstrings, formatting and the words of progress are left out, and so are modules that only show: no build is
+stale because a sentence was mended.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import importlib.util
+import json
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from schemas.places import cache_folder
+from tasks.store.files import write_text
+
+OURS = ("flows", "tasks", "schemas")
+SHOWING = re.compile(
+    r"tasks\.build\.(artifacts|logs|progress|report)|tasks\.store\.(card|croissant|figures|report)|tasks\.\w+\.(card|report)"
+)
+"""Modules that decide no row: progress, logs, cards, reports."""
+SPOKEN = ("say", "telling", "working")
+"""Calls whose first argument is a sentence for the person who watches."""
+MOST_REMEMBERED = 5_000
+_QUERY = re.compile(r"[a-z_]+/[a-z0-9_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """What is known of a module's text.
+
+    Attributes:
+        code: SHA-256 of its parsed code.
+        imports: dotted names that it may import: modules, and what it takes from them.
+        queries: texts in it that may name a query, such as `mos_preferences/ratings`.
+    """
+
+    code: str
+    imports: tuple[str, ...]
+    queries: tuple[str, ...]
+
+
+def code_digest(module: str) -> str:
+    """SHA-256 over the parsed code of a module, of all that it imports of ours or its package, and over their queries.
+
+    Args:
+        module: `flows.<corpus>`, whose queries are those in `tasks/<corpus>/`, or the flow's module in a package that
+            adds a corpus, whose queries are those in that package; and those that the modules name.
+
+    Raises:
+        ValueError: there is no such module, or it is in no package.
+    """
+    modules = _closure(module) if "." in module else {}
+    if not modules:
+        raise ValueError(f"expected a module of ours, found '{module}'")
+    digest = hashlib.sha256()
+    for name in sorted(modules):
+        digest.update(f"{name} {modules[name].code}\n".encode())
+    for name, path in sorted(_queries(module, modules.values())):
+        digest.update(f"{name}\n{plain_sql(path.read_text('utf-8'))}\n".encode())
+    return digest.hexdigest()
+
+
+def parse(text: str) -> Parsed:
+    """What is known of a module's text.
+
+    Raises:
+        SyntaxError: it is not Python.
+    """
+    tree = ast.parse(text)
+    parts: list[str] = []
+    _write(tree, parts)
+    imports: list[str] = []
+    queries = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            imports += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Import):
+            imports += [alias.name for alias in node.names]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _QUERY.fullmatch(node.value):
+            queries.add(node.value)
+    code = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+    return Parsed(code, tuple(sorted(set(imports))), tuple(sorted(queries)))
+
+
+def plain_sql(text: str) -> str:
+    """A query without its lines of comment and without indentation."""
+    lines = (line.strip() for line in text.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("--"))
+
+
+def _write(value: object, parts: list[str]) -> None:
+    """Append a tree's nodes and values in one order. Empty fields are left out: Python's releases differ in them."""
+    if isinstance(value, ast.Expr) and isinstance(value.value, ast.Constant) and isinstance(value.value.value, str):
+        return  # a docstring, of a module, class, function or name
+    if isinstance(value, ast.AST):
+        parts.append(type(value).__name__)
+        for name, held in _fields(value):
+            parts.append(name)
+            _write(held, parts)
+        parts.append(")")
+    elif isinstance(value, list):
+        for held in value:
+            _write(held, parts)
+        parts.append("]")
+    else:
+        parts.append(repr(value))
+
+
+def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
+    """A node's fields, without what is only said: labels of progress and the descriptions of options."""
+    called = node.func.id if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) else None
+    for name in node._fields:
+        held: object = getattr(node, name, None)
+        if isinstance(held, list) and called in SPOKEN and name == "args":
+            held = held[1:]
+        elif isinstance(held, list) and called == "Field" and name == "keywords":
+            held = [keyword for keyword in held if keyword.arg != "description"]
+        if held is not None and held != []:
+            yield name, held
+
+
+def _closure(module: str) -> dict[str, Parsed]:
+    """A module and all modules of ours that it imports, directly or not, but for those that only show."""
+    remembered, roots = _recall(), {*OURS, module.partition(".")[0]}
+    modules: dict[str, Parsed] = {}
+    new: dict[str, Parsed] = {}
+    waiting, seen = [module], set[str]()
+    while waiting:
+        name = waiting.pop()
+        if name in seen or name.partition(".")[0] not in roots or SHOWING.fullmatch(name):
+            continue
+        seen.add(name)
+        if (path := _file_of(name)) is None:
+            continue
+        raw = path.read_bytes()
+        key = hashlib.sha256(raw).hexdigest()
+        if (known := remembered.get(key)) is None:
+            known = new[key] = parse(raw.decode("utf-8"))
+        modules[name] = known
+        waiting += known.imports
+    if new:
+        _remember({**remembered, **new} if len(remembered) < MOST_REMEMBERED else new)
+    return modules
+
+
+def _file_of(name: str) -> Path | None:
+    """A module's file; None for a name in a module and for a package without code."""
+    package, _, last = name.rpartition(".")
+    spec = importlib.util.find_spec(package or name)
+    if spec is None or not package:
+        return Path(spec.origin) if spec and spec.origin else None
+    for folder in spec.submodule_search_locations or ():
+        for path in (Path(folder, f"{last}.py"), Path(folder, last, "__init__.py")):
+            if path.is_file():
+                return path
+    return None
+
+
+def _queries(module: str, modules: Iterable[Parsed]) -> set[tuple[str, Path]]:
+    """The SQL of a corpus's room, or of its own package, and what modules name, as in `query("importers/tracks")`."""
+    rooms, (package, _, corpus) = _folder_of("tasks"), module.partition(".")
+    room = rooms / corpus if package in OURS else _folder_of(package)
+    own = {path.relative_to(room.parent).with_suffix("").as_posix(): path for path in room.rglob("*.sql")}
+    named = {name: rooms / f"{name}.sql" for parsed in modules for name in parsed.queries}
+    return {(name, path) for name, path in (named | own).items() if path.is_file()}
+
+
+def _folder_of(package: str) -> Path:
+    spec = importlib.util.find_spec(package)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parent
+
+
+def _recall() -> dict[str, Parsed]:
+    """What was parsed before, by the SHA-256 of the module's text; parsing takes as long as all else of a plan."""
+    try:
+        held = json.loads((cache_folder() / "code.json").read_bytes())
+        return {key: Parsed(one["code"], tuple(one["imports"]), tuple(one["queries"])) for key, one in held.items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {}  # not there yet, or not ours: everything is parsed again
+
+
+def _remember(parsed: dict[str, Parsed]) -> None:
+    try:
+        write_text(cache_folder() / "code.json", json.dumps({key: asdict(one) for key, one in parsed.items()}))
+    except OSError:
+        return  # a home that cannot be written costs each plan half a second, and nothing else

@@ -1,0 +1,104 @@
+"""The store's media index, and the audio that inputs name as one fingerprint."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from schemas.errors import InputError
+from schemas.files import FOLLOW, Root, read_regular
+from schemas.tables import AUDIO
+from tasks.audio.faults import LONGEST_S
+from tasks.audio.index import MediaIndex
+from tasks.audio.probe import AudioFault, Probe
+from tasks.audio.similarity import Similarity
+from tasks.build.mirror import bring
+from tasks.store.manifest import digest_of
+from tasks.store.versions import Store
+
+INDEX = "EARMARK_MEDIA_INDEX"
+EMBEDDED_AT_ONCE = 16  # clips whose audio is in memory while a table is written, beside the row group under way
+
+
+def media_index(store: Store) -> MediaIndex:
+    """What was measured of audio files, shared by all corpora of a store (`<store>/media.sqlite`).
+
+    `EARMARK_MEDIA_INDEX` names another file: SQLite cannot be shared by machines, so each has its own.
+    """
+    return MediaIndex(Path(os.environ.get(INDEX) or store.root / "media.sqlite"))
+
+
+def similarity_of(store: Store, model: str) -> Similarity:
+    """A CLAP model, and what it said before for any corpus of a store (`<store>/similarities.sqlite`)."""
+    return Similarity(model, store.root / "similarities.sqlite")
+
+
+def clip_below(root: Root, path: Path) -> Path | AudioFault:
+    """A clip's file for the index to look at; one that is elsewhere by a link is a fault, unless its source follows."""
+    if not root.leads_out(path):
+        return path
+    return AudioFault(
+        "audio_outside_root", f"expected a file below the root, found a link out of it; {FOLLOW} allows it"
+    )
+
+
+def audio_digest(
+    files: Mapping[str, Path | AudioFault],
+    index: MediaIndex,
+    seen: Callable[[int], None] = lambda count: None,
+    longest_s: float = LONGEST_S,
+) -> str:
+    """One SHA-256 over the names and contents of audio files.
+
+    Files are hashed once and remembered in the index; afterwards this costs a `stat` a file. Those behind URLs are
+    brought here first; afterwards each costs a look at its object.
+
+    Args:
+        files: every audio file that the inputs name, by the name they give it; a missing one counts as missing, one
+            that may not be opened as what `clip_below` gave.
+        index: remembers what was measured.
+        seen: told how many more files are done, for progress.
+        longest_s: longer files are neither hashed nor decoded; they count as too long.
+    """
+    names = sorted(files)
+    bring(path for path in files.values() if isinstance(path, Path))
+    found = index.look([files[name] for name in names], seen=seen, longest_s=longest_s)
+    return digest_of(
+        [
+            [name, probe.clip_sha256 if isinstance(probe, Probe) else probe.reason]
+            for name, probe in zip(names, found, strict=True)
+        ]
+    )
+
+
+def embed(rows: pa.RecordBatch | pa.Table, files: Sequence[Path], sha256s: Sequence[str]) -> pa.Table:
+    """Append the column `audio`: each row's audio file as it is, named `<SHA-256>.<extension>`.
+
+    Args:
+        rows: a few rows of a table whose last column is an `audio_column`; their audio is held in memory at once.
+        files: the file of each row.
+        sha256s: what the media index found of each file.
+
+    Raises:
+        InputError: a file is not what was measured.
+    """
+    held = [
+        {"bytes": _bytes_of(file, sha256), "path": f"{sha256}{file.suffix.lower()}"}
+        for file, sha256 in zip(files, sha256s, strict=True)
+    ]
+    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
+    return table.append_column("audio", pa.array(held, AUDIO))
+
+
+def _bytes_of(file: Path, sha256: str) -> bytes:
+    content = read_regular(file)
+    if (found := hashlib.sha256(content).hexdigest()) != sha256:
+        raise InputError(
+            f"{file}: expected the audio that was measured (SHA-256 {sha256[:16]}…), found {found[:16]}…; "
+            "leave inputs alone during a build, and build again"
+        )
+    return content

@@ -1,0 +1,375 @@
+"""Inputs behind URLs: what a build reads of them is brought to its place in the cache, and renewed when it changed.
+
+Every object has one place (`schemas/places.py`), and steps read files there as any others. An object is asked for its
+ETag and size whenever a build reads or checks its inputs; its bytes come when they are new, several objects at once. A
+large object goes on where a killed build stopped, if it is still the same; one that is gone leaves its place.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import IO, Any, NamedTuple, TypeVar
+
+from schemas.errors import InputError
+from schemas.places import cache_folder, place_of, url_of
+from schemas.sqlite import BUSY_S
+from tasks.build.progress import Work, working
+from tasks.store.objects import AT_ONCE, BLOCK_BYTES, blocks, one_line, open_objects, require_bucket
+
+LISTS = ("", ".csv", ".json", ".tsv", ".txt")
+"""Endings of the files that a published folder tells its rows in, beside its audio."""
+ASKED_AT_ONCE = 4096  # objects that are looked at before those that are new are brought
+WRITTEN_AFTER_S = 1.0  # how long the record may wait to be told of files that came, to be told of many at once
+LONGEST_NAME, LONGEST_KEY = 255, 1024  # bytes: of a file's name on a disk, of an object's whole key
+_SCHEMA = """CREATE TABLE IF NOT EXISTS objects (
+    path TEXT PRIMARY KEY, etag TEXT NOT NULL, size INTEGER NOT NULL, changed_ns INTEGER NOT NULL
+) WITHOUT ROWID"""
+
+
+Result = TypeVar("Result")
+
+
+class Object(NamedTuple):
+    """What an object store says of an object."""
+
+    etag: str
+    size: int  # bytes
+
+
+def bring(paths: Iterable[Path]) -> None:
+    """Make the files at these paths what their objects are; of an object that is gone, no file stays.
+
+    Paths of this machine's own files are left alone.
+
+    Raises:
+        InputError: the object store cannot be reached, or denies access.
+        MissingExtraError: there are URLs, and the extra `scale` is not installed.
+    """
+    inputs = f"{_inputs()}/"  # most builds name a million files of this machine, and no other
+    urls = {path: url for path in paths if str(path).startswith(inputs) and (url := url_of(path))}
+    if not urls:
+        return
+    files = open_objects("an input behind a URL")
+    wanted = list(urls)
+    with _looking(len(wanted)) as seen:
+        for start in range(0, len(wanted), ASKED_AT_ONCE):
+            batch = wanted[start : start + ASKED_AT_ONCE]
+            found = _at_once(lambda path: _object_at(files, urls[path], seen), batch)
+            gone = [path for path, held in zip(batch, found, strict=True) if held is None]
+            for bucket in sorted({urls[path].split("/")[2] for path in gone}):
+                _require_bucket(files, bucket)
+            _forget(gone)
+            _renew(files, {path: held for path, held in zip(batch, found, strict=True) if held is not None})
+
+
+def bring_first(choices: Iterable[Sequence[Path]]) -> None:
+    """Of each group of paths, bring the first that there is."""
+    waiting = [paths for paths in choices if url_of(paths[0])]
+    place = 0
+    while waiting:
+        bring(paths[place] for paths in waiting)
+        place += 1
+        waiting = [paths for paths in waiting if len(paths) > place and not _is_file(paths[place - 1])]
+
+
+def bring_folder(folder: Path, wanted: Callable[[str], bool] = lambda name: True) -> None:
+    """Bring what lies below a folder, at any depth; for a file's own path, the file.
+
+    Args:
+        folder: the place of a URL; another folder is left alone.
+        wanted: whether a file is brought, by its name without folders.
+
+    Raises:
+        InputError: as `bring`; or an object's name has no place on a disk.
+    """
+    url = url_of(folder)
+    if url is None:
+        return
+    files = open_objects("an input behind a URL")
+    there = {path: held for path, held in _list(files, url) if path == folder or wanted(path.name)}
+    _forget([path for path in folder.rglob("*") if path.is_file() and wanted(path.name) and path not in there])
+    _renew(files, there)
+
+
+def present(folder: Path, names: Iterable[str]) -> set[str]:
+    """Which of these files a folder holds; of a folder behind a URL by a list of its objects, none is brought."""
+    url = url_of(folder)
+    if url is None:
+        return {name for name in names if _is_file(folder / name)}
+    there = {path for path, _ in _list(open_objects("an input behind a URL"), url)}
+    return {name for name in names if folder / name in there}
+
+
+def is_list(name: str) -> bool:
+    """Whether a file of a published folder is one of its lists."""
+    return PurePosixPath(name).suffix.lower() in LISTS
+
+
+# -- objects --------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _looking(count: int) -> Iterator[Callable[[], None]]:
+    """Report how many objects were looked at, if that takes a while."""
+    if count <= AT_ONCE:
+        yield lambda: None
+        return
+    with working("look at objects", count) as work:
+        yield work.advance
+
+
+def _object_at(files: Any, url: str, seen: Callable[[], None]) -> Object | None:
+    key = url.split("/", 3)[3].encode() if url.count("/") > 2 else b""
+    seen()
+    if not 0 < len(key) <= LONGEST_KEY or max(map(len, key.split(b"/"))) > LONGEST_NAME:
+        return None
+    try:
+        with one_line(url, InputError):
+            found = files.info(url)
+    except FileNotFoundError:
+        return None
+    return Object(found["ETag"], found["size"]) if found["type"] == "file" else None
+
+
+def _list(files: Any, url: str) -> Iterator[tuple[Path, Object]]:
+    """All objects below a URL, by their places."""
+    try:
+        with one_line(url, InputError):
+            found: Mapping[str, Mapping[str, Any]] = files.find(url, detail=True)
+    except FileNotFoundError:
+        found = {}
+    if not found:
+        _require_bucket(files, url.split("/")[2])
+    kind = url.partition(":")[0]
+    for name, held in found.items():
+        if name.endswith("/"):  # a mark that some tools put for a folder
+            continue
+        if {"", ".", ".."} & set(name.split("/")):
+            raise InputError(f"{kind}://{name}: expected a name without empty parts, '.' and '..'; rename the object")
+        yield place_of(f"{kind}://{name}"), Object(held["ETag"], held["size"])
+
+
+def _require_bucket(files: Any, bucket: str) -> None:
+    """Refuse a bucket that is not there. One that may be read but not listed is there."""
+    try:
+        with one_line(f"s3://{bucket}", InputError):
+            files.call_s3("head_bucket", Bucket=bucket)
+    except FileNotFoundError:
+        require_bucket(files, f"s3://{bucket}", InputError)
+
+
+# -- files ----------------------------------------------------------------------------------------------------
+
+
+def _renew(files: Any, objects: Mapping[Path, Object]) -> None:
+    """Bring the objects whose files are not there or are of an earlier state."""
+    with _record() as record:
+        kept = record.of(objects)
+        new = {path: held for path, held in objects.items() if kept.get(path) != (*held, _changed_ns(path))}
+        if not new:
+            return
+        megabytes = sum(held.size for held in new.values()) >> 20
+        with working(f"fetch {len(new):,} objects{' (MB)' if megabytes else ''}", megabytes or None) as work:
+            told = _Megabytes(work)
+            _at_once(
+                lambda path: record.keep(path, new[path], _download(files, path, new[path], told)), list(new), told.stop
+            )
+
+
+def _download(files: Any, path: Path, held: Object, told: _Megabytes) -> int:
+    """Bring one object; a part of it that came before stays. Gives the file's time of change.
+
+    Raises:
+        InputError: the object is gone or was replaced meanwhile, or the cache cannot hold it.
+    """
+    url = url_of(path)
+    assert url is not None
+    parts, name, state = _inputs() / ".parts", _short(url), _short(held.etag)
+    part = parts / f"{name}-{state}"
+    try:
+        parts.mkdir(parents=True, exist_ok=True)
+        with suppress(FileNotFoundError):  # another build removes a folder above it
+            path.parent.mkdir(parents=True, exist_ok=True)
+        for stale in parts.glob(f"{name}-*"):
+            if stale != part:
+                stale.unlink(missing_ok=True)
+        with _alone(part) as file:
+            if file is not None:
+                start = max(0, file.tell() - 1) // BLOCK_BYTES * BLOCK_BYTES  # the last block may be torn
+                file.truncate(start)
+                told.add(start)
+                for block in blocks(files, url, InputError, start, held.etag):
+                    file.write(block)
+                    file.flush()
+                    os.fsync(file.fileno())
+                    told.add(len(block))
+                _put(part, path)
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        raise InputError(f"{url}: was changed while it was read; build again") from None
+    except OSError as error:
+        raise InputError(f"{url}: cannot be kept in {_inputs()}: {error.strerror}") from None
+
+
+def _put(part: Path, path: Path) -> None:
+    """Move a part that is whole to its place, whose folders another build may have removed as empty."""
+    while True:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            part.replace(path)
+            return
+        except FileNotFoundError:
+            if not part.exists():
+                raise
+
+
+@contextmanager
+def _alone(part: Path) -> Iterator[IO[bytes] | None]:
+    """Open a file to append to, for one process or thread at a time; None if another has just finished it."""
+    with part.open("ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            mine = os.path.samestat(os.fstat(file.fileno()), part.stat())
+        except FileNotFoundError:
+            mine = False
+        yield file if mine else None
+
+
+def _forget(paths: Iterable[Path]) -> None:
+    """Remove files whose objects are gone, and the folders that held nothing else."""
+    for path in paths:
+        if not _is_file(path):
+            continue
+        path.unlink(missing_ok=True)
+        with suppress(OSError):  # something lies in it, or another build has removed it
+            for folder in path.parents:
+                if url_of(folder) is None:
+                    break
+                folder.rmdir()
+
+
+class _Record:
+    """Which state of its object each file is.
+
+    It lies beside the files, on a disk that machines may share. So it has no write-ahead log, which only processes of
+    one machine can share, but a rollback journal under the disk's own locks; and it is written once for many files.
+    """
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._alone = threading.Lock()
+        self._came: list[tuple[str, str, int, int]] = []
+        self._written = time.monotonic()
+
+    def of(self, paths: Iterable[Path]) -> dict[Path, tuple[str, int, int]]:
+        """ETag, size and the file's time of change, by path."""
+        rows = self._connection.execute(
+            "SELECT path, etag, size, changed_ns FROM objects WHERE path IN (SELECT value FROM json_each(?))",
+            (json.dumps([str(path) for path in paths]),),
+        )
+        return {Path(path): (etag, size, changed_ns) for path, etag, size, changed_ns in rows}
+
+    def keep(self, path: Path, held: Object, changed_ns: int) -> None:
+        """Note a file that has come whole; several threads may."""
+        with self._alone:
+            self._came.append((str(path), *held, changed_ns))
+            if time.monotonic() - self._written >= WRITTEN_AFTER_S:
+                self.write()
+
+    def write(self) -> None:
+        """Write what was noted."""
+        if self._came:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.executemany("INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?)", self._came)
+            self._connection.execute("COMMIT")
+            self._came.clear()
+        self._written = time.monotonic()
+
+
+@contextmanager
+def _record() -> Iterator[_Record]:
+    _inputs().mkdir(parents=True, exist_ok=True)
+    connection = sqlite3.connect(
+        _inputs() / "objects.sqlite", timeout=BUSY_S, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("PRAGMA journal_mode = DELETE")
+        connection.execute(_SCHEMA)
+        record = _Record(connection)
+        try:
+            yield record
+        finally:
+            record.write()
+    finally:
+        connection.close()
+
+
+class _Megabytes:
+    """Counts bytes, reports whole megabytes, and ends downloads where another one failed."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+        self._bytes = 0
+        self._alone = threading.Lock()
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Let no download go on."""
+        self._stopped.set()
+
+    def add(self, count: int) -> None:
+        """Note bytes that have come.
+
+        Raises:
+            InputError: another download failed, or the build was stopped.
+        """
+        if self._stopped.is_set():
+            raise InputError("the inputs were not fetched to their end")
+        with self._alone:
+            before, self._bytes = self._bytes, self._bytes + count
+            if whole := (self._bytes >> 20) - (before >> 20):
+                self._work.advance(whole)
+
+
+def _at_once(
+    work: Callable[[Path], Result], paths: Sequence[Path], stop: Callable[[], None] = lambda: None
+) -> list[Result]:
+    """Do something with many paths at once; results in order. A fault ends it, and stops what is under way."""
+    pool = ThreadPoolExecutor(AT_ONCE)
+    try:
+        return list(pool.map(work, paths))
+    except BaseException:
+        stop()
+        raise
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _inputs() -> Path:
+    return cache_folder() / "inputs"
+
+
+def _short(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _is_file(path: Path) -> bool:
+    # a name too long for any file is no file; Path.is_file raises for it
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def _changed_ns(path: Path) -> int | None:
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return None

@@ -1,0 +1,134 @@
+"""From a config to a commit: what a version is made from, where it is staged, what its manifest says. No Prefect."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from schemas.config import BuildConfig
+from schemas.corpus import Corpus
+from schemas.errors import InputError
+from tasks.build.code import code_digest
+from tasks.build.fingerprint import build_key, library_versions
+from tasks.build.losses import check_inputs, check_main_table
+from tasks.build.progress import say
+from tasks.build.recounting import recounting, retelling
+from tasks.build.registry import corpora
+from tasks.build.report import make_page
+from tasks.store.commit import Made, commit
+from tasks.store.manifest import Parent
+from tasks.store.staging import Stage, staging, sweep_if_idle
+from tasks.store.versions import Store, Version
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a build will make, known before it starts.
+
+    Attributes:
+        store: where the version goes.
+        made: everything that the manifest says of its making.
+        build_key: names all that decides the version's rows.
+        digest_again: the inputs' digests as they are when it is called.
+        config: the build config.
+    """
+
+    store: Store
+    made: Made
+    build_key: str
+    digest_again: Callable[[], dict[str, str]]
+    config: BuildConfig
+
+    def up_to_date(self, *, tidy: bool = True) -> Version | None:
+        """The version that was built from the same things, if there is one; `tidy` removes what a killed build left."""
+        version = self.store.with_key(self.made.corpus.name, self.build_key)
+        if version is not None and tidy:
+            sweep_if_idle(self.store, self.made.corpus.name)
+        return version
+
+    @contextmanager
+    def stage(self) -> Iterator[Stage]:
+        """Hold the corpus's lock and work in its staging folder, where an interrupted build's finished steps are."""
+        with staging(self.store, self.made.corpus.name, self.build_key, say=say) as stage:
+            yield stage
+
+    def forget(self) -> None:
+        """Drop the finished steps of an interrupted build, unless a build is at work."""
+        sweep_if_idle(self.store, self.made.corpus.name)
+
+    def check_inputs(self, stage: Stage) -> None:
+        """Stop before anything costs, if too much of a source was lost to faults while it was read and indexed.
+
+        Raises:
+            TooManyRejects: which source, why, and what to do.
+        """
+        check_inputs(stage, self.config)
+
+    def commit(self, stage: Stage, sections: Mapping[str, str] | None = None) -> Version:
+        """Check what was staged and make it a version; `sections` are added to the card, Markdown by heading.
+
+        Raises:
+            InputError: an input changed while it was read.
+            TooManyRejects: too much of a source was lost to faults, or the main table is empty.
+            StoreError: a check failed.
+        """
+        now, before = self.digest_again(), self.made.inputs
+        for name in sorted(now.keys() | before.keys()):
+            if now.get(name) != before.get(name):
+                raise InputError(f"{name} changed during the build; nothing was committed, build again to read it anew")
+        check_inputs(stage, self.config)
+        check_main_table(stage, self.config, self.made.corpus)
+        page = partial(make_page, self.made.corpus)
+        version = commit(stage, replace(self.made, sections=dict(sections or {}), page=page))
+        if version.manifest.build_key != self.build_key:
+            say(f"the tables are those of {version.name}, byte by byte: no new version")
+        return version
+
+
+def make_plan(
+    corpus: Corpus,
+    config: BuildConfig,
+    store: Store,
+    digest: Callable[[], dict[str, str]],
+    *,
+    inputs: dict[str, str] | None = None,
+    prompts: dict[str, str] | None = None,
+    models: tuple[str, ...] = (),
+    parents: tuple[Parent, ...] = (),
+) -> Plan:
+    """Gather what a version is made from.
+
+    Args:
+        corpus: the corpus; its flow's source and all that it imports enter the build key.
+        config: the build config.
+        store: where the version goes.
+        digest: gives the SHA-256 of every input, by its name in the tables.
+        inputs: what that gave just now, if the caller knows.
+        prompts: SHA-256 of every prompt by `name@version`.
+        models: the models that will be asked.
+        parents: versions of other corpora that are read.
+    """
+    inputs = digest() if inputs is None else inputs
+    by_spec = {spec: store.find(spec).manifest.digest() for spec in config.reads()}
+    identity: dict[str, Any] = {**config.identity(), "parents": [by_spec[spec] for spec in config.reads()]}
+    libraries = library_versions()
+    registered = corpora().get(corpus.name)
+    if registered and registered.package:
+        identity["package"] = list(registered.package)
+        libraries |= dict([registered.package])
+    made = Made(
+        corpus=corpus,
+        config=config.recorded(),
+        inputs=inputs,
+        code=code_digest(corpus.flow.partition(":")[0]),
+        libraries=libraries,
+        parents=parents,
+        prompts=prompts or {},
+        models=models,
+        recount=recounting(corpus, config.recorded()),
+        retell=retelling(corpus),
+    )
+    return Plan(store, made, build_key(identity, inputs, corpus.tables, made.code, made.prompts), digest, config)

@@ -1,0 +1,178 @@
+"""Sessions with models that several processes share, as where a cluster works on a build's shards.
+
+A session that reaches another process is a visitor there: it opens when it is first asked something, stays open for
+the shards that follow, and shares pace and budget with the session that it stands for. It finds the ledger by its own
+environment: an address may hold a password, and none travels.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from schemas.annotation import AnnotatorConfig
+from tasks.annotation import shared_budget
+from tasks.annotation.backend import Media
+from tasks.annotation.engine import Annotator, OnProgress
+from tasks.annotation.outcome import Report
+from tasks.annotation.request import Request
+from tasks.annotation.session import Session
+from tasks.build.ledger import ledger_address
+from tasks.store.versions import Store
+
+IDLE_S = 60.0
+"""A visitor that nobody asked for so long is closed when another one opens: it may hold a model in memory."""
+
+_VISITORS: dict[str, Visitor] = {}
+"""Those that ever came, by name; closed ones stay, since shards may hold them and ask again."""
+_MEETING = threading.Lock()
+
+
+class SharedSession(Session):
+    """A session on a store's ledger that may be handed to other processes. What they spend counts there alone.
+
+    Args:
+        store: whose ledger it uses.
+        config: which model, how fast, for how much.
+        media: how to get at audio and images.
+        on_progress: as `Session`; visitors tell nothing.
+
+    Attributes:
+        name: the same in all processes.
+        shared_by: how many processes ask at once; each has its part of `max_concurrency`, at least one request. Set it
+            before handing over.
+    """
+
+    def __init__(
+        self, store: Store, config: AnnotatorConfig, media: Media, on_progress: OnProgress | None = None
+    ) -> None:
+        super().__init__(config, ledger=ledger_address(store), media=media, on_progress=on_progress)
+        self.name = uuid.uuid4().hex
+        self.shared_by = 1
+        self._handed_over = False
+        self._made_of = (store.absolute(), config, media)
+
+    def __reduce__(self) -> tuple[Callable[..., Visitor], tuple[Any, ...]]:
+        self._handed_over = True
+        store, config, media = self._made_of
+        part = config.model_copy(update={"max_concurrency": max(1, config.max_concurrency // self.shared_by)})
+        return visitor, (self.name, store, part, media)
+
+    async def _open(self) -> Annotator:
+        made = await super()._open()
+        if made.config.budget_usd is not None:
+            self._stack.push_async_callback(self._close_budget, made)
+        return made
+
+    async def _close_budget(self, made: Annotator) -> None:
+        if self._handed_over:
+            await made.ledger.change(partial(shared_budget.close, name=self.name))
+
+
+class Visitor:
+    """What a session of another process is in this one. Safe for threads.
+
+    Args:
+        name: the session's.
+        store: whose ledger it uses.
+        config: which model, this process's share of the pace, the budget of all.
+        media: how to get at audio and images.
+
+    Attributes:
+        name: the session's.
+        config: as given.
+    """
+
+    def __init__(self, name: str, store: Store, config: AnnotatorConfig, media: Media) -> None:
+        self.name = name
+        self.config = config
+        self._made_of = (store, config, media)
+        self._lock = threading.Lock()
+        self._session: Session | None = None
+        self._asking = 0
+        self._left_at = time.monotonic()
+
+    def __reduce__(self) -> tuple[Callable[..., Visitor], tuple[Any, ...]]:
+        return visitor, (self.name, *self._made_of)  # on its way it may pass through several processes
+
+    def ask(self, requests: Iterable[Request]) -> Report:
+        """As `Session.ask`.
+
+        Raises:
+            StopRun, LedgerError: as `Session.ask`.
+        """
+        with self._opened() as session:
+            return session.ask(requests)
+
+    @contextmanager
+    def _opened(self) -> Iterator[Session]:
+        with self._lock:
+            if self._session is None:
+                close_idle()
+                store, config, media = self._made_of
+                session = Session(config, ledger=ledger_address(store), media=media, shared_budget=self.name)
+                self._session = session.__enter__()
+            self._asking += 1
+            session = self._session
+        try:
+            yield session
+        finally:
+            with self._lock:
+                self._asking -= 1
+                self._left_at = time.monotonic()
+
+    def take_share(self, config: AnnotatorConfig) -> None:
+        """Ask at the pace that a further step gives this process: more or fewer of them may share it."""
+        if config.max_concurrency == self.config.max_concurrency:
+            return
+        with self._lock:
+            store, _, media = self._made_of
+            self.config, self._made_of = config, (store, config, media)
+            if self._session is not None:
+                self._session.allow(config.max_concurrency)
+
+    @property
+    def open(self) -> bool:
+        """Whether there is an open session behind it."""
+        return self._session is not None
+
+    def close(self) -> None:
+        """Close the session; what is asked through it ends."""
+        with self._lock:
+            self._close()
+
+    def close_if_idle(self) -> None:
+        """Close the session if nobody has asked for a while."""
+        if not self._lock.acquire(blocking=False):
+            return  # it is being opened, perhaps by a thread that waits for ours
+        try:
+            if not self._asking and time.monotonic() - self._left_at > IDLE_S:
+                self._close()
+        finally:
+            self._lock.release()
+
+    def _close(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            session.__exit__(None, None, None)
+
+
+def visitor(name: str, store: Store, config: AnnotatorConfig, media: Media) -> Visitor:
+    """This process's visitor of a name; the same one for all shards."""
+    with _MEETING:
+        here = _VISITORS.setdefault(name, Visitor(name, store, config, media))
+    here.take_share(config)
+    return here
+
+
+def close_idle() -> None:
+    """Close the visitors that are idle."""
+    with _MEETING:
+        there = list(_VISITORS.values())
+    for one in there:
+        one.close_if_idle()

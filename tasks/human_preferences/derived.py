@@ -1,0 +1,95 @@
+"""`human-preferences`: what is counted from published votes and ratings, in a build and after a withdrawal. No Prefect.
+
+It reads published tables alone, so that votes which were withdrawn later have no part in it.
+"""
+
+from __future__ import annotations
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.human_preferences import HumanPreferences
+from schemas.tables import SPLITS, UNSPLIT, Table
+from schemas.vote_tables import (
+    AGREEMENT,
+    BENCHMARK,
+    CLIPS,
+    COMPARISONS,
+    DIMENSIONS,
+    PREFERENCES,
+    RATINGS,
+    TRAINING,
+    VOTES,
+)
+from tasks.human_preferences.agreement import agreement_rows
+from tasks.store.manifest import Step
+from tasks.store.sql import connect, query, view_parquet
+from tasks.store.staging import Stage
+
+
+def derive_tables(stage: Stage, config: HumanPreferences) -> Step:
+    """Write `preferences`, `training`, `benchmark`, `agreement` and `dimensions`; gives the step's accounts."""
+    with connect(stage.work / "spill") as connection:
+        for table in (CLIPS, COMPARISONS, VOTES, RATINGS):
+            _view(stage, connection, table)
+        for name in ("published_choices", "weighed"):
+            connection.execute(query(f"human_preferences/{name}"))
+        _write(stage, connection, PREFERENCES)
+        _view(stage, connection, PREFERENCES)
+        _write(stage, connection, TRAINING)
+        stage.write(BENCHMARK, "test", connection.sql(query("human_preferences/benchmark")).to_arrow_reader(100_000))
+        agreement = agreement_rows(read_choices(connection), config.agreement.draws, config.seed)
+        stage.write(AGREEMENT, UNSPLIT, [pa.Table.from_pylist(agreement, AGREEMENT.schema)])
+        stage.write(DIMENSIONS, UNSPLIT, connection.sql(query("human_preferences/dimensions")).to_arrow_reader())
+        for table in (BENCHMARK, AGREEMENT, DIMENSIONS):
+            stage.drop_empty_splits(table)
+        counts = "SELECT count(*), count(*) FILTER (preference = 'tie') FROM preferences"
+        pairs, ties = connection.execute(counts).fetchall()[0]
+    return Step(
+        name="derived",
+        place=5,
+        unit="preferences",
+        entered=pairs,
+        kept=pairs - ties,
+        dropped={"ties": ties} if ties else {},
+        notes=(f"{pairs - ties} preferences can be learnt from; {ties} are ties",),
+    )
+
+
+def recount(stage: Stage, config: HumanPreferences) -> tuple[Step, ...]:
+    """Count again what comparisons and the tables made from them say of their votes, after some were withdrawn."""
+    with connect(stage.work / "spill") as connection:
+        _view(stage, connection, VOTES)
+        said = connection.execute(
+            "SELECT comparison_id, min(left(date, 7)), count(*) FROM votes GROUP BY comparison_id"
+        ).fetchall()
+    of = {comparison: (month, votes) for comparison, month, votes in said}
+    for split, paths in stage.tables()[COMPARISONS.name].items():
+        rows = pa.concat_tables([pq.ParquetFile(path).read() for path in paths])
+        counted = [of[comparison] for comparison in rows["comparison_id"].to_pylist()]
+        for at, name in enumerate(("month", "votes")):
+            field = COMPARISONS.schema.field(name)
+            values = pa.array([row[at] for row in counted], field.type)
+            rows = rows.set_column(rows.schema.get_field_index(name), field, values)
+        stage.write(COMPARISONS, split, [rows.cast(COMPARISONS.schema)])
+    return (derive_tables(stage, config),)
+
+
+def read_choices(connection: duckdb.DuckDBPyConnection) -> list[dict[str, object]]:
+    """Votes by dimension on comparisons that have two or more, as `agreement_rows` takes them."""
+    cursor = connection.execute(query("human_preferences/voted_twice"))
+    names = [column[0] for column in cursor.description or []]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+
+
+def _view(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+    files = [path for paths in stage.tables().get(table.name, {}).values() for path in paths]
+    view_parquet(connection, table.name, files, table.schema)
+
+
+def _write(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
+    text = query(f"human_preferences/{table.name}")
+    for split in SPLITS:
+        stage.write(table, split, connection.sql(text, params={"split": split}).to_arrow_reader(100_000))
+    stage.drop_empty_splits(table)

@@ -1,0 +1,92 @@
+"""What the report of `human-preferences` shows: agreement, the two dimensions, splits, and comparisons to listen to."""
+
+from __future__ import annotations
+
+from tasks.build.report import Material, count, sample, shares
+from tasks.store.figures import Bars, Browser, Clip, Grid, Row, Section
+from tasks.store.sql import query
+
+_AGREEMENT = "comparisons, votes, vote_pairs, agree, rate, rate_low, rate_high, alpha, alpha_low, alpha_high"
+_HEADINGS = (
+    *("comparisons", "votes", "vote pairs", "agree", "rate", "from", "to"),
+    *("alpha", "alpha from", "alpha to"),
+)
+
+
+def sections(material: Material) -> list[Section]:
+    """The report's own sections."""
+    found = [_votes(material)]
+    if count(material.db, "agreement"):
+        found.append(_agreement(material))
+    found.append(
+        Section("Comparisons", (Browser("comparisons", _compared(material), count(material.db, "comparisons")),))
+    )
+    return found
+
+
+def _votes(material: Material) -> Section:
+    db = material.db
+    months = db.execute(
+        """SELECT left(date, 7), source, count(*), avg(confidence_musicality), avg(confidence_alignment)
+           FROM votes WHERE date IS NOT NULL GROUP BY ALL ORDER BY ALL"""
+    ).fetchall()
+    splits = db.execute(
+        """SELECT split, modality, coalesce(vocals, 'not known'), count(*), sum(votes)::BIGINT FROM comparisons
+           GROUP BY ALL ORDER BY ALL"""
+    ).fetchall()
+    both = db.execute("SELECT * FROM dimensions ORDER BY source <> 'all', source, preferred DESC").fetchall()
+    figures: list[Bars | Grid] = [
+        shares(db, "votes", "source", "Votes by source"),
+        Grid("Comparisons by split", ("split", "modality", "voice", "comparisons", "votes"), tuple(splits)),
+        Grid(
+            "Musicality and alignment",
+            ("source", "preferred clip", "votes", "share", "confidence, musicality", "confidence, alignment"),
+            tuple(both),
+            ("share",),
+            "How often a vote prefers one clip in both dimensions, and how sure the annotator is (1 to 5).",
+        ),
+    ]
+    if months:
+        heads = ("month", "source", "votes", "confidence, musicality", "confidence, alignment")
+        figures.append(Grid("Votes by month", heads, tuple(months)))
+    return Section("Votes", tuple(figure for figure in figures if not isinstance(figure, Grid) or figure.rows))
+
+
+def _agreement(material: Material) -> Section:
+    def grid(scope: str, title: str, says: str, most: int = 100) -> Grid:
+        rows = material.db.execute(
+            f"""SELECT value, dimension, {_AGREEMENT} FROM agreement WHERE scope = ?
+                ORDER BY {"value" if scope == "month" else "votes DESC, value"}, dimension LIMIT {most}""",
+            [scope],
+        ).fetchall()
+        return Grid(title, (scope, "dimension", *_HEADINGS), tuple(rows), ("rate", "from", "to"), says)
+
+    grids = (
+        grid("all", "Votes on one comparison", "Alpha is Krippendorff's, nominal: 1 is agreement, 0 is chance."),
+        grid("source", "By source", "Intervals cover 95 %, by bootstrap over comparisons."),
+        grid("annotator", "By annotator", "Pairs of one vote of the annotator's and one of another's."),
+        grid("month", "Over time", "By the month of a comparison's first vote."),
+    )
+    return Section("How far annotators agree", tuple(one for one in grids if one.rows))
+
+
+def _compared(material: Material) -> tuple[Row, ...]:
+    rows = []
+    shown = query("human_preferences/shown_comparisons")
+    for row in sample(material.db, "comparisons", "comparison_id", by="modality", rows=shown):
+        said = {
+            name: f"{choice} ({votes} votes, confidence {_told(sure)})" for name, choice, votes, sure in row["said"]
+        }
+        texts = {name: row[name] for name in ("text", "lyrics") if row[name]}
+        if row["feedback"]:
+            texts["what annotators wrote"] = "\n".join(row["feedback"])
+        clips = [
+            Clip(f"{side}: {row[f'model_{side}'] or 'model not told'}", row[f"sha256_{side}"]) for side in ("a", "b")
+        ]
+        tags = {"split": row["split"], "source": row["source"], "modality": row["modality"]}
+        rows.append(Row(row["comparison_id"], tags, {"prompt id": row["prompt_id"], **said}, texts, tuple(clips)))
+    return tuple(rows)
+
+
+def _told(value: float | None) -> str:
+    return "not given" if value is None else f"{value:.2f}"

@@ -1,0 +1,269 @@
+"""`human-preferences`: what a build is made from, and its votes and ratings as they were read. No Prefect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import pyarrow as pa
+
+from schemas.errors import InputError
+from schemas.files import Root
+from schemas.human_preferences import CORPUS, RATED, HumanPreferences, Source
+from schemas.places import below, without_place
+from tasks.audio.probe import AudioFault
+from tasks.build.fingerprint import distinct, file_digests, roots_digest
+from tasks.build.media import audio_digest, clip_below, media_index
+from tasks.build.mirror import bring, bring_folder, is_list
+from tasks.build.plan import Plan, make_plan
+from tasks.build.preflight import Peek
+from tasks.build.progress import working
+from tasks.build.rejects import came_in, rejects_table
+from tasks.importers import cmi_pref, label_studio, music_arena, rated_music
+from tasks.importers.lists import ListFile, require_below
+from tasks.importers.rated_music import MusicRating
+from tasks.importers.rows import Note, Reject
+from tasks.importers.table import kind_of
+from tasks.importers.votes import Vote, Voted, table_votes
+from tasks.store.manifest import Step, digest_of
+from tasks.store.parquet import write_rows
+from tasks.store.staging import Stage
+from tasks.store.versions import Store
+from tasks.text.anonymity import annotator_key, salt_digest, salt_of, scrub
+
+_TEXT, _NUMBER = pa.string(), pa.float64()
+_NUMBERS = ("confidence_musicality", "confidence_alignment", "confidence_overall", "listened_a_s", "listened_b_s")
+VOTES_READ = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("source", _TEXT),
+        *((name, pa.int64() if name == "line" else _NUMBER if name in _NUMBERS else _TEXT) for name in Vote._fields),
+    ]
+)
+RATINGS_READ = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("source", _TEXT),
+        *(
+            (name, pa.int64() if name == "line" else _NUMBER if name in ("musicality", "alignment") else _TEXT)
+            for name in MusicRating._fields
+        ),
+    ]
+)
+LOCAL_BATTLES = (".json", ".json.gz")
+
+
+def plan_build(config: HumanPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a version would be made from; says whether there is anything to build."""
+    return make_plan(CORPUS, config, store, partial(digest_inputs, config, store), inputs=inputs)
+
+
+def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
+    """SHA-256 of every export, of the audio that they name if it is looked at, and what tells one salt from another."""
+    digests = {"salt": salt_digest(salt_of(config.salt, store.root))}
+    for source in config.sources:
+        _bring_lists(config, source)
+        digests |= _files_digests(config, source)
+        lists = [(file.path, audio_folder(config, source)) for file in input_files(config, source)]
+        digests |= roots_digest(f"{source.name}/paths", lists, partial(read_source, config, source))
+        if config.audio != "none" and source.clips == "here":
+            with working(f"hash audio of {source.name}") as work:
+                digests[f"{source.name}/audio"] = audio_digest(
+                    named_audio(config, source), media_index(store), work.advance
+                )
+    return digests
+
+
+def peeks(config: HumanPreferences) -> Iterator[Peek]:
+    """What is looked at before a build starts: each file, or each folder of them."""
+    for source in config.sources:
+        heard = config.audio != "none" and source.clips == "here"
+        parts = [source.model_copy(update={"files": (written,)}) for written in source.files]
+        for part in parts or [source]:
+            name = "/".join((source.name, *map(without_place, part.files)))
+            yield Peek(name, partial(_peek, config, part), partial(_clips, root_of(config, source)) if heard else None)
+
+
+def _peek(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRating | Reject | Note]:
+    _bring_lists(config, source)
+    bring(file.path for file in input_files(config, source))
+    yield from read_source(config, source)
+
+
+def _clips(root: Root, row: Vote | MusicRating) -> list[Path | AudioFault]:
+    return [clip_below(root, root.folder / name) for name in _clips_of(row)]
+
+
+def _bring_lists(config: HumanPreferences, source: Source) -> None:
+    """Bring what lies behind URLs: a published folder's lists, and of the folders in `files` the `.json` files."""
+    if source.format == "musiceval":
+        bring_folder(config.path(source.root), is_list)
+    for written in source.files:
+        bring_folder(_path(config, source, written), lambda name: name.lower().endswith(LOCAL_BATTLES))
+
+
+def _path(config: HumanPreferences, source: Source, written: str) -> Path:
+    return config.path(below(source.root, written))
+
+
+def _files_digests(config: HumanPreferences, source: Source) -> dict[str, str]:
+    """SHA-256 of each file; of a folder's together, since files in it may be named after single votes."""
+    if source.format == "musiceval":
+        return file_digests((file.name, file.path) for file in input_files(config, source))
+    digests: list[tuple[str, str]] = []
+    for written in source.files:
+        path = _path(config, source, written)
+        found = file_digests((file.name, file.path) for file in _files_of(source, written, path))
+        digests += [(f"{source.name}/{without_place(written)}", digest_of(found))] if path.is_dir() else found.items()
+    return distinct(digests)
+
+
+def input_files(config: HumanPreferences, source: Source) -> list[ListFile]:
+    """Every file that a source consists of; a folder stands for the `.json` files in it, by name.
+
+    Raises:
+        InputError: a folder holds none, or an ending is none that is read.
+    """
+    if source.format == "musiceval":
+        files = rated_music.musiceval_files(source.name, config.path(source.root))
+        for file in files:
+            require_below(Root(config.path(source.root), source.links), file.path, file.name)
+        return files
+    places = ((written, _path(config, source, written)) for written in source.files)
+    return [file for written, path in places for file in _files_of(source, written, path)]
+
+
+def _files_of(source: Source, written: str, path: Path) -> list[ListFile]:
+    if not path.is_dir():
+        return [_list_file(source, written, path)]
+    inside = sorted(one for one in path.iterdir() if one.name.lower().endswith(LOCAL_BATTLES))
+    if not inside:
+        raise InputError(f"{source.name}: expected .json files in {written}, found none")
+    files = [_list_file(source, str(PurePosixPath(written) / one.name), one) for one in inside]
+    for file in files:
+        require_below(Root(path, source.links), file.path, file.name)
+    return files
+
+
+def _list_file(source: Source, written: str, path: Path) -> ListFile:
+    documents = source.format in ("label-studio", "music-arena-battles")
+    name = f"{source.name}/{without_place(written)}"
+    return ListFile(path, name, "", "json" if documents else kind_of(source.name, written))
+
+
+def read_source(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRating | Reject | Note]:
+    """What a source's files hold, in order."""
+    root = str(audio_folder(config, source))
+    files = input_files(config, source)
+    if source.format == "musiceval":
+        yield from rated_music.read_musiceval(files, root, source.scale)
+        return
+    for file in files:
+        if source.format == "pam":
+            yield from rated_music.read_pam(file, source.columns, root, source.scale)
+        else:
+            yield from _votes(source, file, root)
+
+
+def _votes(source: Source, file: ListFile, root: str) -> Voted:
+    match source.format:
+        case "cmi-pref":
+            return cmi_pref.read(file, root)
+        case "music-arena":
+            return music_arena.read(file, root)
+        case "music-arena-battles":
+            return music_arena.read_battles(file, root)
+        case "label-studio":
+            return label_studio.read(file, root)
+        case _:
+            return table_votes(file, source.columns, root)
+
+
+def audio_folder(config: HumanPreferences, source: Source) -> Path:
+    """Where a source's clips lie."""
+    return config.path(source.audio_root or source.root)
+
+
+def root_of(config: HumanPreferences, source: Source) -> Root:
+    """That folder, and whether links may lead out of it."""
+    return Root(audio_folder(config, source), source.links)
+
+
+def named_audio(config: HumanPreferences, source: Source) -> dict[str, Path | AudioFault]:
+    """Every clip that a source names."""
+    rows = (row for row in read_source(config, source) if isinstance(row, Vote | MusicRating))
+    root = root_of(config, source)
+    return {name: clip_below(root, root.folder / name) for name in sorted({n for row in rows for n in _clips_of(row)})}
+
+
+def _clips_of(row: Vote | MusicRating) -> list[str]:
+    named = (row.file,) if isinstance(row, MusicRating) else (row.audio_a, row.audio_b, row.reference)
+    return [name for name in named if name]
+
+
+def import_sources(stage: Stage, config: HumanPreferences) -> None:
+    """Read all sources. Leaves `work/votes.parquet` and `work/ratings.parquet`, with people's ids hashed.
+
+    Raises:
+        InputError: a file or one of its columns is missing.
+    """
+    if stage.recorded("import-votes"):
+        return
+    salt = salt_of(config.salt, stage.store.root)
+    held: dict[str, list[tuple[Any, ...]]] = {"votes": [], "ratings": []}
+    rejects: dict[str, list[tuple[str, Reject]]] = {"votes": [], "ratings": []}
+    notes: dict[str, list[str]] = {"votes": [], "ratings": []}
+    for source in config.sources:
+        kind = "ratings" if source.format in RATED else "votes"
+        before = len(held[kind])
+        with working(f"import {source.name}"):
+            for row in read_source(config, source):
+                if config.limit is not None and len(held[kind]) - before >= config.limit:
+                    break
+                if isinstance(row, Reject):
+                    rejects[kind].append((kind, _told(row, source, salt)))
+                elif isinstance(row, Note):
+                    notes[kind].append(row.text)
+                else:
+                    row = row if isinstance(row, MusicRating) else _unnamed(row, source, salt)
+                    held[kind].append((len(held[kind]), source.name, *row))
+    for kind, schema in (("ratings", RATINGS_READ), ("votes", VOTES_READ)):
+        write_rows(stage.work / f"{kind}.parquet", schema, held[kind])
+        if kind == "ratings" and not (held[kind] or rejects[kind] or notes[kind]):
+            continue
+        read = came_in((f"{row[1]}/" for row in held[kind]), rejects[kind])
+        stage.write_rejects(f"import-{kind}", rejects_table("import", rejects[kind]), read)
+        stage.record(
+            Step(
+                name=f"import-{kind}",
+                place=1,
+                unit="votes" if kind == "votes" else "rated clips",
+                stage="import",
+                entered=len(held[kind]) + len(rejects[kind]),
+                kept=len(held[kind]),
+                rejected=dict(Counter(reject.reason for _, reject in rejects[kind])),
+                notes=tuple(notes[kind]),
+            )
+        )
+
+
+def _unnamed(vote: Vote, source: Source, salt: str) -> Vote:
+    """The vote without what names its author."""
+    who = vote.annotator
+    return vote._replace(
+        annotator=_key(who, source, salt),
+        feedback=None if vote.feedback is None else scrub(vote.feedback, [who] if who else []) or None,
+    )
+
+
+def _told(reject: Reject, source: Source, salt: str) -> Reject:
+    """The reject with the key of who cast the vote, so that it leaves with them."""
+    who = _key(reject.author, source, salt)
+    return reject if who is None else reject._replace(detail=f"{reject.detail}; annotator {who}", author=None)
+
+
+def _key(who: str | None, source: Source, salt: str) -> str | None:
+    return None if who is None else annotator_key(salt, source.name, who)

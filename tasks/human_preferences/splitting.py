@@ -1,0 +1,86 @@
+"""Which split a comparison belongs to: what shares a prompt or a clip stays together; the test split is balanced."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tasks.build.grouping import group
+from tasks.build.quotas import share_out
+
+STRONGEST = ("test", "validation", "train")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A comparison, or a rated clip.
+
+    Attributes:
+        ties: what it has in common with others: its prompt, its clips.
+        fixed: the split that its source names; None if it is to be drawn.
+        cell: what the drawn splits are balanced over; None for what is not counted, such as rated clips.
+        draw: its place in the drawing, by seeded hash.
+    """
+
+    ties: Sequence[Hashable]
+    fixed: str | None
+    cell: str | None
+    draw: str
+
+
+def place(pieces: Sequence[Piece], wanted: Mapping[str, int]) -> tuple[list[str], dict[str, int]]:
+    """Give each piece a split.
+
+    Pieces that share anything, directly or by others, form a group, and a group has one split: the strongest that a
+    source names for one of its pieces (test, validation, train), else one that is drawn. Groups are drawn in the order
+    of their smallest hash, each taken if no cell gets more than its share, then those that fit in what is left; the
+    others are training data.
+
+    Args:
+        pieces: all of them.
+        wanted: how many comparisons to draw into a split, in the order of drawing.
+
+    Returns:
+        The split of each piece, and how many comparisons were drawn into each.
+    """
+    groups = group([piece.ties for piece in pieces])
+    split: dict[int, str] = {}
+    free: dict[int, list[Piece]] = defaultdict(list)
+    for piece, number in zip(pieces, groups, strict=True):
+        if piece.fixed and STRONGEST.index(piece.fixed) < STRONGEST.index(split.get(number, "train")):
+            split[number] = piece.fixed
+        elif piece.fixed:
+            split.setdefault(number, piece.fixed)
+        free[number].append(piece)
+    order = sorted((number for number in free if number not in split), key=lambda n: min(p.draw for p in free[n]))
+    drawn = {}
+    for name, count in wanted.items():
+        chosen = _balanced(
+            [(number, Counter(p.cell for p in free[number] if p.cell)) for number in order if number not in split],
+            count,
+        )
+        split.update(dict.fromkeys(chosen, name))
+        drawn[name] = sum(piece.cell is not None for number in chosen for piece in free[number])
+    return [split.get(number, "train") for number in groups], drawn
+
+
+def _balanced(groups: Sequence[tuple[int, Counter[str]]], count: int) -> list[int]:
+    """Groups with as many pieces as wanted, spread evenly over the cells as far as these reach."""
+    available: Counter[str] = Counter()
+    for _, cells in groups:
+        available.update(cells)
+    names = sorted(available)
+    takes = share_out(count, {name: available[name] for name in names}, dict.fromkeys(names, 1.0))
+    left = Counter(takes)
+    chosen: dict[int, None] = {}
+    for number, cells in groups:
+        if cells and all(left[name] >= held for name, held in cells.items()):
+            left.subtract(cells)
+            chosen[number] = None
+    room = count - sum(cells.total() for number, cells in groups if number in chosen)
+    for number, cells in groups:  # what is left goes to groups that overfill a cell, since a group is not divided
+        if number not in chosen and 0 < cells.total() <= room:
+            chosen[number] = None
+            room -= cells.total()
+    return list(chosen)

@@ -1,0 +1,136 @@
+"""`instruction-rubrics`: the decisions, as pure functions: groups, sets, roles, verdicts, pairs."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tasks.build.asking import Fault
+from tasks.build.quotas import share_out
+
+
+def draw(seed: int, *parts: object) -> float:
+    """A number from 0 to below 1 that follows from seed and parts alone."""
+    text = "\n".join(map(str, (seed, *parts)))
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") / 2**56
+
+
+def groups_of(count: int, links: Iterable[Sequence[Hashable | None]]) -> list[int]:
+    """Rows that must stay together: those that share a key of one kind, and all that hang together so.
+
+    Args:
+        count: how many rows there are.
+        links: for each kind of link, each row's key; None links to nothing.
+
+    Returns:
+        For each row the first row of its group.
+    """
+    root = list(range(count))
+
+    def find(row: int) -> int:
+        while root[row] != row:
+            root[row] = root[root[row]]
+            row = root[row]
+        return row
+
+    for keys in links:
+        first: dict[Hashable, int] = {}
+        for row, key in enumerate(keys):
+            if key is not None:
+                one, other = find(first.setdefault(key, row)), find(row)
+                root[max(one, other)] = min(one, other)
+    return [find(row) for row in range(count)]
+
+
+def role_of(seed: int, base: str, weights: Mapping[str, float]) -> str:
+    """The kind of negative that a caption's positive is paired with."""
+    total, at = sum(weights.values()), draw(seed, "role", base)
+    upto = 0.0
+    for kind, weight in weights.items():
+        upto += weight / total
+        if at < upto and weight > 0:
+            return kind
+    return next(kind for kind, weight in reversed(list(weights.items())) if weight > 0)
+
+
+def verdict(passes: Sequence[bool], similarity: float | None, least: float | None) -> tuple[bool, Fault | None]:
+    """Whether a caption fits its clip.
+
+    Args:
+        passes: what the judge said: once of real audio, twice of generated audio.
+        similarity: of clip and caption, where it was measured.
+        least: similarity that a positive must have.
+
+    Returns:
+        Whether it is a positive; and why it is nothing at all. Generated audio that fails twice is no positive and has
+        no fault: it is a hard negative.
+    """
+    if len(passes) == 2 and passes[0] != passes[1]:
+        return False, Fault("passes_disagree", "expected the same answer twice, found yes and no")
+    if not passes[0]:
+        if len(passes) == 2:
+            return False, None
+        return False, Fault("not_verified", "expected a caption that fits the clip, found that the judge denies it")
+    if least is not None and (similarity is None or similarity < least):
+        return False, Fault("low_similarity", f"expected a similarity of at least {least:g}, found {similarity}")
+    return True, None
+
+
+def overlap(failures: Iterable[tuple[bool, bool]]) -> tuple[int, int]:
+    """Of clips judged twice: how many failed both passes, and how many failed either."""
+    both = either = 0
+    for first, second in failures:
+        both += first and second
+        either += first or second
+    return both, either
+
+
+def partners(ring: Sequence[Mapping[str, Any]], at: int, tries: int) -> Iterator[Mapping[str, Any]]:
+    """The next captions on a ring that may be swapped in: of another group, in the same language, with other words.
+
+    Args:
+        ring: captions in the order of their hashes: `group_id`, `instruction_id`, `language`.
+        at: the place of the caption that needs another one.
+        tries: how many at most.
+    """
+    own, given, seen = ring[at], 0, set()
+    for step in range(1, len(ring)):
+        other = ring[(at + step) % len(ring)]
+        if other["group_id"] == own["group_id"] or other["language"] != own["language"]:
+            continue
+        if other["instruction_id"] in seen:
+            continue
+        seen.add(other["instruction_id"])
+        yield other
+        given += 1
+        if given == tries:
+            return
+
+
+def choose_pairs(
+    positives: Sequence[Mapping[str, Any]],
+    judged: Sequence[Mapping[str, Any]],
+    count: int | None,
+    weights: Mapping[str, float],
+) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+    """Positives and negatives of one subset and set, one to one, and each kind of negative with its own positives.
+
+    Args:
+        positives: in the order in which they are taken: `role`, and `negative`, what became of it; None if nothing.
+        judged: hard negatives of generated audio, in the order in which they are taken.
+        count: samples wanted, both labels together; None for all.
+        weights: share of each kind of negative.
+
+    Returns:
+        Pairs of a positive and a negative.
+    """
+    held: dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {
+        kind: [(one, one["negative"]) for one in positives if one["role"] == kind and one["negative"] is not None]
+        for kind in ("swap", "perturb")
+    }
+    held["judged"] = list(zip((one for one in positives if one["role"] == "judged"), judged, strict=False))
+    available = {kind: len(pairs) for kind, pairs in held.items()}
+    wanted = sum(available.values()) if count is None else count // 2
+    takes = share_out(wanted, available, weights)
+    return [pair for kind, pairs in held.items() for pair in pairs[: takes[kind]]]

@@ -1,0 +1,210 @@
+"""`instruction-rubrics`: what a build is made from, the captions of its sources, and their clips. No Prefect."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.files import Root
+from schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
+from schemas.places import without_place
+from schemas.rubric_tables import SAMPLES
+from schemas.tables import REJECTS
+from tasks.audio.probe import AudioFault
+from tasks.audio.recordings import require_chromaprint
+from tasks.build.fingerprint import file_digests, roots_digest
+from tasks.build.media import audio_digest, clip_below, media_index
+from tasks.build.plan import Plan, make_plan
+from tasks.build.preflight import Peek
+from tasks.build.progress import working
+from tasks.build.rejects import came_in, rejects_table
+from tasks.importers.caption_sets import Instruction, read_caption_set
+from tasks.importers.rows import Note, Reject
+from tasks.instruction_rubrics.asking import annotators, prompt_digests
+from tasks.instruction_rubrics.similarity import model_digest
+from tasks.store.manifest import Step
+from tasks.store.parquet import write_rows
+from tasks.store.sql import connect, query, view_parquet
+from tasks.store.staging import Stage
+from tasks.store.versions import Store
+
+IMPORTED = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("source", pa.string()),
+        ("item", pa.string()),
+        ("file", pa.string()),
+        ("text", pa.string()),
+        ("origin", pa.string()),
+        ("generator", pa.string()),
+        ("source_file", pa.string()),
+        ("line", pa.int64()),
+        ("subset", pa.string()),
+        ("domain", pa.string()),
+        ("language", pa.string()),
+        ("generated", pa.bool_()),
+        ("set", pa.string()),
+    ]
+)
+MEDIA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("path", pa.string()),
+        ("clip_sha256", pa.string()),
+        ("duration_s", pa.float64()),
+        ("sample_rate_hz", pa.int64()),
+        ("channels", pa.int64()),
+        ("peak_dbfs", pa.float64()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+
+
+def plan_build(config: InstructionRubrics, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a version would be made from; says whether there is anything to build.
+
+    Raises:
+        ConfigError: the config asks for acoustic fingerprints, and Chromaprint is not installed.
+    """
+    if config.disjoint.fingerprint:
+        require_chromaprint()
+    digest = partial(digest_inputs, config, store)
+    prompts, models = prompt_digests(config), annotators(config)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompts, models=models)
+
+
+def digest_inputs(config: InstructionRubrics, store: Store) -> dict[str, str]:
+    """SHA-256 of every source's list, and of the audio that it names."""
+    digests = model_digest(config, store)
+    for source in config.sources:
+        name = f"{source.name}/{without_place(source.captions)}"
+        digests |= file_digests([(name, config.path(source.captions))])
+        lists = [(config.path(source.captions), audio_folder(config, source))]
+        digests |= roots_digest(f"{source.name}/paths", lists, partial(listed, config, source))
+        rows = [row for row in listed(config, source) if isinstance(row, Instruction)]
+        root = Root(audio_folder(config, source), source.links)
+        files = {row.audio: clip_below(root, root.folder / row.audio) for row in rows[: config.limit]}
+        with working(f"hash audio of {source.name}", len(files)) as work:
+            digests[f"{source.name}/audio"] = audio_digest(
+                files, media_index(store), work.advance, config.clips.longest_s
+            )
+    return digests
+
+
+def peeks(config: InstructionRubrics) -> Iterator[Peek]:
+    """What is looked at before a build starts: each source's list, and its first clips."""
+    for source in config.sources:
+        path, root = config.path(source.captions), Root(audio_folder(config, source), source.links)
+        yield Peek(
+            f"{source.name}/{without_place(source.captions)}",
+            partial(listed, config, source),
+            partial(_clip, root),
+            lists=(path,),
+        )
+
+
+def _clip(root: Root, row: Instruction) -> list[Path | AudioFault]:
+    return [clip_below(root, root.folder / row.audio)]
+
+
+def audio_folder(config: InstructionRubrics, source: CaptionSource) -> Path:
+    """Where a source's audio lies."""
+    return config.path(source.audio_root) if source.audio_root else config.path(source.captions).parent
+
+
+def listed(config: InstructionRubrics, source: CaptionSource) -> Iterator[Instruction | Reject | Note]:
+    """The rows of a source's list."""
+    path, root = config.path(source.captions), audio_folder(config, source)
+    return read_caption_set(path, source.captions, source.format, root, source.audio)
+
+
+def import_captions(stage: Stage, config: InstructionRubrics) -> Step:
+    """Read every source's list; what cannot be read is a reject. Leaves `work/captions.parquet`.
+
+    Raises:
+        InputError: a list or one of its columns is missing.
+    """
+    rejects: list[tuple[str, Reject]] = []
+    notes: list[str] = []
+    rows: list[tuple[Any, ...]] = []
+    for source in config.sources:
+        facts = (source.subset, source.domain, source.language, source.generated, source.set)
+        kept = 0
+        with working(f"import {source.name}"):
+            for found in listed(config, source):
+                if isinstance(found, Note):
+                    notes.append(found.text)
+                elif isinstance(found, Reject):
+                    rejects.append((SAMPLES.name, found))
+                elif kept == config.limit:
+                    break
+                else:
+                    kept += 1
+                    rows.append((len(rows), source.name, *found, *facts))
+    write_rows(stage.work / "captions.parquet", IMPORTED, rows)
+    stage.write_rejects(
+        "import",
+        rejects_table("import", rejects),
+        came_in((row[IMPORTED.get_field_index("source_file")] for row in rows), rejects),
+    )
+    return stage.record(
+        Step(
+            name="import",
+            place=1,
+            unit="captions",
+            stage="import",
+            entered=len(rows) + len(rejects),
+            kept=len(rows),
+            rejected=dict(Counter(reject.reason for _, reject in rejects)),
+            notes=tuple(notes),
+        )
+    )
+
+
+def index_clips(stage: Stage, config: InstructionRubrics) -> Step:
+    """Hash and measure every clip. Leaves `work/heard.parquet`: captions whose clip can be used."""
+    captions = pq.ParquetFile(stage.work / "captions.parquet").read(["source", "file"]).to_pylist()
+    roots = {source.name: Root(audio_folder(config, source), source.links) for source in config.sources}
+    named = [(row["source"], roots[row["source"]].folder / row["file"]) for row in captions]
+    distinct = {(source, path): clip_below(roots[source], path) for source, path in dict.fromkeys(named)}
+    with working("index audio", len(distinct)) as work:
+        files = [*distinct.values()]
+        probes = media_index(stage.store).look(files, longest_s=config.clips.longest_s, seen=work.advance)
+    found = dict(zip(distinct, probes, strict=True))
+    rows: list[tuple[Any, ...]] = []
+    for row, (source, path) in enumerate(named):
+        probe = found[source, path]
+        measured = (*[None] * 5, *probe) if isinstance(probe, AudioFault) else (*probe[:5], None, None)
+        rows.append((row, str(path), *measured))
+    write_rows(stage.work / "media.parquet", MEDIA, rows)
+    with connect(stage.work / "spill") as connection:
+        for name in ("captions", "media"):
+            view_parquet(connection, name, [stage.work / f"{name}.parquet"])
+        limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
+        connection.execute(query("instruction_rubrics/refuse_captions"), limits)
+        refused = connection.sql(
+            "SELECT 'samples', item, 'index', reason, detail, source_file, line FROM refused ORDER BY row"
+        ).to_arrow_table()
+        heard = connection.sql(query("instruction_rubrics/heard")).to_arrow_table()
+        entered = dict(connection.execute("SELECT source_file, count(*) FROM captions GROUP BY ALL").fetchall())
+    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), entered)
+    pq.write_table(heard, stage.work / "heard.parquet")
+    return stage.record(
+        Step(
+            name="index",
+            place=2,
+            unit="captions",
+            stage="index",
+            follows=("import",),
+            entered=len(rows),
+            kept=len(heard),
+            rejected=dict(Counter(refused.column(3).to_pylist())),
+        )
+    )

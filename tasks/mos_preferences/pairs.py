@@ -1,0 +1,238 @@
+"""`mos-preferences`: pairs from rated clips (MOS-RMBench, construction of preference pairs).
+
+Clips are paired within a listening test and split, in three categories: same content, same source, unmatched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import duckdb
+import pyarrow as pa
+from prefect import task
+from prefect.cache_policies import NO_CACHE
+
+from schemas.mos_preferences import CATEGORIES, PAIRS, RATINGS, MosPreferences
+from tasks.build.progress import working
+from tasks.build.quotas import share_out
+from tasks.mos_preferences.clips import CHUNK, NO_GAP, RINGS_OF, Cell, RatedClips, attach, cells_of, named, read_cells
+from tasks.mos_preferences.triplets import write_triplets
+from tasks.store.manifest import Step
+from tasks.store.sql import connect, query
+from tasks.store.staging import Stage
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """The accounts of drawing and picking.
+
+    Attributes:
+        met: pairs of clips that were looked at.
+        fit: of those, pairs that a category allows and whose MOS differ enough.
+        allowed: of those, pairs within the limit per clip.
+        picked: of those, pairs within the quotas.
+        notes: quotas that could not be met, and why.
+    """
+
+    met: int
+    fit: int
+    allowed: int
+    picked: int
+    notes: tuple[str, ...]
+
+
+@task(name="pairs", cache_policy=NO_CACHE)
+def pair_clips(stage: Stage, config: MosPreferences) -> Step:
+    """Write the published tables `pairs` and `triplets` from the staged `ratings`."""
+    if (done := stage.recorded("pairs")) and stage.recorded("triplets"):
+        return done
+    files = stage.tables()[RATINGS.name]
+    clips = RatedClips(files)
+    with connect(stage.work / "spill") as connection:
+        with working("draw pairs"):
+            clips.open(connection, config.seed)
+            write_triplets(stage, connection, clips, config, files)
+            drawn = draw_and_pick(connection, config)
+            connection.execute("DROP TABLE clips")
+        with working("write pairs", drawn.picked) as work:
+            connection.execute(query("mos_preferences/gap_scale"))
+            for split in files:
+                stage.write(PAIRS, split, work.watching(pair_rows(connection, clips, split)))
+        stage.drop_empty_splits(PAIRS)
+    return stage.record(
+        Step(
+            name="pairs",
+            place=4,
+            unit="candidate pairs",
+            entered=drawn.met,
+            kept=drawn.picked,
+            dropped={
+                "gap below pairs.min_gap, or category off": drawn.met - drawn.fit,
+                "over pairs.per_clip": drawn.fit - drawn.allowed,
+                "beyond the quota": drawn.allowed - drawn.picked,
+            },
+            table=PAIRS.name,
+            notes=drawn.notes,
+        )
+    )
+
+
+def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> Drawn:
+    """Fill the table `picked`.
+
+    Each cell starts with the levels that its quota needs at least (`pairs.draws` without a quota). While a quota is
+    short and a category has pairs that were not yet met, the category's levels are doubled, up to `pairs.most_draws`.
+    """
+    connection.execute(query("mos_preferences/candidates"))
+    connection.execute("CREATE TABLE beyond (pair BIGINT)")
+    connection.execute(query("mos_preferences/allowed"))
+    cells = read_cells(connection, config)
+    wanted = {(cell.number, category): first_level(cell, category, config) for cell in cells for category in CATEGORIES}
+    met = 0
+    while any(wanted.values()):
+        met += _draw(connection, cells, wanted, config)
+        _cap(connection, cells, config)
+        _count(connection, cells)
+        wanted = {
+            (cell.number, category): next_level(cell, category, config) for cell in cells for category in CATEGORIES
+        }
+    takes = [(c.number, CATEGORIES.index(name), n) for c in cells for name, n in _takes(c, config).items()]
+    connection.execute("CREATE TABLE takes (cell SMALLINT, category TINYINT, take BIGINT)")
+    if takes:
+        connection.executemany("INSERT INTO takes VALUES (?, ?, ?)", takes)
+    connection.execute(query("mos_preferences/pick_pairs"))
+    fit = connection.execute("SELECT count(*) FROM candidates").fetchall()[0][0]
+    connection.execute("DROP VIEW allowed")
+    connection.execute("DROP TABLE candidates")
+    return Drawn(
+        met=met,
+        fit=fit,
+        allowed=sum(sum(cell.available.values()) for cell in cells),
+        picked=sum(n for _, _, n in takes),
+        notes=(*(note for cell in cells for note in shortfall(cell, config)), *without_clips(cells, config)),
+    )
+
+
+def first_level(cell: Cell, category: str, config: MosPreferences) -> int:
+    """Levels to draw at first: a power of two, so that a slightly larger quota seldom changes it."""
+    weights = config.pairs.balance
+    if cell.quota == 0 or not weights.get(category) or cell.largest[category] < 2:  # type: ignore[call-overload]
+        return 0
+    if cell.quota is None:
+        return config.pairs.draws
+    share = cell.quota * weights[category] / sum(weights.values())  # type: ignore[index]
+    level = 1
+    while level * cell.clips < share:
+        level *= 2
+    return min(level, config.pairs.most_draws)
+
+
+def next_level(cell: Cell, category: str, config: MosPreferences) -> int:
+    """Levels to draw next, or 0: the quota is met, every pair was met, or a limit is reached."""
+    drawn = cell.levels[category]
+    if cell.quota is None or not drawn or cell.exhausted(category) or drawn >= config.pairs.most_draws:
+        return 0
+    endless = cell.quota + 1
+    hoped = {
+        name: endless if cell.levels[name] and not cell.exhausted(name) else cell.available[name] for name in CATEGORIES
+    }
+    share = share_out(_reachable(cell, config), hoped, config.pairs.balance)[category]  # type: ignore[arg-type]
+    return min(2 * drawn, config.pairs.most_draws) if share > cell.available[category] else 0
+
+
+def shortfall(cell: Cell, config: MosPreferences) -> list[str]:
+    """A sentence if the cell's quota could not be met, with the reason."""
+    kept = sum(_takes(cell, config).values())
+    if cell.quota is None or kept >= cell.quota:
+        return []
+    if all(cell.exhausted(name) for name in CATEGORIES if cell.levels[name]):
+        limit = config.pairs.per_clip
+        held = f" within {limit} pairs a clip (pairs.per_clip)" if limit else ""
+        why = f"every possible pair was tried{held}"
+    elif _reachable(cell, config) <= kept:
+        why = f"{cell.clips} clips in {config.pairs.per_clip} pairs each (pairs.per_clip) give no more"
+    else:
+        why = f"{config.pairs.most_draws} neighbours a clip were tried (pairs.most_draws)"
+    return [f"{cell.dataset} {cell.split}: {kept} of {cell.quota} pairs; {why}"]
+
+
+def without_clips(cells: list[Cell], config: MosPreferences) -> list[str]:
+    """A sentence for each quota of a dataset and split in which no clip could be used."""
+    held = {(cell.dataset, cell.split) for cell in cells}
+    return [
+        f"{dataset} {split}: 0 of {quota} pairs; it holds no usable clip"
+        for dataset, quotas in config.quotas.items()
+        for split, quota in quotas.items()
+        if quota and (dataset, split) not in held
+    ]
+
+
+def _takes(cell: Cell, config: MosPreferences) -> dict[str, int]:
+    if cell.quota is None:
+        return dict(cell.available)
+    return share_out(cell.quota, cell.available, config.pairs.balance)  # type: ignore[arg-type]
+
+
+def _reachable(cell: Cell, config: MosPreferences) -> int:
+    """The quota, or what the limit per clip leaves of it."""
+    assert cell.quota is not None
+    limit = config.pairs.per_clip
+    return cell.quota if limit is None else min(cell.quota, cell.clips * limit // 2)
+
+
+def _draw(
+    connection: duckdb.DuckDBPyConnection, cells: list[Cell], wanted: dict[tuple[int, str], int], config: MosPreferences
+) -> int:
+    """Draw the levels that are wanted and not yet drawn; returns how many pairs of clips were met."""
+    met = 0
+    for category, rings in RINGS_OF.items():
+        for level in range(1, max(wanted[cell.number, category] for cell in cells) + 1):
+            asked = [c for c in cells if c.levels[category] < level <= wanted[c.number, category]]
+            asked = [c for c in asked if level < c.largest[category]]
+            if not asked:
+                continue
+            connection.execute("DELETE FROM asked")
+            connection.executemany("INSERT INTO asked VALUES (?)", [(cell.number,) for cell in asked])
+            for ring in rings:
+                given = {"ring": ring, "level": level, "min_gap": max(config.pairs.min_gap - NO_GAP, NO_GAP)}
+                connection.execute(query("mos_preferences/draw_pairs"), given)
+                met += _met(connection, ring, level)
+        for cell in cells:
+            cell.levels[category] = max(cell.levels[category], wanted[cell.number, category])
+    return met
+
+
+def _met(connection: duckdb.DuckDBPyConnection, ring: int, level: int) -> int:
+    """How many pairs stand `level` places apart in groups of a kind, in the asked cells."""
+    sizes = f"""SELECT coalesce(sum((size - $level) * groups), 0)::BIGINT
+                FROM ({query("mos_preferences/group_sizes")}) WHERE size > $level AND cell IN (FROM asked)"""
+    return int(connection.execute(sizes, {"ring": ring, "level": level}).fetchall()[0][0])
+
+
+def _cap(connection: duckdb.DuckDBPyConnection, cells: list[Cell], config: MosPreferences) -> None:
+    limit = config.pairs.per_clip
+    connection.execute("DELETE FROM beyond")
+    most = max(sum(2 * cell.levels[name] * len(RINGS_OF[name]) for name in CATEGORIES) for cell in cells)
+    if limit is not None and most > limit:  # else no clip can be in more pairs than the limit
+        connection.execute(query("mos_preferences/cap_per_clip"), {"per_clip": limit})
+
+
+def _count(connection: duckdb.DuckDBPyConnection, cells: list[Cell]) -> None:
+    counts = connection.execute("SELECT cell, category, count(*) FROM allowed GROUP BY ALL").fetchall()
+    for number, category, count in counts:
+        cells[number].available[CATEGORIES[category]] = count
+
+
+def pair_rows(connection: duckdb.DuckDBPyConnection, clips: RatedClips, split: str) -> Iterator[pa.Table]:
+    """The picked pairs of a split as rows of the published table, in a stable order."""
+    deciles = dict(connection.execute("SELECT dataset, deciles FROM gap_scale").fetchall())
+    for number, dataset in cells_of(connection, split):
+        given = {"dataset": dataset, "split": split, "deciles": deciles.get(dataset)}
+        ordered = connection.cursor().sql(query("mos_preferences/ordered_pairs"), params={"cell": number})
+        for batch in ordered.to_arrow_reader(CHUNK):
+            chunk = attach(clips, batch, {"chosen": "chosen", "rejected": "rejected"})
+            for side in ("chosen", "rejected"):
+                chunk = chunk.append_column(f"{side}_mos_se", clips.ids["mos_se"].take(batch[side]))
+            chunk = chunk.append_column("mos_gap", batch["mos_gap"])
+            yield named(connection, chunk, "name_pairs", given, PAIRS.schema)

@@ -1,0 +1,84 @@
+"""What the report of `mos-preferences` shows: scores and gaps, categories, pairs and critiques with their clips."""
+
+from __future__ import annotations
+
+from tasks.build.report import Material, count, histogram, sample, shares
+from tasks.store.figures import Browser, Clip, Row, Section
+from tasks.store.sql import query
+
+
+def sections(material: Material) -> list[Section]:
+    """The report's own sections."""
+    db = material.db
+    rated = Section(
+        "Ratings",
+        (
+            histogram(db, "ratings", "mos", "Mean opinion score, points", "Every rated clip, whether paired or not."),
+            shares(db, "ratings", "dataset", "Clips by dataset"),
+        ),
+    )
+    drawn = Section(
+        "Pairs",
+        (
+            histogram(db, "pairs", "mos_gap", "Gap between the two scores, points", "Chosen less rejected."),
+            shares(db, "pairs", "category", "Pairs by category"),
+            Browser("pairs", _pairs(material), count(db, "pairs")),
+        ),
+    )
+    found = [rated, drawn]
+    if count(db, "paired_critiques"):
+        figures = (
+            Browser("paired_critiques", _comparisons(material), count(db, "paired_critiques")),
+            Browser("critiques", _critiques(material), count(db, "critiques")),
+        )
+        found.append(Section("Critiques", figures, "What the critic wrote; it knew no score."))
+    return found
+
+
+def _pairs(material: Material) -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            row["pair_id"],
+            {"split": row["split"], "dataset": row["dataset"], "category": row["category"]},
+            {
+                "gap": f"{row['mos_gap']:.2f} points",
+                "decile of the gap": str(row["gap_decile"]),
+                "chosen file": row["chosen_file"],
+                "rejected file": row["rejected_file"],
+            },
+            clips=(
+                Clip(f"chosen, MOS {row['chosen_mos']:.2f}", row["chosen_sha256"]),
+                Clip(f"rejected, MOS {row['rejected_mos']:.2f}", row["rejected_sha256"]),
+            ),
+        )
+        for row in sample(material.db, "pairs", "pair_id", by="dataset", rows=query("mos_preferences/shown_pairs"))
+    )
+
+
+def _comparisons(material: Material) -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            row["pair_id"],
+            {"split": row["split"], "dataset": row["dataset"], "model": row["model"]},
+            {"asked with": row["prompt"], "tries": str(row["tries"])},
+            {"what it wrote": row["rationale"]},
+            tuple(
+                Clip(f"{side}: MOS {row[f'{side}_mos']:.2f}, scored {row[f'{side}_score']}", row[f"{side}_sha256"])
+                for side in ("first", "second")
+            ),
+        )
+        for row in sample(material.db, "paired_critiques", "pair_id")
+    )
+
+
+def _critiques(material: Material) -> tuple[Row, ...]:
+    parts = ("noise", "distortion", "naturalness", "continuity")
+    return tuple(
+        Row(
+            row["sample_id"],
+            {"split": row["split"], "dataset": row["dataset"], "model": row["model"]},
+            texts={part: row[part] for part in parts},
+            clips=(Clip(f"MOS {row['mos']:.2f}", row["clip_sha256"]),),
+        )
+        for row in sample(material.db, "critiques", "sample_id", most=20)
+    )

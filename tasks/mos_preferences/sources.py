@@ -1,0 +1,118 @@
+"""`mos-preferences`: what a build would be made from, decided before any flow starts. No Prefect."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from functools import partial
+from itertools import islice
+from pathlib import Path
+
+from schemas.files import Root
+from schemas.mos_preferences import CORPUS, MosPreferences, Source
+from schemas.places import url_of, without_place
+from tasks.audio.probe import AudioFault
+from tasks.build.fingerprint import file_digests, roots_digest
+from tasks.build.media import audio_digest, clip_below, media_index
+from tasks.build.mirror import bring, bring_first, bring_folder, is_list
+from tasks.build.plan import Plan, make_plan
+from tasks.build.preflight import Peek
+from tasks.build.progress import working
+from tasks.importers.registry import input_files, list_root, listing, read_source
+from tasks.importers.rows import Note, Rating, Reject
+from tasks.mos_preferences.critiquing import kinds_asked, prompt_digests
+from tasks.store.manifest import digest_of
+from tasks.store.versions import Store
+
+
+def plan_build(config: MosPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a version would be made from; says whether there is anything to build."""
+    digest = partial(digest_inputs, config, store)
+    models = (config.critiques.annotator,) if config.critiques else ()
+    prompts = prompt_digests(config.critiques)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompts, models=models)
+
+
+def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
+    """SHA-256 of every list, and of the audio files that they name if those are looked at."""
+    digests: dict[str, str] = {}
+    for source in config.sources:
+        _bring_lists(config, source)
+        lists = input_files(source, config.path)
+        digests |= file_digests(lists)
+        roots = [(path, list_root(source, config.path, path)) for _, path in lists]
+        digests |= roots_digest(f"{source.name}/paths", roots, partial(read_source, source, config.path))
+        if names := listing(source, config.path):
+            digests[f"{source.name}/folders"] = digest_of(names)
+        if config.audio != "none" or source.name in heard_sources(config):
+            with working(f"hash audio of {source.name}") as work:
+                digests[f"{source.name}/audio"] = audio_digest(
+                    named_audio(config, source), media_index(store), work.advance
+                )
+    return digests
+
+
+def peeks(config: MosPreferences) -> Iterator[Peek]:
+    """What is looked at before a build starts: each table, or each published folder."""
+    for source in config.sources:
+        heard = config.audio != "none" or source.name in heard_sources(config)
+        parts = [source.model_copy(update={"files": {split: file}}) for split, file in source.files.items()]
+        for part in parts or [source]:
+            name = "/".join((source.name, *map(without_place, part.files.values())))
+            yield Peek(name, partial(_peek, config, part), partial(_clip, config, part) if heard else None)
+
+
+def _peek(config: MosPreferences, source: Source) -> Iterator[Rating | Reject | Note]:
+    _bring_lists(config, source)
+    bring(path for _, path in input_files(source, config.path))
+    yield from read_source(source, config.path)
+
+
+def _clip(config: MosPreferences, source: Source, row: Rating) -> list[Path | AudioFault]:
+    bring_first([_candidates(config, source, row.file, row.audio)])
+    return [clip_below(root_of(config, source), find_audio(config, source, row.file, row.audio))]
+
+
+def _bring_lists(config: MosPreferences, source: Source) -> None:
+    if source.format != "table" and source.root is not None:
+        # where the names of audio files tell the split, those are brought too
+        bring_folder(config.path(source.root), is_list if source.format != "tmhint-qi" else lambda name: True)
+
+
+def heard_sources(config: MosPreferences) -> list[str]:
+    """The sources whose clips a critic hears."""
+    if not kinds_asked(config.critiques) or config.critiques is None:
+        return []
+    return list(config.critiques.datasets) or [source.name for source in config.sources]
+
+
+def named_audio(config: MosPreferences, source: Source) -> dict[str, Path | AudioFault]:
+    """The audio file of every clip that a source's lists name."""
+    rows = (row for row in read_source(source, config.path) if isinstance(row, Rating))
+    named = {row.file: row.audio for row in islice(rows, config.limit)}
+    if url_of(audio_folder(config, source)):
+        bring_first(_candidates(config, source, file, audio) for file, audio in named.items())
+    root = root_of(config, source)
+    return {file: clip_below(root, find_audio(config, source, file, audio)) for file, audio in named.items()}
+
+
+def audio_folder(config: MosPreferences, source: Source) -> Path:
+    """Where a source's audio files lie: `audio_root`, else `root`, else the config's folder."""
+    return config.path(source.audio_root or source.root or ".")
+
+
+def root_of(config: MosPreferences, source: Source) -> Root:
+    """That folder, and whether links may lead out of it."""
+    return Root(audio_folder(config, source), source.links)
+
+
+def find_audio(config: MosPreferences, source: Source, file: str, audio: str | None) -> Path:
+    """The clip's file: at the name that the list gives, or where the published layout keeps it."""
+    places = _candidates(config, source, file, audio)
+    # os.path: a name too long for any file is no file; Path.is_file raises for it
+    return next((place for place in places if os.path.isfile(place)), places[0])  # noqa: PTH113
+
+
+def _candidates(config: MosPreferences, source: Source, file: str, audio: str | None) -> list[Path]:
+    folder = audio_folder(config, source)
+    return [folder / name for name in (audio, file, f"{file}.wav", f"wav/{file}", f"wav/{file}.wav") if name]

@@ -1,0 +1,128 @@
+"""`mos-preferences`: triplets A > B > C of one group, for measuring cycles in a model's preferences (MOS-RMBench)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import duckdb
+import pyarrow as pa
+
+from schemas.mos_preferences import CATEGORIES, TRIPLETS, MosPreferences
+from tasks.build.quotas import share_out
+from tasks.mos_preferences.clips import CHUNK, NO_GAP, RINGS_OF, Cell, RatedClips, attach, cells_of, named, read_cells
+from tasks.store.manifest import Step
+from tasks.store.sql import query
+from tasks.store.staging import Stage
+
+
+def write_triplets(
+    stage: Stage,
+    connection: duckdb.DuckDBPyConnection,
+    clips: RatedClips,
+    config: MosPreferences,
+    splits: Iterable[str],
+) -> None:
+    """Draw, pick and write the published table `triplets`, and record the step."""
+    met, picked, notes = draw_and_pick_triplets(connection, config)
+    for split in splits:
+        stage.write(TRIPLETS, split, triplet_rows(connection, clips, split))
+    stage.drop_empty_splits(TRIPLETS)
+    stage.record(
+        Step(
+            name="triplets",
+            place=5,
+            unit="candidate triplets",
+            entered=met,
+            kept=picked,
+            dropped={"beyond the count": met - picked},
+            table=TRIPLETS.name,
+            notes=tuple(notes),
+        )
+    )
+
+
+def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> tuple[int, int, list[str]]:
+    """Fill the table `picked_triplets`.
+
+    Returns:
+        How many candidates there were, how many were picked, and sentences on counts that could not be met.
+    """
+    connection.execute(query("mos_preferences/triplet_candidates"))
+    connection.execute("CREATE TABLE triplet_takes (dataset VARCHAR, category TINYINT, take BIGINT)")
+    cells = [cell for cell in read_cells(connection, config) if cell.split in config.triplets.splits]
+    names = [source.name for source in config.sources] if config.triplets.splits else []
+    counts = {name: config.triplets.datasets.get(name, config.triplets.count) for name in names}
+    for level in range(1, config.pairs.most_draws + 1):
+        available = _triplets_available(connection)
+        short = {
+            (dataset, category)
+            for dataset, count in counts.items()
+            if dataset in available
+            for category in _short_of(count, available[dataset], config)
+        }
+        if not list(_draw_triplets(connection, cells, short, level, counts, config)):
+            break
+    notes, takes = [], []
+    available = _triplets_available(connection)
+    for dataset, count in counts.items():
+        share = share_out(count, available.get(dataset, {}), config.pairs.balance)  # type: ignore[arg-type]
+        takes += [(dataset, CATEGORIES.index(name), n) for name, n in share.items()]
+        if sum(share.values()) < count:
+            clips = sum(cell.clips for cell in cells if cell.dataset == dataset)
+            why = (
+                "of those that were tried no more differ in MOS" if clips else "it holds no usable clip in their splits"
+            )
+            notes.append(f"{dataset}: {sum(share.values())} of {count} triplets; {why}")
+    if takes:
+        connection.executemany("INSERT INTO triplet_takes VALUES (?, ?, ?)", takes)
+    connection.execute(query("mos_preferences/pick_triplets"))
+    met = connection.execute("SELECT count(*) FROM triplet_candidates").fetchall()[0][0]
+    return met, sum(n for _, _, n in takes), notes
+
+
+def _short_of(count: int, available: Mapping[str, int], config: MosPreferences) -> list[str]:
+    """The categories that hold fewer triplets than their share."""
+    share = share_out(count, dict.fromkeys(CATEGORIES, count), config.pairs.balance)  # type: ignore[arg-type]
+    return [category for category in CATEGORIES if share[category] > available[category]]
+
+
+def _draw_triplets(
+    connection: duckdb.DuckDBPyConnection,
+    cells: list[Cell],
+    short: set[tuple[str, str]],
+    level: int,
+    counts: Mapping[str, int],
+    config: MosPreferences,
+) -> Iterator[str]:
+    """Draw one level of the categories that are short, in cells whose groups are large enough; yields what it drew."""
+    for category, rings in RINGS_OF.items():
+        asked = [c for c in cells if (c.dataset, category) in short and 2 * level < c.largest[category]]
+        if not asked:
+            continue
+        connection.execute("DELETE FROM asked")
+        connection.executemany("INSERT INTO asked VALUES (?)", [(cell.number,) for cell in asked])
+        most = max(counts[cell.dataset] for cell in asked)
+        for ring in rings:
+            given = {"ring": ring, "level": level, "count": most, "min_gap": max(config.pairs.min_gap - NO_GAP, NO_GAP)}
+            connection.execute(query("mos_preferences/draw_triplets"), given)
+        yield category
+
+
+def _triplets_available(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
+    names = [name for (name,) in connection.execute("SELECT DISTINCT dataset FROM cells ORDER BY 1").fetchall()]
+    available = {name: dict.fromkeys(CATEGORIES, 0) for name in names}
+    counted = """SELECT dataset, category, count(*) FROM triplet_candidates
+                 JOIN (SELECT DISTINCT cell, dataset FROM cells) USING (cell) GROUP BY ALL"""
+    for dataset, category, count in connection.execute(counted).fetchall():
+        available[dataset][CATEGORIES[category]] = count
+    return available
+
+
+def triplet_rows(connection: duckdb.DuckDBPyConnection, clips: RatedClips, split: str) -> Iterator[pa.Table]:
+    """The picked triplets of a split as rows of the published table, in a stable order."""
+    for number, dataset in cells_of(connection, split):
+        ordered = connection.cursor().sql(query("mos_preferences/ordered_triplets"), params={"cell": number})
+        for batch in ordered.to_arrow_reader(CHUNK):
+            chunk = attach(clips, batch, {"a": "a", "b": "b", "c": "c"})
+            given = {"dataset": dataset, "split": split}
+            yield named(connection, chunk, "name_triplets", given, TRIPLETS.schema)

@@ -1,0 +1,63 @@
+"""Whether a written prompt asks for what it should, and for nothing else. Pure functions over word forms."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tasks.build.asking import Fault
+from tasks.importers.jamendo import Tag
+from tasks.text.tag_words import Lexicon, everyday_tags, names_voices, written
+
+MOST_ADDED = 3
+
+
+class Checked(NamedTuple):
+    """What came of a prompt: a fault, or the instruments that it names beyond the triplet's own."""
+
+    fault: Fault | None
+    added: tuple[str, ...] = ()
+
+
+def check_prompt(text: str, triplet: Sequence[Tag], style: str, lexicon: Lexicon, longest: int) -> Checked:
+    """Hold a prompt to its triplet and style.
+
+    Args:
+        text: the prompt.
+        triplet: the genre, instrument and mood or theme that it was written for.
+        style: `strict` or `improvised`.
+        lexicon: the forms of the whole taxonomy.
+        longest: characters that it may have.
+
+    Returns:
+        The first fault: `too_long`, `mentions_vocals`, `tag_missing`; for strict prompts `other_tag`; for improvised
+        ones `no_instrument_added` or `too_many_instruments`. Everyday words such as "beat" count as no other tag.
+    """
+    if len(text) > longest:
+        return _fault("too_long", f"expected at most {longest} characters, found {len(text)}")
+    if word := names_voices(text):
+        return _fault("mentions_vocals", f"expected no word of voices, singing or lyrics, found '{word}'")
+    namings = list(lexicon.namings(text))
+    named = {tag for naming in namings for tag in naming.tags}
+    for tag in triplet:
+        if tag not in named:
+            return _fault("tag_missing", f"expected the {tag.category} '{written(tag)}', found it nowhere")
+    others = [n for n in namings if not set(n.tags) & set(triplet) and not set(n.tags) <= everyday_tags()]
+    if style == "strict":
+        if others:
+            tag = others[0].tags[0]
+            return _fault("other_tag", f"expected no other tag, found the {tag.category} '{others[0].words}'")
+        return Checked(None)
+    added = tuple(
+        dict.fromkeys(written(tag) for naming in others for tag in naming.tags if tag.category == "instrument")
+    )
+    if not added:
+        return _fault("no_instrument_added", f"expected one to {MOST_ADDED} further instruments, found none")
+    if len(added) > MOST_ADDED:
+        found = ", ".join(added)
+        return _fault("too_many_instruments", f"expected one to {MOST_ADDED} further instruments, found {found}")
+    return Checked(None, added)
+
+
+def _fault(reason: str, detail: str) -> Checked:
+    return Checked(Fault(reason, detail))

@@ -1,0 +1,58 @@
+"""What the report of `music-prompts` shows: what became of the tags, how prompts are spread, and the prompts."""
+
+from __future__ import annotations
+
+from tasks.build.report import Material, count, sample, shares
+from tasks.store.figures import Browser, Grid, Row, Section
+
+
+def sections(material: Material) -> list[Section]:
+    """The report's own sections."""
+    db = material.db
+    fates = db.execute(
+        """SELECT category, count(*), count(*) FILTER (in_pool), (count(*) FILTER (in_pool)) / count(*)
+           FROM tags GROUP BY category ORDER BY category"""
+    ).fetchall()
+    pool = Grid("Tags by category", ("category", "tags", "in the pool", "share"), tuple(fates), ("share",))
+    missed = shares(db, "tags", "criterion", "First criterion that a tag missed", "`none` is in the pool.")
+    spread = (
+        shares(db, "triplets", "stratum", "Prompts by stratum"),
+        shares(db, "prompts", "genre", "Prompts by genre"),
+        shares(db, "prompts", "instrument", "Prompts by instrument"),
+        shares(db, "prompts", "mood_theme", "Prompts by mood or theme"),
+        shares(db, "prompts", "tries", "Answers until one passed the checks"),
+    )
+    return [
+        Section("Tags", (pool, missed, Browser("tags", _tags(material), count(db, "tags")))),
+        Section("Prompts", (*spread, Browser("prompts", _prompts(material), count(db, "prompts")))),
+    ]
+
+
+def _tags(material: Material) -> tuple[Row, ...]:
+    material.db.execute("CREATE VIEW named_tags AS SELECT *, category || '---' || tag AS name FROM tags")
+    return tuple(
+        Row(
+            row["tag"],
+            {"category": row["category"], "fate": row["criterion"] or "in the pool"},
+            {"written": row["written"], "tracks": f"{row['tracks']:,}"},
+        )
+        for row in sample(material.db, "named_tags", "name", by="category")
+    )
+
+
+def _prompts(material: Material) -> tuple[Row, ...]:
+    return tuple(
+        Row(
+            row["prompt_id"],
+            {"split": row["split"], "distribution": row["distribution"], "style": row["style"], "genre": row["genre"]},
+            {
+                "instrument": row["instrument"],
+                "mood or theme": row["mood_theme"],
+                "added": ", ".join(row["added_instruments"]) or "none",
+                "writer": row["writer"],
+                "tries": str(row["tries"]),
+            },
+            {"prompt": row["text"]},
+        )
+        for row in sample(material.db, "prompts", "prompt_id", by="style")
+    )

@@ -1,0 +1,372 @@
+"""`pseudo-preferences`: from tables of prompts and generations to the pairs that a judge will hear."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.files import Root
+from schemas.places import without_place
+from schemas.pseudo_preferences import CLIPS, CORPUS, MODALITIES, PAIRS, PseudoPreferences
+from schemas.tables import AUDIO, REJECTS, SPLITS
+from tasks.annotation.session import Session
+from tasks.audio.probe import AudioFault
+from tasks.build.asking import clip_media
+from tasks.build.fingerprint import file_digests, roots_digest
+from tasks.build.grouping import group
+from tasks.build.ledger import has_ledger, ledger_address
+from tasks.build.media import EMBEDDED_AT_ONCE, audio_digest, clip_below, embed, media_index
+from tasks.build.plan import Plan, make_plan
+from tasks.build.preflight import Peek
+from tasks.build.progress import working
+from tasks.build.quotas import share_out
+from tasks.build.rejects import came_in, rejects_table
+from tasks.importers.music import Generation, Prompt, read_generations, read_prompts, read_ranks
+from tasks.importers.rows import Note, Reject
+from tasks.pseudo_preferences.judging import pairs_a_shard, passes_of, prompt_digests
+from tasks.store.files import replacing
+from tasks.store.manifest import Step
+from tasks.store.parquet import write_rows
+from tasks.store.sql import connect, query, view_parquet
+from tasks.store.staging import Stage
+from tasks.store.versions import Store
+
+PROMPTS_SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("prompt_id", pa.string()),
+        ("text", pa.string()),
+        ("lyrics", pa.string()),
+        ("reference_audio", pa.string()),
+        ("source_file", pa.string()),
+        ("line", pa.int64()),
+    ]
+)
+GENERATIONS_SCHEMA = pa.schema(
+    [
+        ("row", pa.int64()),
+        ("generation_id", pa.string()),
+        ("prompt_id", pa.string()),
+        ("model", pa.string()),
+        ("audio", pa.string()),
+        ("source_file", pa.string()),
+        ("line", pa.int64()),
+    ]
+)
+MEDIA_SCHEMA = pa.schema(
+    [
+        ("kind", pa.string()),
+        ("item", pa.int64()),
+        ("clip_sha256", pa.string()),
+        ("duration_s", pa.float64()),
+        ("sample_rate_hz", pa.int64()),
+        ("channels", pa.int64()),
+        ("peak_dbfs", pa.float64()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+
+
+def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a version would be made from; says whether there is anything to build."""
+    prompts, models = prompt_digests(config), (config.judge.annotator,)
+    digest = partial(digest_inputs, config, store)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompts, models=models)
+
+
+def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
+    """SHA-256 of both tables, and of the audio that they name."""
+    written = [name for name in (config.prompts, config.generations, config.known_order) if name]
+    digests = file_digests((without_place(name), config.path(name)) for name in written)
+    lists = [(path, path.parent) for path in (config.path(config.prompts), config.path(config.generations))]
+    digests |= roots_digest("paths", lists, partial(_read_tables, config))
+    with working("hash audio") as work:
+        return {**digests, "audio": audio_digest(named_audio(config), media_index(store), work.advance)}
+
+
+def peeks(config: PseudoPreferences) -> Iterator[Peek]:
+    """What is looked at before a build starts: both tables, and the known order."""
+    prompts, generations, roots = config.path(config.prompts), config.path(config.generations), _roots(config)
+
+    def reference(row: Prompt) -> list[Path | AudioFault]:
+        return [_clip(roots, "reference", row.reference_audio)] if row.reference_audio else []
+
+    yield Peek(
+        without_place(config.prompts),
+        partial(read_prompts, prompts, config.prompts),
+        reference,
+        "prompts: clips lie beside it",
+        (prompts,),
+    )
+    yield Peek(
+        without_place(config.generations),
+        partial(read_generations, generations, config.generations),
+        lambda row: [_clip(roots, "generation", row.audio)],
+        "generations: clips lie beside it",
+        (generations,),
+    )
+    if config.known_order:
+        ranks = config.path(config.known_order)
+        yield Peek(without_place(config.known_order), lambda: [read_ranks(ranks)], lists=(ranks,))
+
+
+def named_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
+    """The audio file of every generation and reference that the tables name."""
+    roots = _roots(config)
+    found: dict[str, Path | AudioFault] = {}
+    for row in _read_tables(config):
+        if isinstance(row, Prompt) and row.reference_audio:
+            found[f"reference {row.reference_audio}"] = _clip(roots, "reference", row.reference_audio)
+        elif isinstance(row, Generation):
+            found[row.audio] = _clip(roots, "generation", row.audio)
+    return found
+
+
+def _read_tables(config: PseudoPreferences) -> Iterator[Prompt | Generation | Reject | Note]:
+    yield from read_prompts(config.path(config.prompts), config.prompts)
+    yield from read_generations(config.path(config.generations), config.generations)
+
+
+def _roots(config: PseudoPreferences) -> dict[str, Root]:
+    """The folders that the tables name audio from: each its own."""
+    tables = {"reference": config.prompts, "generation": config.generations}
+    return {kind: Root(config.path(table).parent, config.links) for kind, table in tables.items()}
+
+
+def _clip(roots: Mapping[str, Root], kind: str, name: str) -> Path | AudioFault:
+    return clip_below(roots[kind], roots[kind].folder / name)
+
+
+def import_tables(stage: Stage, config: PseudoPreferences) -> Step:
+    """Read both tables; what cannot be read is a reject. Leaves `work/prompts.parquet`, `work/generations.parquet`.
+
+    Raises:
+        InputError: a table or one of its columns is missing.
+    """
+    rejects: list[tuple[str, Reject]] = []
+    notes: list[str] = []
+    with working("import prompts and generations"):
+        prompts = _sorted(read_prompts(config.path(config.prompts), config.prompts), Prompt, "prompts", rejects, notes)
+        generations = _sorted(
+            read_generations(config.path(config.generations), config.generations), Generation, "clips", rejects, notes
+        )
+    if config.limit is not None:  # a trial: the first prompts, and what was made of them
+        prompts = prompts[: config.limit]
+        known = {row[1] for row in prompts}
+        generations = [row for row in generations if row[2] in known]
+    write_rows(stage.work / "prompts.parquet", PROMPTS_SCHEMA, prompts)
+    write_rows(stage.work / "generations.parquet", GENERATIONS_SCHEMA, generations)
+    stage.write_rejects(
+        "import", rejects_table("import", rejects), came_in((row[-2] for row in (*prompts, *generations)), rejects)
+    )
+    kept = len(prompts) + len(generations)
+    return stage.record(
+        Step(
+            name="import",
+            place=1,
+            unit="table rows",
+            stage="import",
+            entered=kept + len(rejects),
+            kept=kept,
+            rejected=dict(Counter(reject.reason for _, reject in rejects)),
+            notes=(*notes, f"{len(prompts)} prompts and {len(generations)} generations"),
+        )
+    )
+
+
+def _sorted(
+    found: Iterable[Any], kind: type, table: str, rejects: list[tuple[str, Reject]], notes: list[str]
+) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for row in found:
+        if isinstance(row, kind):
+            rows.append((len(rows), *row))  # type: ignore[misc]
+        elif isinstance(row, Reject):
+            rejects.append((table, row))
+        elif isinstance(row, Note):
+            notes.append(row.text)
+    return rows
+
+
+def measure_clips(stage: Stage, config: PseudoPreferences) -> None:
+    """Hash and measure every generation and reference, each once. Leaves `work/media.parquet`."""
+    prompts = pq.read_table(stage.work / "prompts.parquet").to_pylist()
+    generations = pq.read_table(stage.work / "generations.parquet").to_pylist()
+    wanted = [("generation", row["row"], row["audio"]) for row in generations]
+    wanted += [("reference", row["row"], row["reference_audio"]) for row in prompts if row["reference_audio"]]
+    roots = _roots(config)
+    with working("measure clips", len(wanted)) as work:
+        found = media_index(stage.store).look([_clip(roots, kind, name) for kind, _, name in wanted], seen=work.advance)
+    rows = []
+    for (kind, item, _), probe in zip(wanted, found, strict=True):
+        measured = (*[None] * 5, *probe) if isinstance(probe, AudioFault) else (*probe[:5], None, None)
+        rows.append((kind, item, *measured))
+    write_rows(stage.work / "media.parquet", MEDIA_SCHEMA, rows)
+
+
+def audio_path(config: PseudoPreferences, file: str) -> Path:
+    """Where a generation's audio lies: its table names it from the table's own folder."""
+    return config.path(config.generations).parent / file
+
+
+def open_pool(connection: duckdb.DuckDBPyConnection, stage: Stage, config: PseudoPreferences) -> None:
+    """Create the views and tables that say which prompts and generations can be used."""
+    for name, schema in (("prompts", PROMPTS_SCHEMA), ("generations", GENERATIONS_SCHEMA), ("media", MEDIA_SCHEMA)):
+        view_parquet(connection, name, [stage.work / f"{name}.parquet"], schema)
+    connection.execute(query("text/plain_words"))
+    connection.execute(query("pseudo_preferences/refuse_prompts"))
+    _group_prompts(connection)
+    upto, total = {}, 0.0
+    for split in SPLITS[:3]:
+        total += config.shares.get(split, 0.0)  # type: ignore[call-overload]
+        upto[f"{split}_upto"] = 2.0 if total > 1 - 1e-9 else total
+    connection.execute(query("pseudo_preferences/asked_prompts"), {"seed": config.seed, **upto})
+    limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
+    connection.execute(query("pseudo_preferences/refuse_generations"), limits)
+
+
+def _group_prompts(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create `prompt_groups`: a name for each usable prompt, the same for prompts that must lie in one split.
+
+    Prompts that share words or reference audio belong together, also by way of others. The name is the least of the
+    group's, so that a prompt which shares nothing stays where it is when others come or go.
+    """
+    prompts = connection.execute(query("pseudo_preferences/prompt_ties")).fetchall()
+    groups = group([[("words", words), *([("sound", sound)] if sound else [])] for _, words, sound, _ in prompts])
+    names: dict[int, str] = {}
+    for number, (*_, name) in zip(groups, prompts, strict=True):
+        names[number] = min(name, names.get(number, name))
+    columns = {
+        "row": pa.array([row for row, *_ in prompts], pa.int64()),
+        "name": pa.array([names[number] for number in groups], pa.string()),
+    }
+    connection.register("prompt_groups", pa.table(columns))
+
+
+def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:
+    """Write the published table `clips`; prompts and generations that cannot be used are rejects."""
+    refused = connection.sql(
+        """SELECT 'prompts', prompt_id, 'clips', reason, detail, source_file, line FROM refused_prompts
+           UNION ALL
+           SELECT 'clips', generation_id, 'clips', reason, detail, source_file, line FROM refused_generations
+           ORDER BY ALL"""
+    ).to_arrow_table()
+    read = "(SELECT source_file FROM prompts UNION ALL SELECT source_file FROM generations)"
+    entered = dict(connection.execute(f"SELECT source_file, count(*) FROM {read} GROUP BY ALL").fetchall())
+    stage.write_rejects("clips", refused.rename_columns(REJECTS.schema.names), entered)
+    kept = 0
+    for split in SPLITS:
+        kept += stage.write(CLIPS, split, _clip_rows(connection, config, split))
+    stage.drop_empty_splits(CLIPS)
+    prompts = int(connection.execute("SELECT count(*) FROM asked_prompts").fetchall()[0][0])
+    return stage.record(
+        Step(
+            name="clips",
+            place=2,
+            unit="table rows",
+            stage="clips",
+            follows=("import",),
+            entered=prompts + kept + refused.num_rows,
+            kept=prompts + kept,
+            rejected=dict(Counter(refused["reason"].to_pylist())),
+            notes=(f"{kept} clips of {prompts} prompts can be judged",),
+        )
+    )
+
+
+def _clip_rows(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences, split: str) -> Iterator[pa.Table]:
+    for batch in connection.sql(query("pseudo_preferences/clips"), params={"split": split}).to_arrow_reader():
+        for start in range(0, len(batch), EMBEDDED_AT_ONCE):
+            clips = pa.Table.from_batches([batch.slice(start, EMBEDDED_AT_ONCE)])
+            if config.clips.embed:
+                files = [audio_path(config, file) for file in clips["file"].to_pylist()]
+                yield embed(clips, files, clips["clip_sha256"].to_pylist())
+            else:
+                yield clips.append_column("audio", pa.nulls(len(clips), AUDIO))
+
+
+def write_pairs(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:
+    """Choose the pairs and write the published table `pairs`."""
+    given = {
+        "seed": config.seed,
+        "same_model": config.pairs.same_model,
+        "per_prompt": config.pairs.per_prompt,
+    }
+    connection.execute(query("pseudo_preferences/candidates"), given)
+    counts = dict(connection.execute("SELECT modality, count(*) FROM candidates GROUP BY modality").fetchall())
+    available = {name: counts.get(name, 0) for name in MODALITIES}
+    wanted = config.pairs.count if config.pairs.count is not None else sum(available.values())
+    takes = share_out(wanted, available, config.pairs.modalities)  # type: ignore[arg-type]
+    connection.execute("CREATE TABLE takes (modality VARCHAR, take BIGINT)")
+    connection.executemany("INSERT INTO takes VALUES (?, ?)", list(takes.items()))
+    kept = 0
+    for split in SPLITS:
+        kept += stage.write(PAIRS, split, _pair_rows(connection, split))
+    stage.drop_empty_splits(PAIRS)
+    notes = [f"pairs by modality: {', '.join(f'{name} {count}' for name, count in takes.items())}"]
+    if config.pairs.count is not None and kept < config.pairs.count:
+        notes.append(f"{kept} of {config.pairs.count} pairs: there are no more generations to compare (pairs.count)")
+    met = sum(available.values())
+    return stage.record(
+        Step(
+            name="pairs",
+            place=3,
+            unit="candidate pairs",
+            entered=met,
+            kept=kept,
+            dropped={"beyond pairs.count or its shares": met - kept},
+            table=PAIRS.name,
+            notes=tuple(notes),
+        )
+    )
+
+
+def _pair_rows(connection: duckdb.DuckDBPyConnection, split: str) -> Iterator[pa.RecordBatch]:
+    yield from connection.sql(query("pseudo_preferences/pairs"), params={"split": split}).to_arrow_reader(100_000)
+
+
+def write_questions(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Path:
+    """Leave `work/questions.parquet`: one row a pair with all that the judge gets, one row group a shard."""
+    path = stage.work / "questions.parquet"
+    for name in (PAIRS.name, CLIPS.name):
+        view_parquet(connection, name, [file for files in stage.tables()[name].values() for file in files])
+    rows = connection.sql(query("pseudo_preferences/questions")).to_arrow_table()
+    with replacing(path) as temporary:
+        pq.write_table(rows, temporary, row_group_size=pairs_a_shard(config))
+    return path
+
+
+def forecast(config: PseudoPreferences, store: Store) -> dict[str, Any]:
+    """What a build would ask: pairs, requests, tokens and cost. Asks nothing and leaves nothing in the store's corpus.
+
+    Raises:
+        InputError: a table is missing.
+        LedgerError: the ledger cannot be read.
+    """
+    config = config.model_copy(update={"clips": config.clips.model_copy(update={"embed": False})})
+    with tempfile.TemporaryDirectory() as folder:
+        stage = Stage(store, CORPUS.name, "dry-run", Path(folder))
+        for part in ("work", "steps", "version"):
+            (stage.folder / part).mkdir()
+        import_tables(stage, config)
+        measure_clips(stage, config)
+        with connect(stage.work / "spill") as connection:
+            open_pool(connection, stage, config)
+            write_clips(stage, connection, config)
+            write_pairs(stage, connection, config)
+            pairs = pq.read_table(write_questions(stage, connection, config)).to_pylist()
+        requests = [one.request for one in passes_of(config, pairs)]
+        address = ledger_address(store) if has_ledger(store) else Path(folder) / "ledger.sqlite"
+        with Session(config.judge, ledger=address, media=clip_media()) as session:
+            found = session.forecast(requests)
+    return {"about": f"{len(pairs):,} pairs", "pairs": len(pairs), "annotator": config.judge.annotator, **asdict(found)}

@@ -1,0 +1,52 @@
+"""What the report of `pseudo-preferences` shows: its position bias, and pairs with both passes' answers."""
+
+from __future__ import annotations
+
+from tasks.build.report import Material, count, sample, shares
+from tasks.store.figures import Browser, Clip, Grid, Row, Section
+from tasks.store.sql import query
+
+_BIAS = 'scope, value, dimension, "set", pairs, share_a, share_b, share_tie, share_first, consistency'
+
+
+def sections(material: Material) -> list[Section]:
+    """The report's own sections."""
+    db = material.db
+    leaning = Grid(
+        "Choices before and after the consistency filter",
+        ("pairs of", "value", "dimension", "set", "pairs", "a", "b", "tie", "first shown", "consistent"),
+        tuple(db.execute(f"SELECT {_BIAS} FROM bias WHERE scope IN ('all', 'modality')").fetchall()),
+        ("a", "b", "tie", "first shown", "consistent"),
+        "A judge without position bias prefers what it hears first in half of the pairs.",
+    )
+    return [
+        Section("Position bias", (leaning,)),
+        Section(
+            "Labels",
+            (
+                shares(db, "labels", "musicality", "Musicality, pairs by preferred clip"),
+                shares(db, "labels", "alignment", "Alignment, pairs by preferred clip"),
+                shares(db, "pairs", "modality", "Pairs by what the prompt holds"),
+            ),
+        ),
+        Section("Pairs and what the judge said", (Browser("pairs", _pairs(material), count(db, "pairs")),)),
+    ]
+
+
+def _pairs(material: Material) -> tuple[Row, ...]:
+    rows = []
+    for row in sample(material.db, "pairs", "pair_id", by="modality", rows=query("pseudo_preferences/shown_pairs")):
+        said = {f"{one['order']}, {one['dimension']}: {one['choice']}": one["reason"] for one in row["answers"] or []}
+        texts = {"prompt": row["text"], **({"lyrics": row["lyrics"]} if row["lyrics"] else {}), **said}
+        clips = [Clip(f"{side}: {row[f'model_{side}']}", row[f"sha256_{side}"]) for side in ("a", "b")]
+        if row["reference_sha256"]:
+            clips.insert(0, Clip("reference of the prompt", None))  # no config names its licence: it stays unheard
+        tags = {
+            "split": row["split"],
+            "modality": row["modality"],
+            "musicality": row["musicality"] or "no label",
+            "alignment": row["alignment"] or "no label",
+            "models": " / ".join(sorted((row["model_a"], row["model_b"]))),
+        }
+        rows.append(Row(row["pair_id"], tags, {"prompt id": row["prompt_id"]}, texts, tuple(clips)))
+    return tuple(rows)

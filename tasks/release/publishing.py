@@ -1,0 +1,247 @@
+"""Steps that take a version to the Hub: prove it fit to leave, gather what may, send it, keep a receipt. No Prefect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import constants
+
+from schemas.corpus import Corpus
+from schemas.errors import HubError, HubUnreachableError, StoreError
+from schemas.places import require_below_roots
+from tasks.build.progress import say, working
+from tasks.store.hub import Repo, State
+from tasks.store.hub_tree import Difference, check_heir, compare
+from tasks.store.publication import Bundle, bundled
+from tasks.store.receipts import Receipt, save_receipt
+from tasks.store.restating import unsearchable
+from tasks.store.scan import Finding, read_allowed, scan
+from tasks.store.versions import Store, Version, verify
+from tasks.store.withdrawals import act_against, marks_for, withdrawals
+from tasks.text.personal import Scanner, own_secrets
+
+MOST_SHOWN = 20
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The outcome of `bring`.
+
+    Attributes:
+        commit: the commit that holds the version.
+        uploaded: files that were sent; 0 if all was there.
+    """
+
+    commit: str
+    uploaded: int
+
+
+def check_fit(version: Version, allow_builtin: bool) -> None:
+    """Let only whole versions out, and labels of the builtin annotators only where that is wanted.
+
+    Raises:
+        StoreError: a file is not as it was committed.
+        HubError: a builtin annotator labelled it.
+    """
+    with working(f"verify {version.corpus} {version.name}"):
+        faults = verify(version)
+    if faults:
+        raise StoreError(f"{version.corpus} {version.name} is not as committed: {faults[0]}; nothing was published")
+    builtin = sorted(model for model in version.manifest.models if model.startswith("builtin:"))
+    if builtin and not allow_builtin:
+        raise HubError(
+            f"{version.corpus} {version.name} has labels of {builtin[0]}, which measures the signal and is for trying "
+            "out; publish it all the same with --allow-builtin"
+        )
+
+
+@contextmanager
+def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Iterator[Bundle]:
+    """What may leave of a version, and a word on what may not.
+
+    Raises:
+        StoreError: rows of the version were withdrawn, or it cannot be told whether they were.
+    """
+    store.refresh(version.corpus)
+    if act := act_against(store.root, version.manifest):
+        holds, advice = "holds", "publish a later version"
+        if not act.holds(version.manifest):
+            holds, advice = "was not looked through for", "give that withdrawal again, or build again"
+        raise StoreError(
+            f"{version.corpus} {version.name} {holds} what was withdrawn on {act.withdrawn:%Y-%m-%d} ({act.reason}); "
+            f"{advice}"
+        )
+    if told := unsearchable(version, corpus.tables, marks_for(withdrawals(store.root), corpus.name)):
+        raise StoreError(f"{told}, and publish that version")
+    with bundled(version, corpus.tables, store, audio=audio, say=say) as bundle:
+        for what, counts in (("rows", bundle.held_rows), ("clips", bundle.held_audio)):
+            if counts:
+                say(f"held back {what}: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
+        yield bundle
+
+
+def check_clean(bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str]) -> None:
+    """Let no secret and no personal data out.
+
+    Raises:
+        HubError: the first finding; the first twenty were told.
+    """
+    found = find(bundle, corpus, reviewed)
+    for finding in found[:MOST_SHOWN]:
+        say(str(finding))
+    if found:
+        more = f" (and {len(found) - 1:,} more)" if len(found) > 1 else ""
+        raise HubError(
+            f"{bundle.version.corpus} {bundle.version.name} holds what may not be published: {found[0]}{more}; "
+            "mend the inputs, or list what was reviewed with --allow-findings"
+        )
+
+
+def find(bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str]) -> list[Finding]:
+    """All findings of the scan that nobody reviewed."""
+    with working("look for secrets and personal data", len(bundle.entries)) as work:
+        return list(scan(bundle.entries, corpus.tables, Scanner(own_secrets()), reviewed, work.advance))
+
+
+def read_reviewed(path: str | None) -> dict[str, str]:
+    """The marks of findings that a person reviewed.
+
+    Raises:
+        ConfigError: the file lies outside `EARMARK_ROOTS`.
+    """
+    if path is None:
+        return {}
+    require_below_roots("allow_findings", path)
+    return read_allowed(Path(path))
+
+
+def open_repo(repo: Repo, bundle: Bundle, private: bool) -> State:
+    """Make the repository unless it is there, and see that it is the right one.
+
+    Raises:
+        HubError: it holds something else, or is public where it was to be private.
+    """
+    repo.create(private)
+    state = repo.look()
+    if state is None:
+        raise HubError(f"{repo.name}: made, but this token may not see it")
+    _check_state(repo, bundle, state, private)
+    return state
+
+
+def bring(repo: Repo, bundle: Bundle, state: State) -> Sent:
+    """Make the repository's main branch equal to the bundle in one commit, check it, tag it.
+
+    Killed at any moment, it goes on when it is called again: uploaded files are not sent again, a commit that was made
+    is found to be equal, and a tag that stands is the end.
+
+    Raises:
+        HubError: the tag stands on another tree, or the Hub refused.
+    """
+    tag = bundle.manifest.version
+    if done := tagged(repo, bundle, state):
+        return Sent(done, 0)
+    difference = compare(bundle.entries, state.files, state.earlier)
+    commit = state.head
+    if not difference.none:
+        title = f"{bundle.manifest.corpus} {tag}"
+        told = f"Manifest {bundle.manifest.digest()}"
+        with working(f"upload to {repo.name}", len(difference.upload)) as work:
+            commit = repo.commit(difference, state.head, title, told, work.advance)
+    repo.check(bundle.entries, commit, state.earlier)
+    repo.tag(tag, commit)
+    return Sent(commit, len(difference.upload))
+
+
+def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
+    """The commit that the version's tag stands on, if it holds exactly this version; None where there is no tag.
+
+    Raises:
+        HubError: the tag stands on something else.
+    """
+    tag = bundle.manifest.version
+    if tag not in state.tags:
+        return None
+    other = compare(bundle.entries, repo.files(state.tags[tag]), state.earlier)
+    if not other.none:
+        paths = [*(entry.path for entry in other.upload), *other.delete]
+        raise HubError(
+            f"{repo.name} has a tag {tag} with another tree: {paths[0]} differs, {len(paths)} in all; a version never "
+            "changes once it is out, so publish to another repository or build a new version"
+        )
+    return state.tags[tag]
+
+
+def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str], private: bool) -> dict[str, Any]:
+    """What publishing would do; nothing is sent, and no repository is made.
+
+    Without the Hub it compares with an empty repository, and `unreachable` says why.
+
+    Raises:
+        HubError: publishing would be refused, for other reasons than findings.
+    """
+    unreachable = None
+    try:
+        state = repo.look()
+    except HubUnreachableError as error:
+        state, unreachable = None, str(error)
+    if state is not None:
+        _check_state(repo, bundle, state, private)
+    done = tagged(repo, bundle, state) if state else None
+    files, earlier = (state.files, state.earlier) if state else ((), [])
+    difference = compare(bundle.entries, files, earlier) if not done else Difference((), (), bundle.entries, ())
+    return {
+        "corpus": bundle.version.corpus,
+        "version": bundle.version.name,
+        "repo": repo.name,
+        "url": repo.url,
+        "exists": state is not None,
+        "unreachable": unreachable,
+        "private": state.private if state else private,
+        "published": done,
+        "upload": {entry.path: entry.bytes for entry in difference.upload},
+        "delete": list(difference.delete),
+        "there": len(difference.same),
+        "foreign": list(difference.foreign),
+        "held_rows": bundle.held_rows,
+        "held_audio": bundle.held_audio,
+        "licences": {name: terms.model_dump() for name, terms in bundle.licences.items()},
+        "findings": [str(finding) for finding in find(bundle, corpus, reviewed)],
+    }
+
+
+def keep_receipt(
+    store: Store, repo: Repo, bundle: Bundle, state: State, sent: Sent, reviewed: Mapping[str, str]
+) -> Receipt:
+    """Note where the version went."""
+    receipt = Receipt(
+        corpus=bundle.version.corpus,
+        version=bundle.version.name,
+        endpoint=constants.ENDPOINT,
+        repo=repo.name,
+        private=state.private,
+        commit=sent.commit,
+        tag=bundle.manifest.version,
+        manifest=bundle.version.manifest.digest(),
+        published_manifest=bundle.manifest.digest(),
+        files=len(bundle.entries),
+        bytes=sum(entry.bytes for entry in bundle.entries),
+        held_rows=bundle.held_rows,
+        held_audio=bundle.held_audio,
+        allowed=tuple(sorted(reviewed)),
+        published=datetime.now(UTC),
+    )
+    save_receipt(store, receipt)
+    return receipt
+
+
+def _check_state(repo: Repo, bundle: Bundle, state: State, private: bool) -> None:
+    if private and not state.private:
+        raise HubError(f"{repo.name} is public; expected a private repository, as --private says")
+    if bundle.manifest.version not in state.tags:
+        check_heir(repo.name, bundle.manifest, state.manifest, state.files)

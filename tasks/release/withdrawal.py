@@ -1,0 +1,293 @@
+"""`earmark withdraw`: new versions without what was withdrawn, in every corpus that holds it or was made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from graphlib import TopologicalSorter
+from typing import Any
+
+from schemas.corpus import Corpus
+from schemas.errors import StoreError
+from schemas.tables import REJECTS, UNSPLIT
+from tasks.build.progress import say, working
+from tasks.build.recounting import recounting, retelling
+from tasks.build.report import make_page
+from tasks.store.commit import PAGES, Made, commit
+from tasks.store.files import place
+from tasks.store.manifest import Parent, digest_of
+from tasks.store.restating import is_current, restated, unsearchable
+from tasks.store.sift import Sifting, sift
+from tasks.store.staging import Stage, staging, sweep_if_idle
+from tasks.store.versions import Store, Version
+from tasks.store.withdrawals import Kind, Mark, Withdrawal, digest_of_value, save_withdrawal, withdrawals
+from tasks.text.anonymity import annotator_key, salt_of
+
+
+@dataclass(frozen=True, eq=False)
+class Holding:
+    """A version that holds what is withdrawn.
+
+    Attributes:
+        version: the version.
+        rows: rows that leave, by table; rejects among them.
+        newest: whether it is its corpus's newest.
+    """
+
+    version: Version
+    rows: dict[str, int]
+    newest: bool
+
+
+@dataclass(frozen=True)
+class Search:
+    """What a withdrawal finds.
+
+    Attributes:
+        kind: what is withdrawn.
+        act: the act's name.
+        holdings: every version that holds it or what was made from it; parents before children.
+        marks: what later versions may not hold.
+        seen: digests of the manifests of all versions that were looked through.
+    """
+
+    kind: Kind
+    act: str
+    holdings: tuple[Holding, ...]
+    marks: tuple[Mark, ...]
+    seen: frozenset[str]
+
+
+def as_tables_have_it(store: Store, annotator: str) -> tuple[str, ...]:
+    """An annotator's id; `SOURCE/ID`, as a source's export names the person, becomes the salted hash: one for each salt
+    that a version's config names, that of the newest first.
+
+    Raises:
+        ConfigError: the salt in the environment is too short.
+    """
+    source, slash, who = annotator.partition("/")
+    if not slash:
+        return (annotator,)
+    configs = [version.manifest.config for name in store.corpora() for version in store.versions(name)]
+    named = [held["salt"] for held in configs if "salt" in held and any(s["name"] == source for s in _sources(held))]
+    keys = [annotator_key(salt_of(salt, store.root), source, who) for salt in dict.fromkeys(reversed(named))]
+    return tuple(dict.fromkeys(keys)) or (annotator,)
+
+
+def _sources(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return config.get("sources") or ()
+
+
+def search(
+    store: Store,
+    corpora: Mapping[str, Corpus],
+    kind: Kind,
+    value: str,
+    only: str | None = None,
+    others: Sequence[str] = (),
+) -> Search:
+    """Look through every version of the store; nothing is changed.
+
+    Args:
+        store: the store.
+        corpora: every corpus, by name.
+        kind: what is withdrawn.
+        value: the annotator's id as the tables have it, the clip's SHA-256, or the prompt's id.
+        only: only this corpus, and those that were made from it.
+        others: other ids of the same, with other salts.
+
+    Raises:
+        StoreError: no version holds it.
+    """
+    act = digest_of_value(f"{kind}@{only or ''}", value)[:12]
+    held = _recorded(store, act)
+    marks = [*(held.marks if held else ()), *(Mark.of(kind, one, corpus=only) for one in (value, *others))]
+    found = _look(store, corpora, kind, act, tuple(dict.fromkeys(marks)))
+    if not found.holdings:
+        other = ", or as SOURCE/ID with the salt of their build" if kind == "annotator" else ""
+        raise StoreError(
+            f"no version in {store.address} names this {kind}; is it written as the tables have it{other}?"
+        )
+    return found
+
+
+def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, act: str, known: Sequence[Mark]) -> Search:
+    marks, holdings, seen = list(known), [], set()
+    parents = _parents(store)
+    names = [
+        name for name in TopologicalSorter(parents).static_order() if name in parents
+    ]  # those read by others first
+    with working("look for rows", sum(len(store.versions(name)) for name in names)) as work:
+        for name in names:
+            if name not in corpora:
+                raise StoreError(f"{store.address} holds versions of '{name}', which is not known here")
+            for version in (versions := store.versions(name)):
+                store.fetch(version, tables_only=True)
+                own = [mark for mark in marks if mark.corpus in (None, name)]
+                found = _sift(version, corpora[name], own)
+                if version == versions[-1] and (told := unsearchable(version, corpora[name].tables, own)):
+                    say(told)
+                seen.add(version.manifest.digest())
+                work.advance()
+                if rows := found.counts:
+                    holdings.append(Holding(version, rows, version == versions[-1]))
+                    marks += _derived(found, [other for other in names if name in parents[other]])
+    return Search(kind, act, tuple(holdings), tuple(dict.fromkeys(marks)), frozenset(seen))
+
+
+def withdraw(store: Store, corpora: Mapping[str, Corpus], found: Search, reason: str) -> Withdrawal:
+    """Record the act, and make a version without what it withdrew of every corpus whose newest version holds it.
+
+    The record comes first: from then on no commit brings the rows back, and the versions that hold them are not
+    published. Stopped at any moment, the same command goes on. Versions that a build which had begun before commits
+    meanwhile are looked through as well.
+
+    Returns:
+        The act as it was recorded.
+    """
+    while True:
+        act = _record(store, found, reason)
+        for holding in found.holdings:
+            name = holding.version.corpus
+            if holding.newest and (made := _without(store, corpora[name], holding.version, act)):
+                say(f"{name}: {made.name} is {holding.version.name} without what was withdrawn")
+                rows = {**act.rows, name: holding.rows}
+                act = act.model_copy(update={"made": (*act.made, _as_parent(made)), "rows": rows})
+                save_withdrawal(store.root, act, store.remote)
+        store.refresh()
+        known = found.seen | {one.digest for one in act.made}
+        if all(v.manifest.digest() in known for name in store.corpora() for v in store.versions(name)):
+            for name in {holding.version.corpus for holding in found.holdings}:
+                sweep_if_idle(store, name)  # what a killed run of this left holds the rows
+            return act
+        found = _look(store, corpora, found.kind, found.act, act.marks)
+
+
+def _recorded(store: Store, act: str) -> Withdrawal | None:
+    return next((one for one in withdrawals(store.root) if one.act == act), None)
+
+
+def _record(store: Store, found: Search, reason: str) -> Withdrawal:
+    """Keep what is known of an act so far."""
+    before = _recorded(store, found.act)
+    versions = {(p.corpus, p.version): p for p in (before.versions if before else ())}
+    versions |= {(h.version.corpus, h.version.name): _as_parent(h.version) for h in found.holdings}
+    made = _made(store, before, found) if before else {}
+    act = Withdrawal(
+        act=found.act,
+        kind=found.kind,
+        reason=reason,
+        withdrawn=before.withdrawn if before else datetime.now(UTC),
+        marks=found.marks,
+        versions=tuple(versions.values()),
+        made=tuple(dict.fromkeys([*(before.made if before else ()), *made.values()])),
+        rows={**(before.rows if before else {}), **{h.version.corpus: h.rows for h in found.holdings if h in made}},
+        seen=tuple(sorted(found.seen)),
+    )
+    save_withdrawal(store.root, act, store.remote)
+    return act
+
+
+def _made(store: Store, act: Withdrawal, found: Search) -> dict[Holding, Parent]:
+    """The versions that an act made, from the versions themselves: it may have been killed before it could note one."""
+    made = {}
+    for holding in found.holdings:
+        base, digest = holding.version, holding.version.manifest.digest()
+        for version in store.versions(base.corpus):
+            own = version.manifest
+            follows = any(parent.digest == digest for parent in own.parents)
+            if follows and own.build_key == base.manifest.build_key and act.order_to(base.corpus) in own.obeyed:
+                made[holding] = _as_parent(version)
+    return made
+
+
+def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) -> Version | None:
+    """Commit a version's own tables again; the commit leaves out what was withdrawn.
+
+    None if a build, for whose end this waited, has committed a later version: that one is looked through next.
+    """
+    manifest = version.manifest
+    with staging(store, corpus.name, digest_of([act.act, manifest.digest()]), say=say) as staged:
+        store.refresh(corpus.name)
+        if store.latest(corpus.name) != version:
+            return None
+        store.fetch(version)
+        stage = replace(staged, build_key=manifest.build_key)
+        older = _restate(stage, corpus, version)
+        for entry in manifest.files:
+            if entry.path not in PAGES and entry.table not in older:
+                place(version.folder / entry.path, stage.version / entry.path)
+        for number, path in enumerate(version.files(REJECTS.name, UNSPLIT)):
+            place(path, stage.work / "rejects" / f"{number:06d}.parquet")
+        for step in manifest.steps:
+            stage.record(step)
+        made = Made(
+            corpus=corpus,
+            config=manifest.config,
+            inputs=manifest.inputs,
+            code=manifest.code,
+            libraries=manifest.libraries,
+            parents=tuple(_heir(parent, store) for parent in manifest.parents if parent.corpus != corpus.name),
+            prompts=manifest.prompts,
+            models=manifest.models,
+            page=partial(make_page, corpus),
+            recount=recounting(corpus, manifest.config),
+            retell=retelling(corpus),
+            rules=manifest.rules,
+        )
+        return commit(stage, made)
+
+
+def _restate(stage: Stage, corpus: Corpus, version: Version) -> set[str]:
+    """Write the tables that have the schema of an earlier release in that of this one; their names, and of rejects."""
+    written = {REJECTS.name}
+    for table in corpus.tables:
+        splits = {split: version.files(table.name, split) for split in version.manifest.rows.get(table.name, {})}
+        if table.name not in written and not is_current(table, [path for paths in splits.values() for path in paths]):
+            for split, paths in splits.items():
+                stage.write(table, split, restated(table, paths))
+            written.add(table.name)
+    return written
+
+
+def _heir(parent: Parent, store: Store) -> Parent:
+    """The version that stands for a parent whose rows were withdrawn: the first later one that holds none such."""
+    held = {one.digest for act in withdrawals(store.root) for one in act.versions}
+    if parent.digest not in held:
+        return parent
+    later = (_as_parent(v) for v in store.versions(parent.corpus) if v.number > int(parent.version[1:]))
+    return next((one for one in later if one.digest not in held), parent)
+
+
+def _sift(version: Version, corpus: Corpus, marks: list[Mark]) -> Sifting:
+    if not marks:
+        return Sifting()
+    files = {
+        table: {split: version.files(table, split) for split in splits}
+        for table, splits in version.manifest.rows.items()
+    }
+    return sift(corpus.tables, files, marks)
+
+
+def _derived(found: Sifting, children: Sequence[str]) -> list[Mark]:
+    """What marks the rows that other corpora made from those that leave."""
+    marks = []
+    for corpus in sorted(children):
+        marks += [Mark.of("clip", clip, corpus=corpus) for clip in sorted(found.clips)]
+        for column, values in sorted(found.keys.items()):
+            marks += [Mark.of("key", value, column, corpus) for value in sorted(values)]
+    return marks
+
+
+def _parents(store: Store) -> dict[str, set[str]]:
+    """The corpora that each corpus reads."""
+    return {
+        name: {p.corpus for v in store.versions(name) for p in v.manifest.parents if p.corpus != name}
+        for name in store.corpora()
+    }
+
+
+def _as_parent(version: Version) -> Parent:
+    return Parent(corpus=version.corpus, version=version.name, digest=version.manifest.digest())

@@ -1,0 +1,139 @@
+"""What a question and its options are held to. Pure: a build that goes on comes to the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tasks.build.asking import Fault
+from tasks.score_questions.threads import Comment
+
+ALIKE = 0.8
+"""Share of words in common from which two options count as one."""
+LONGER = 1.5
+"""How many times as long as the next an option may be before its length gives it away."""
+DISTRACTOR_WORDS = (5, 10)
+_WORD = re.compile(r"[\w♯♭#/+°-]+")
+_STOP = frozenset(["a", "an", "the", "of", "is", "are", "it", "its", "this", "that", "in", "on", "to", "and", "as"])
+_ABOUT_OPTIONS = re.compile(
+    r"\b(?:all|none|both|any|either|neither|two)\s+of\s+(?:the\s+)?(?:above|below|these|them|those|others?|options?|answers?)\b"
+    r"|\b(?:both|either|neither)\s+\(?[a-h]\)?\s+(?:and|or|nor)\s+\(?[a-h]\)?(?:\W|$)"
+    r"|\b(?:options?|answers?)\s+\(?[a-h]\)?(?:\W|$)",
+    re.IGNORECASE,
+)
+_FORUM = re.compile(r"\b(?:reddit|subreddit|this thread|this post|the poster|original poster|OP)\b")
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a text."""
+    return _WORD.findall(text)
+
+
+def alike(one: str, other: str) -> bool:
+    """Whether two options say the same: equal but for case and sign, or with nearly all words in common."""
+    first, second = ({word.casefold() for word in words_of(text)} for text in (one, other))
+    if first == second:
+        return True
+    first, second = first - _STOP, second - _STOP
+    return (
+        bool(first | second)
+        and len(first & second) / len(first | second) >= ALIKE
+        and min(map(len, (first, second))) > 4
+    )
+
+
+def speaks_of_options(text: str) -> bool:
+    """Whether an option speaks of other options, such as "all of the above"."""
+    return bool(_ABOUT_OPTIONS.search(text))
+
+
+def given_away(options: Sequence[str], truth: int) -> bool:
+    """Whether the right option stands out by its length.
+
+    Args:
+        options: the options.
+        truth: place of the right one.
+    """
+    lengths = [len(words_of(option)) for option in options]
+    others = lengths[:truth] + lengths[truth + 1 :]
+    return bool(others) and lengths[truth] > LONGER * max(others) and lengths[truth] - max(others) >= 4
+
+
+def check_rewriting(
+    value: dict[str, Any], comments: Sequence[Comment], needed: set[int], longest: int, most: int
+) -> Fault | None:
+    """The first fault of a rewritten thread; None for one that is declared unusable.
+
+    Args:
+        value: the answer.
+        comments: what the writer saw, in order.
+        needed: numbers, from 1, of the comments that must be used.
+        longest: most words of an option.
+        most: most options.
+    """
+    if not value["usable"]:
+        return None
+    question, options = value["question"].strip(), value["options"]
+    if len(words_of(question)) < 3:
+        return Fault("no_question", f"expected a question, found {question[:80]!r}")
+    if found := _FORUM.search(question):
+        return Fault("names_forum", f"expected a question that stands alone, found {found[0]!r}")
+    numbers = [option["comment"] for option in options]
+    if stray := [number for number in numbers if number > len(comments)]:
+        return Fault("no_such_comment", f"expected numbers from 1 to {len(comments)}, found {stray[0]}")
+    if len(set(numbers)) < len(numbers):
+        return Fault("comment_twice", f"expected each comment once, found {numbers}")
+    if missing := sorted(needed - set(numbers)):
+        return Fault("best_missing", f"expected an option from comment {missing[0]}, found {sorted(numbers)}")
+    if len(options) > most:
+        return Fault("too_many_options", f"expected at most {most} options, found {len(options)}")
+    return check_options([option["text"] for option in options], longest)
+
+
+def check_options(options: Sequence[str], longest: int) -> Fault | None:
+    """The first fault of options by themselves and side by side."""
+    for place, option in enumerate(options):
+        count = len(words_of(option))
+        if not 1 <= count <= longest:
+            return Fault("option_length", f"expected 1 to {longest} words, found {count}: {option[:80]!r}")
+        if speaks_of_options(option):
+            return Fault("speaks_of_options", f"expected a statement of its own, found {option[:80]!r}")
+        if same := next((held for held in options[:place] if alike(option, held)), None):
+            return Fault("options_alike", f"expected options that differ, found {same[:60]!r} and {option[:60]!r}")
+    return None
+
+
+def good_distractors(
+    written: Sequence[str], truth: str, others: Sequence[str], most: int
+) -> tuple[list[str], Fault | None]:
+    """The distractors that can be used, in order, and the first fault of the others.
+
+    Args:
+        written: what the professor wrote.
+        truth: the right option.
+        others: options that were there before.
+        most: how many are wanted.
+    """
+    good: list[str] = []
+    fault: Fault | None = None
+    least, longest = DISTRACTOR_WORDS
+    for text in (" ".join(text.split()) for text in written):
+        count = len(words_of(text))
+        if not least <= count <= longest:
+            found = Fault("distractor_length", f"expected {least} to {longest} words, found {count}: {text[:80]!r}")
+        elif speaks_of_options(text):
+            found = Fault("speaks_of_options", f"expected a statement of its own, found {text[:80]!r}")
+        elif alike(text, truth):
+            found = Fault("repeats_truth", f"expected a wrong option, found {text[:80]!r} for {truth[:80]!r}")
+        elif any(alike(text, held) for held in (*others, *good)):
+            found = Fault("options_alike", f"expected options that differ, found {text[:80]!r} again")
+        else:
+            good.append(text)
+            continue
+        fault = fault or found
+    if len(good) < most and fault is None:
+        fault = Fault("too_few", f"expected {most} distractors, found {len(good)}")
+    if fault is None and given_away([truth, *others, *good], 0):
+        fault = Fault("longer_is_right", f"expected options about as long as {truth[:80]!r}")
+    return good[:most], fault

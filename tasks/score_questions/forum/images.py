@@ -1,0 +1,255 @@
+"""The images of threads: found or downloaded, made safe, looked at for staves, near-duplicates left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from io import BufferedReader
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.errors import InputError
+from schemas.files import FOLLOW, NotAFile, Root, open_regular
+from schemas.forum import IMAGES
+from schemas.places import without_place
+from schemas.score_questions import ScoreQuestions
+from schemas.tables import REJECTS
+from tasks.build.progress import working
+from tasks.importers.cells import BadRow
+from tasks.score_questions.forum.detection import Sight, open_detector
+from tasks.score_questions.forum.download import Cache, Gate, download
+from tasks.score_questions.forum.dump import set_variables
+from tasks.score_questions.forum.links import image_links, images_in
+from tasks.score_questions.forum.pictures import Picture, near_duplicates, read_picture
+from tasks.score_questions.forum.threads import RAW, THREADS_ENTER
+from tasks.store.files import replacing
+from tasks.store.manifest import Step
+from tasks.store.sql import connect, query, view_parquet
+from tasks.store.staging import Stage
+from tasks.text.anonymity import salt_of
+
+DOWNLOADED = "forum-images"  # folder of the store that keeps what was downloaded
+AT_ONCE = 4  # images that are decoded side by side
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Named:
+    """An image that a thread names.
+
+    Attributes:
+        thread: the thread's row of `pictured.sql`.
+        place: place among the thread's images, from 1.
+        where: its file, or why there is none.
+    """
+
+    thread: Row
+    place: int
+    where: Path | BadRow
+
+
+def read_images(stage: Stage, config: ScoreQuestions, gate: Gate | None = None) -> Step:
+    """Get the threads' images, write them anew, and say which show a score.
+
+    Leaves `images.parquet` (`schemas/forum.py`) and `images/<SHA-256>.<extension>` in `work`, and removes what still
+    has the dump's names and ids.
+
+    Args:
+        stage: where the threads are.
+        config: the build config.
+        gate: what may be downloaded; by default what the config allows.
+
+    Returns:
+        The accounts of the threads; those of the images are recorded too.
+
+    Raises:
+        InputError: the folder of images is missing.
+    """
+    if done := stage.recorded("scores"):
+        _forget_names(stage)
+        return done
+    threads = _threads(stage, config)
+    named = _from_folder(config, threads) if config.images.folder else _from_web(stage, config, threads, gate)
+    rows, refused = _look_at(stage, config, named)
+    rows, near = _without_near(rows, config.images.near_bits)
+    refused += near
+    with replacing(stage.work / "images.parquet") as path:
+        pq.write_table(pa.Table.from_pylist(rows, IMAGES), path)
+    # what a download cannot get now, another build may: it is no fault of what the config names
+    read = {config.images.folder: len(named)} if config.images.folder else None
+    stage.write_rejects("images", pa.Table.from_pylist(refused, REJECTS.schema), read)
+    counts = Counter(reject["reason"] for reject in refused)
+    scores = sum(row["is_score"] for row in rows)
+    stage.record(
+        Step(
+            name="images",
+            place=3,
+            unit="images",
+            stage="images",
+            entered=len(named),
+            kept=len(rows),
+            rejected=dict(sorted(counts.items())),
+            notes=(f"{scores:,} of {len(rows):,} images are scores by {without_place(config.detector.model)}",),
+        )
+    )
+    step = stage.record(_account(stage, threads, rows, {item.thread["thread_key"] for item in named}))
+    _forget_names(stage)  # after the record: a build that is killed before it needs them again
+    return step
+
+
+def _forget_names(stage: Stage) -> None:
+    """Remove what still had the dump's names and ids."""
+    for path in (stage.work / RAW).iterdir():
+        path.unlink()
+
+
+def _threads(stage: Stage, config: ScoreQuestions) -> list[Row]:
+    with connect(stage.work / "spill") as connection:
+        view_parquet(connection, "threads", [stage.work / "threads.parquet"])
+        view_parquet(connection, "candidates", [stage.work / RAW / "candidates.parquet"])
+        set_variables(connection, {"salt": salt_of(config.source.salt_env, stage.store.root)})
+        rows: list[Row] = connection.sql(query("score_questions/pictured")).to_arrow_table().to_pylist()
+    return rows
+
+
+def _from_folder(config: ScoreQuestions, threads: Sequence[Row]) -> list[Named]:
+    assert config.images.folder is not None
+    folder = config.path(config.images.folder)
+    if not folder.is_dir():
+        raise InputError(f"images.folder: expected a folder, found none at {config.images.folder}")
+    files = images_in(folder, [thread["id"] for thread in threads])
+    missing = BadRow("image_missing", "expected a file named by the submission in the folder of images, found none")
+    root = Root(folder, config.images.links)
+    outside = BadRow("image_outside_root", f"expected a file in the folder, found a link out of it; {FOLLOW} allows it")
+    named: list[Named] = []
+    for thread in threads:
+        held: Sequence[Path | BadRow] = [
+            outside if root.leads_out(path) else path for path in files.get(thread["id"], ())
+        ] or [missing]
+        named += [Named(thread, place, where) for place, where in enumerate(held[: config.images.most], 1)]
+    return named
+
+
+def _from_web(stage: Stage, config: ScoreQuestions, threads: Sequence[Row], gate: Gate | None) -> list[Named]:
+    links = [(thread, image_links(thread)[: config.images.most]) for thread in threads]
+    wanted = [link for _, named in links for link in named]
+    with working("download images", len(dict.fromkeys(wanted))) as work:
+        cache = Cache(stage.store.root / DOWNLOADED)
+        cache.tidy()
+        files = download(wanted, cache, config.images, gate, seen=work.advance)
+    return [Named(thread, place, files[link]) for thread, named in links for place, link in enumerate(named, 1)]
+
+
+def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[Named]) -> tuple[list[Row], list[Row]]:
+    """Decode, write and look at every image; gives rows of `images` with their hashes, and rejects."""
+    folder = stage.work / "images"
+    folder.mkdir(parents=True, exist_ok=True)
+    detector = open_detector(config.detector, config.base)
+
+    def one(item: Named) -> tuple[Picture, Sight] | BadRow:
+        try:
+            picture = read_picture(_content(item.where, config.images.largest_bytes), config.images)
+        except BadRow as why:
+            return why
+        path = folder / f"{picture.sha256}.{picture.extension}"
+        if not path.is_file():
+            with replacing(path) as temporary:
+                temporary.write_bytes(picture.content)
+        return picture, detector.look(picture.image)
+
+    rows, refused = [], []
+    with working("look at images", len(named)) as work, ThreadPoolExecutor(AT_ONCE) as pool:
+        for item, found in zip(named, _in_order(pool, one, named), strict=True):
+            if isinstance(found, BadRow):
+                refused.append(_reject(item.thread["thread_key"], item.place, found))
+            else:
+                rows.append(_row(item, *found, config))
+            work.advance()
+    return rows, refused
+
+
+def _in_order(
+    pool: ThreadPoolExecutor, one: Callable[[Named], tuple[Picture, Sight] | BadRow], named: Sequence[Named]
+) -> Iterator[tuple[Picture, Sight] | BadRow]:
+    """Results in the order of what they are of; only a few images are in memory at once."""
+    step = 4 * AT_ONCE
+    for start in range(0, len(named), step):
+        yield from pool.map(one, named[start : start + step])
+
+
+def _content(where: Path | BadRow, largest: int) -> bytes:
+    if isinstance(where, BadRow):
+        raise where
+    try:
+        with BufferedReader(open_regular(where)) as file:
+            return file.read(largest + 1)
+    except (NotAFile, IsADirectoryError) as error:
+        raise BadRow("image_not_a_file", f"expected an image file, found: {error.strerror}") from None
+    except OSError as error:
+        raise BadRow("image_missing", f"expected a file that can be read, found: {error.strerror}") from None
+
+
+def _row(item: Named, picture: Picture, sight: Sight, config: ScoreQuestions) -> Row:
+    names = ("left", "top", "width", "height")
+    return {
+        "thread_key": item.thread["thread_key"],
+        "place": item.place,
+        "image_sha256": picture.sha256,
+        "extension": picture.extension,
+        "width": picture.image.width,
+        "height": picture.image.height,
+        "difference_hash": picture.difference_hash.hex(),
+        "detector": without_place(config.detector.model),
+        "score_confidence": sight.confidence,
+        "is_score": sight.confidence >= config.detector.least,
+        "staves": [dict(zip(names, box, strict=True)) for box in sight.boxes],
+    }
+
+
+def _without_near(rows: list[Row], bits: int) -> tuple[list[Row], list[Row]]:
+    """Rows without those whose image is near an earlier one's, and rejects for these."""
+    near = near_duplicates([bytes.fromhex(row["difference_hash"]) for row in rows], bits)
+    refused = []
+    for at, first in near.items():
+        same = f"{rows[first]['thread_key']}/{rows[first]['place']}"
+        why = BadRow("near_duplicate", f"expected an image unlike the others, found one near that of {same}")
+        refused.append(_reject(rows[at]["thread_key"], rows[at]["place"], why))
+    return [row for at, row in enumerate(rows) if at not in near], refused
+
+
+def _reject(thread_key: str, place: int, why: BadRow) -> Row:
+    cells = (THREADS_ENTER, f"{thread_key}/{place}", "images", why.reason, why.detail, None, None)
+    return dict(zip(REJECTS.schema.names, cells, strict=True))
+
+
+def _account(stage: Stage, threads: Sequence[Row], rows: Sequence[Row], named: set[str]) -> Step:
+    """Which threads have a score; the others are rejects."""
+    with_score = {row["thread_key"] for row in rows if row["is_score"]}
+    with_image = {row["thread_key"] for row in rows}
+    refused = []
+    for thread in threads:
+        if (key := thread["thread_key"]) in with_score:
+            continue
+        if key in with_image:
+            reason, found = "no_score", "found none among its images"
+        else:
+            reason, found = "no_image", "found no image that can be used" if key in named else "found no image"
+        cells = (THREADS_ENTER, key, "scores", reason, f"expected a score, {found}", thread["file"], thread["line"])
+        refused.append(dict(zip(REJECTS.schema.names, cells, strict=True)))
+    stage.write_rejects("scores", pa.Table.from_pylist(refused, REJECTS.schema))
+    return Step(
+        name="scores",
+        place=4,
+        unit="submissions",
+        stage="scores",
+        follows=("threads",),
+        entered=len(threads),
+        kept=len(with_score),
+        rejected=dict(Counter(reject["reason"] for reject in refused)),
+    )

@@ -1,0 +1,157 @@
+"""What the report of `score-questions` shows: what is asked, whether form gives answers away, reviews, questions."""
+
+from __future__ import annotations
+
+import io
+
+from PIL import Image
+
+from tasks.build.report import Material, count, histogram, sample, shares
+from tasks.score_questions.detector_report import detector_section
+from tasks.score_questions.review_agreement import agreements, alphas
+from tasks.score_questions.reviews import ASKED, Verdict
+from tasks.store.figures import Browser, Grid, Picture, Row, Section
+
+SHOWN_PIXELS = (720, 540)
+MOST_PICTURE_BYTES = 6_000_000
+"""Pictures in one page, before they are written as text (a third more)."""
+
+
+def sections(material: Material) -> list[Section]:
+    """The report's own sections."""
+    db = material.db
+    found = [_about(material), _form(material), _scores(material)]
+    if told := detector_section(material.stage):
+        found.append(told)
+    if count(db, "reviews"):
+        found.append(_reviews(material))
+    return [*found, Section("Questions", (_browser(material),))]
+
+
+def _about(material: Material) -> Section:
+    db = material.db
+    rows = db.execute(
+        """SELECT category, subcategory, count(*),
+               count(*) FILTER (difficulty = 'easy'), count(*) FILTER (difficulty = 'medium'),
+               count(*) FILTER (difficulty = 'hard'), avg((preference = 'human')::INT)
+           FROM questions GROUP BY ALL ORDER BY category, subcategory"""
+    ).fetchall()
+    columns = ("category", "subcategory", "questions", "easy", "medium", "hard", "human preference")
+    return Section(
+        "What is asked",
+        (
+            shares(db, "questions", "category", "Questions by category"),
+            shares(db, "questions", "difficulty", "Questions by difficulty"),
+            shares(db, "questions", "preference", "Who decided which option is right"),
+            Grid("Categories and subcategories", columns, tuple(rows), ("human preference",)),
+        ),
+    )
+
+
+def _form(material: Material) -> Section:
+    """What a reader who understands nothing could go by."""
+    rows = material.db.execute(
+        """WITH counted AS (
+               SELECT len(options) AS options, truth_letter, count(*) AS right_here FROM questions GROUP BY ALL)
+           SELECT *, right_here / sum(right_here) OVER (PARTITION BY options), 1 / options
+           FROM counted ORDER BY options, truth_letter"""
+    ).fetchall()
+    positions = Grid(
+        "Where the right option stands",
+        ("options", "letter", "questions", "share", "by chance"),
+        tuple(rows),
+        ("share", "by chance"),
+        "Each letter should be right equally often.",
+    )
+    lengths = material.db.execute(
+        """WITH counted AS (
+               SELECT question_id, count(*) AS options,
+                   max(words) FILTER (correct) > max(words) FILTER (NOT correct) AS longest,
+                   max(words) FILTER (correct) < min(words) FILTER (NOT correct) AS shortest
+               FROM options GROUP BY question_id)
+           SELECT options, count(*), avg(longest::INT), avg(shortest::INT), 1 / options
+           FROM counted GROUP BY options ORDER BY options"""
+    ).fetchall()
+    given_away = Grid(
+        "Whether length gives the right option away",
+        ("options", "questions", "right one longest", "right one shortest", "by chance"),
+        tuple(lengths),
+        ("right one longest", "right one shortest", "by chance"),
+        "By chance, if options were as long as each other on average; ties count as neither.",
+    )
+    return Section("Whether form gives answers away", (positions, given_away))
+
+
+def _scores(material: Material) -> Section:
+    db = material.db
+    figures = (
+        histogram(db, "sources", "score_confidence", "How sure the detector was that an image is a score"),
+        histogram(db, "sources", "staves", "Staves found in an image"),
+        histogram(db, "sources", "best_votes", "Votes of the best comment (ups minus downs)"),
+        shares(db, "sources", "year", "Threads by year"),
+    )
+    return Section("Threads and scores", figures)
+
+
+def _reviews(material: Material) -> Section:
+    db = material.db
+    names = ("question_id", "reviewer", *ASKED, "file", "line")
+    held = db.execute(f"SELECT {', '.join(names)} FROM reviews WHERE applies ORDER BY ALL").fetchall()
+    verdicts = [
+        Verdict(row[0], "", row[1], dict(zip(ASKED, row[2:6], strict=True)), None, row[6], row[7]) for row in held
+    ]
+    rows = tuple(
+        (one.asked.replace("_", " "), *one.reviewers, one.both, one.share, one.kappa) for one in agreements(verdicts)
+    )
+    pairs = Grid(
+        "How far two reviewers agree",
+        ("asked", "reviewer", "and", "questions of both", "agree", "Cohen's kappa"),
+        rows,
+        ("agree",),
+        "Kappa is the agreement above chance: 1 is full, 0 what chance gives; a dash where chance alone would agree.",
+    )
+    everyone = Grid(
+        "How far all reviewers agree",
+        ("asked", "questions", "reviews", "agree", "Krippendorff's alpha", "from", "to"),
+        tuple(
+            (one.asked.replace("_", " "), one.questions, one.reviews, one.share, one.alpha, one.low, one.high)
+            for one in alphas(verdicts)
+        ),
+        ("agree",),
+        "Questions with two reviews or more. Alpha is nominal: 1 is agreement, 0 what chance gives; from and to are an "
+        "interval of 95 % by bootstrap; a dash where all say the same.",
+    )
+    return Section("Reviews", (shares(db, "reviews", "flagged", "Reviews that flag a question"), everyone, pairs))
+
+
+def _browser(material: Material) -> Browser:
+    db = material.db
+    rows = []
+    size = 0
+    for row in sample(db, "questions", "question_id", by="subcategory"):
+        picture = _picture(row["image"]["bytes"], row["question_id"])
+        size += len(picture.content)
+        options = "\n".join(
+            f"{letter}. {text}{'  ✓' if letter == row['truth_letter'] else ''}"
+            for letter, text in zip("ABCDEFGH", row["options"], strict=False)
+        )
+        rows.append(
+            Row(
+                row["question_id"],
+                {name: row[name] for name in ("category", "subcategory", "difficulty", "preference", "split")},
+                {"written by": row["writer"], "labelled by": row["labeller"]},
+                {"question": row["question"], "options": options},
+                pictures=(picture,) if size <= MOST_PICTURE_BYTES else (),
+            )
+        )
+    return Browser("questions", tuple(rows), count(db, "questions"))
+
+
+def _picture(content: bytes, name: str) -> Picture:
+    """The score, grey and small: a page holds sixty."""
+    with Image.open(io.BytesIO(content)) as image:
+        small = image.convert("L")
+        small.thumbnail(SHOWN_PIXELS)
+        out = io.BytesIO()
+        small.save(out, "PNG", optimize=True)
+    return Picture(f"The score of question {name}", out.getvalue(), "image/png")

@@ -1,0 +1,122 @@
+"""Questions for reviewers: a table for spreadsheets, and a Label Studio project; and one table of what came back."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from schemas.errors import StoreError
+from schemas.score_questions import QUESTIONS
+from tasks.exports.folder import RECORD, building
+from tasks.score_questions.lettering import LETTERS
+from tasks.score_questions.reviews import ASKED, COLUMNS, Verdict
+from tasks.store.files import replacing
+from tasks.store.versions import Version
+
+SHEET, TASKS, CONFIG = "reviews.csv", "label-studio-tasks.json", "label-studio.xml"
+_SHOWN = ("image", "question", "options", "right", "category", "subcategory", "difficulty")
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_ENDINGS = {".png": "image/png", ".jpg": "image/jpeg"}
+_AT_ONCE = 16
+
+
+def write_review(version: Version, folder: Path, *, images_at: str | None = None, force: bool = False) -> int:
+    """Write a version's questions for reviewers: `reviews.csv`, Label Studio's configuration and tasks, `images/`.
+
+    Args:
+        version: a version of `score-questions`.
+        folder: a folder that is not there or is empty.
+        images_at: what Label Studio finds images by, before their file's name; without it they travel in the tasks.
+        force: replace an earlier one.
+
+    Returns:
+        How many questions there are.
+
+    Raises:
+        StoreError: the folder is taken, or the version has no questions.
+    """
+    count = 0
+    with building(folder.absolute(), force=force) as place:
+        (place / "images").mkdir()
+        with (
+            (place / SHEET).open("w", encoding="utf-8-sig", newline="") as sheet,
+            (place / TASKS).open("w", encoding="utf-8") as tasks,
+        ):
+            table = csv.DictWriter(sheet, [*COLUMNS, *_SHOWN], lineterminator="\r\n")
+            table.writeheader()
+            for row in _questions(version):
+                name = str(row["image"]["path"])
+                (place / "images" / name).write_bytes(row["image"]["bytes"])
+                table.writerow(_safe({**_task(row), "right": _right(row), "image": f"images/{name}"}))
+                data = {**_task(row), "right": _right(row), "image": _address(row["image"], images_at)}
+                tasks.write(("[\n" if count == 0 else ",\n") + json.dumps({"data": data}, ensure_ascii=False))
+                count += 1
+            tasks.write("\n]\n" if count else "[]\n")
+        if not count:
+            raise StoreError(f"{version.corpus} {version.name} has no questions to review")
+        held = resources.files("tasks.score_questions")
+        (place / CONFIG).write_text(held.joinpath(CONFIG).read_text("utf-8"), "utf-8")
+        (place / "README.md").write_text(held.joinpath("review.md").read_text("utf-8"), "utf-8")
+        record = {"corpus": version.corpus, "version": version.name, "manifest_sha256": version.manifest.digest()}
+        (place / RECORD).write_text(json.dumps({**record, "questions": count}, indent=1) + "\n", "utf-8")
+    return count
+
+
+def contents_of(version: Version) -> dict[str, str]:
+    """What each question of a version reads like, by its id."""
+    rows: dict[str, str] = {}
+    for path in version.files(QUESTIONS.name):
+        found = pq.read_table(path, columns=["question_id", "content_sha256"]).to_pydict()
+        rows |= dict(zip(found["question_id"], found["content_sha256"], strict=True))
+    return rows
+
+
+def write_verdicts(path: Path, verdicts: Iterable[Verdict]) -> None:
+    """Write reviews as one CSV that a build reads."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
+        table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        table.writeheader()
+        for verdict in sorted(verdicts, key=lambda one: (one.question_id, one.reviewer)):
+            said = {name: "yes" if verdict.said[name] else "no" for name in ASKED}
+            names = {"question_id": verdict.question_id, "content_sha256": verdict.content_sha256}
+            table.writerow(_safe({**names, "reviewer": verdict.reviewer, **said, "note": verdict.note or ""}))
+
+
+def _questions(version: Version) -> Iterator[dict[str, Any]]:
+    for path in version.files(QUESTIONS.name):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(_AT_ONCE):
+                yield from batch.to_pylist()
+
+
+def _task(row: Mapping[str, Any]) -> dict[str, str]:
+    """What both forms hold of a question."""
+    options: Sequence[str] = row["options"]
+    names = ("question_id", "content_sha256", "question", "category", "subcategory", "difficulty")
+    lines = [f"{letter}. {text}" for letter, text in zip(LETTERS, options, strict=False)]
+    return {**{name: row[name] for name in names}, "options": "\n".join(lines)}
+
+
+def _right(row: Mapping[str, Any]) -> str:
+    letter = str(row["truth_letter"])
+    return f"{letter}. {row['options'][LETTERS.index(letter)]}"
+
+
+def _address(image: Mapping[str, Any], images_at: str | None) -> str:
+    name = str(image["path"])
+    if images_at is not None:
+        return f"{images_at.rstrip('/')}/{name}"
+    return f"data:{_ENDINGS[Path(name).suffix]};base64,{base64.b64encode(image['bytes']).decode()}"
+
+
+def _safe(row: Mapping[str, str]) -> dict[str, str]:
+    """Cells that no spreadsheet takes for formulas: text from outside may begin like one."""
+    return {name: f"'{cell}" if cell.startswith(_FORMULA) else cell for name, cell in row.items()}

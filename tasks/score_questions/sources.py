@@ -1,0 +1,85 @@
+"""`score-questions`: what a build is made from. No Prefect."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from schemas.files import Root
+from schemas.places import without_place
+from schemas.score_questions import CORPUS, ScoreQuestions
+from tasks.build.fingerprint import file_digests
+from tasks.build.mirror import bring_folder
+from tasks.build.plan import Plan, make_plan
+from tasks.build.preflight import Peek, require_folder
+from tasks.build.progress import working
+from tasks.score_questions.asking import annotators, prompt_digests
+from tasks.score_questions.forum.lines import first_objects
+from tasks.score_questions.reviews import read_reviews
+from tasks.store.files import sha256_file
+from tasks.store.manifest import digest_of
+from tasks.store.versions import Store
+from tasks.text.anonymity import salt_digest, salt_of
+
+
+def plan_build(config: ScoreQuestions, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a version would be made from; says whether there is anything to build."""
+    return make_plan(
+        CORPUS,
+        config,
+        store,
+        partial(digest_inputs, config, store),
+        inputs=inputs,
+        prompts=prompt_digests(),
+        models=annotators(config),
+    )
+
+
+def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
+    """SHA-256 of the dump's and review files, of the folders of images and detector if there are; the salt's trace.
+
+    Raises:
+        InputError: a file or folder is missing or cannot be read.
+    """
+    source = config.source
+    written = [*source.submissions, *source.comments, *config.review.files]
+    with working("hash inputs", len(written)):
+        digests = file_digests((without_place(name), config.path(name)) for name in written)
+        if config.images.folder is not None:
+            bring_folder(folder := config.path(config.images.folder))
+            require_folder("images.folder", folder)
+            digests["images"] = _images_digest(folder, Root(folder, config.images.links))
+        if (model := config.path(config.detector.model)).is_dir():
+            digests["detector"] = _folder_digest(model)
+    return {**digests, "salt": salt_digest(salt_of(source.salt_env, store.root))}
+
+
+def peeks(config: ScoreQuestions) -> Iterator[Peek]:
+    """What is looked at before a build starts: the first lines of the dump, the folder of images, the review files."""
+    for kind, files in (("submissions", config.source.submissions), ("comments", config.source.comments)):
+        for written in files:
+            path, name = config.path(written), without_place(written)
+            yield Peek(name, partial(first_objects, path, name, kind), lists=(path,))
+    for written in config.review.files:
+        path, name = config.path(written), without_place(written)
+        yield Peek(name, partial(read_reviews, path, name), lists=(path,), may_be_empty=True)
+    if config.images.folder is not None:
+        yield Peek("images.folder", partial(require_folder, "images.folder", config.path(config.images.folder)))
+
+
+def _images_digest(folder: Path, root: Root) -> str:
+    """What lies in a folder and the folders in it, as `images_in` looks for images there."""
+    inside = [file for path in folder.iterdir() for file in (path.iterdir() if path.is_dir() else (path,))]
+    return digest_of([[str(path.relative_to(folder)), _state(path, root)] for path in sorted(inside)])
+
+
+def _state(path: Path, root: Root) -> str:
+    if root.leads_out(path):
+        return "outside"
+    return sha256_file(path) if path.is_file() else "no file"
+
+
+def _folder_digest(folder: Path) -> str:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return digest_of([[str(path.relative_to(folder)), sha256_file(path)] for path in files])

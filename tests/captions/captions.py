@@ -1,0 +1,158 @@
+"""Small lists of tracks, configs that ask a local server about them, and a whole build of `captions` without Prefect.
+
+`python -m tests.captions.captions CONFIG STORE` runs a build as a process of its own, to be killed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+
+from schemas.captions import Captions
+from schemas.config import parse_config, read_toml
+from tasks.audio import encode
+from tasks.audio.encode import SharedEncoder
+from tasks.build import plan
+from tasks.captions.captioning import judges, listeners, refiners
+from tasks.captions.steps import import_tracks, index_tracks, judge, listen, refine, write_captions
+from tasks.captions.tracks import plan_build, shards_of
+from tasks.captions.writing import sections
+from tasks.store.versions import Version, open_store
+from tests.builds import serve_builds
+from tests.pseudo_preferences.music import write_clip
+from tests.servers.openai_server import MOODS, PLAYED, caption_answer
+
+QUICK: dict[str, Any] = {
+    "retry_base_s": 0.01,
+    "retry_longest_s": 0.05,
+    "total_timeout_s": 20.0,
+    "max_concurrency": 4,
+}
+HEARS, READS = "openai:hears", "openai:reads"
+SMALL_HEARING = {"sample_rate_hz": 8000}
+
+# The code does not change while tests run; reading it anew is a third of what a small build takes.
+plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
+
+
+def build_captions(
+    config: Captions,
+    store_root: Path,
+    *,
+    force: bool = False,
+    at_once: int = 1,
+    tell: Callable[[str], None] = lambda mark: None,
+) -> Version:
+    """Build a version, or find it up to date, by the same steps in the same order as the flow; `tell` hears when the
+    audio is indexed and when everything is asked."""
+    planned = plan_build(config, open_store(str(store_root)))
+    if (done := planned.up_to_date()) and not force:
+        return done
+    if force:
+        planned.forget()
+    with planned.stage() as stage, ThreadPoolExecutor(at_once) as pool:
+        import_tracks.fn(stage, config)
+        index_tracks.fn(stage, config)
+        planned.check_inputs(stage)
+        tell("indexed")
+        shards, encoder = shards_of(stage), SharedEncoder()
+        with listeners(stage.store, config, encoder) as sessions:
+            list(pool.map(lambda shard: listen.fn(stage, config, sessions, encoder, shard), shards))
+        with refiners(stage.store, config) as sessions:
+            list(pool.map(lambda shard: refine.fn(stage, config, sessions, shard), shards))
+        if config.judged:
+            with judges(stage.store, config) as sessions:
+                list(pool.map(lambda shard: judge.fn(stage, config, sessions, shard), shards))
+        tell("asked")
+        write_captions.fn(stage, config)
+        return planned.commit(stage, sections=sections(stage))
+
+
+def read_config(path: Path) -> Captions:
+    """The build config in a TOML file."""
+    return parse_config(Captions, read_toml(path), path)
+
+
+def write_tracks(folder: Path, number: int, seconds: float = 0.5) -> None:
+    """A table of tracks with audio of their own."""
+    rows = ["track_id,audio,artist_id,tags"]
+    for at in range(number):
+        write_clip(folder / f"{at}.wav", at, seconds=seconds)
+        tags = f"mood/theme---{MOODS[at % 7]};instrument---{PLAYED[at // 7 % 7]}"
+        rows.append(f"t{at},{at}.wav,a{at % 5},{tags}")
+    (folder / "tracks.csv").write_text("\n".join(rows) + "\n")
+
+
+def direct(base_url: str, **values: Any) -> dict[str, Any]:
+    """Pipeline A."""
+    asked = {**QUICK, "annotator": HEARS, "base_url": base_url, "hearing": SMALL_HEARING}
+    return {"name": "direct", "listen": {**asked, **values}}
+
+
+def refined(base_url: str, reads_url: str | None = None, **values: Any) -> dict[str, Any]:
+    """Pipeline B."""
+    asked = {**QUICK, "annotator": HEARS, "base_url": base_url, "ask": "describe", "hearing": SMALL_HEARING}
+    reads = {**QUICK, "annotator": READS, "base_url": reads_url or base_url}
+    return {"name": "refined", "listen": {**asked, **values}, "refine": reads}
+
+
+def config_of(folder: Path, *pipelines: Mapping[str, Any], **values: Any) -> Captions:
+    """A build config over `tracks.csv` in a folder."""
+    held = {
+        "source": {"name": "made", "format": "table", "tracks": "tracks.csv"},
+        "tracks": {"shortest_s": 0.1},
+        "pipelines": list(pipelines),
+        "most_rejected": None,
+        **values,
+    }
+    return parse_config(Captions, held, folder / "build.toml")
+
+
+@contextmanager
+def counting_readings() -> Iterator[Counter[str]]:
+    """How often each clip is decoded for annotators, by its SHA-256, by either way into it."""
+    count: Counter[str] = Counter()
+
+    def counted(real: Callable[..., Any]) -> Callable[..., Any]:
+        def read(path: str, sha256: str, *parts: Any) -> Any:
+            count[sha256] += 1
+            return real(path, sha256, *parts)
+
+        return read
+
+    ways = ("decode", "encode_parts")
+    with patch.multiple(encode, **{name: counted(getattr(encode, name)) for name in ways}):
+        yield count
+
+
+def failing_once(body: dict[str, Any], content: str) -> str:
+    """A caption that speaks of a singer at the first draw."""
+    if body.get("seed") == 17:
+        return "This is a calm song with a female singer and a piano in the background."
+    return caption_answer(body, content)
+
+
+def words_of(body: Mapping[str, Any]) -> str:
+    """All text of a request."""
+    return json.dumps(body["messages"])
+
+
+def build_from_file(config: str, store: str) -> None:
+    """What a process that may be killed runs."""
+    build_captions(read_config(Path(config)), Path(store))
+
+
+if __name__ == "__main__":
+    serve_builds(build_from_file) if sys.argv[1:] == ["--serve"] else build_from_file(*sys.argv[1:])

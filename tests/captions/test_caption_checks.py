@@ -1,0 +1,123 @@
+"""Checks of captions on fixed cases, traps among them, and on whatever a model may say."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.caption_checks import Checks
+from tasks.captions.checks import find_faults
+from tasks.text.near_texts import near_any, near_duplicates
+
+GOOD = "A calm ambient piece led by piano, with soft strings and a spacious, reverberant production."
+CHECKS = Checks()
+
+
+def faults(text: str, **options: bool) -> list[str]:
+    """Names of the faults."""
+    return [fault.reason for fault in find_faults(text, CHECKS, **options)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        GOOD,
+        "Driving 90s rock at 120 beats per minute, in E minor, with the second guitar far to the left.",
+        "A fast waltz at 180 BPM in 3/4 time by a small jazz trio, bright and dry in its production.",
+        "Vintage synthwave from the 1980s, with a steady beat of 120 beats a minute and a wide mix.",
+        "Surely the brightest of tunes: bells, a glockenspiel and an ensemble of plucked strings.",
+        "The output of an old drum machine carries this minimal techno with its dark, hypnotic mood!",
+    ],
+)
+def test_good_captions_have_no_fault(text: str) -> None:
+    assert faults(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("", "empty"),
+        ("...", "empty"),
+        ("Piano music.", "empty"),
+        ("A calm ambient piece led by piano, with soft strings and a", "truncated"),
+        (" ".join(f"and the sound{i}" for i in range(60)) + ".", "too_long"),
+        (
+            "Un morceau calme joué au piano, avec des cordes douces et une ambiance très agréable.",
+            "not_english",
+        ),
+        ("一段由钢琴主导的平静音乐, 弦乐柔和 ambient piano strings calm soft.", "not_english"),
+        ("The drums play and the drums play and the drums play and the drums play in this piece.", "repeated_phrases"),
+        ("The piano is soft. The strings are warm. The piano is soft.", "repeated_phrases"),
+        ("A calm ambient piece led by piano, with a female singer and soft strings.", "mentions_vocals"),
+        ("A calm piece of piano without any lyrics, with soft strings around it.", "mentions_vocals"),
+        ("A calm ambient piece of 30 seconds led by piano, with soft strings.", "mentions_duration"),
+        ("A three-minute ambient piece led by piano, with soft strings.", "mentions_duration"),
+        ("A calm ambient piece that builds up at 1:30 with soft strings.", "mentions_duration"),
+        ("Here is the refined caption for the piece: a calm ambient piece led by piano.", "boilerplate"),
+        ("Sure! A calm ambient piece led by piano, with soft strings.", "boilerplate"),
+        ("**Caption:** a calm ambient piece led by piano, with soft strings.", "boilerplate"),
+        ("As an AI, I hear a calm ambient piece led by piano, with soft strings.", "boilerplate"),
+    ],
+)
+def test_each_fault_is_found_and_no_other(text: str, fault: str) -> None:
+    assert faults(text) == [fault]
+
+
+def test_a_text_that_the_limit_of_tokens_cut_off_is_truncated() -> None:
+    assert faults(GOOD, cut=True) == ["truncated"]
+
+
+def test_only_what_is_looked_for_is_found() -> None:
+    checks = Checks(look_for=("mentions_duration",))
+    assert [fault.reason for fault in find_faults("Sung for 30 seconds", checks)] == []  # too short to be judged
+    assert [fault.reason for fault in find_faults("Here is: sung for 30 seconds", checks)] == ["mentions_duration"]
+    with pytest.raises(ValueError, match="flag names 'boilerplate', which look_for does not"):
+        Checks(look_for=("empty",), flag=("boilerplate",))
+
+
+@given(st.text(max_size=300), st.booleans())
+def test_any_text_is_judged_and_details_stay_short(text: str, cut: bool) -> None:
+    for fault in find_faults(text, CHECKS, cut=cut):
+        assert fault.reason in CHECKS.look_for
+        assert len(fault.detail) < 200
+
+
+def test_near_duplicates_are_told_with_the_first_of_their_kind() -> None:
+    other = "Heavy distorted guitars over a fast double kick, dark and aggressive in a raw production."
+    texts = [GOOD, other, GOOD.upper(), "", GOOD + " Dreamy.", other.replace("raw", "rough"), "", GOOD]
+    assert near_duplicates(texts, 0.8) == [None, None, 0, None, 0, None, None, 0]
+    assert near_duplicates(texts, 0.6) == [None, None, 0, None, 0, 1, None, 0]
+    assert near_duplicates(texts, 1.0) == [None, None, 0, None, None, None, None, 0]
+
+
+@given(st.integers(0, 10_000))
+def test_near_duplicates_agree_with_comparing_all(seed: int) -> None:
+    draw = random.Random(seed)
+    base = [draw.choices("abcdefghij", k=20) for _ in range(3)]
+    texts = []
+    for _ in range(12):
+        words = list(draw.choice(base))
+        for _ in range(draw.choice([0, 1, 1, 5])):
+            words[draw.randrange(len(words))] = draw.choice("klm")
+        texts.append(" ".join(words))
+
+    def shingles(text: str) -> set[tuple[str, ...]]:
+        words = text.split()
+        return {tuple(words[at : at + 3]) for at in range(len(words) - 2)}
+
+    expected: list[int | None] = []
+    for at, text in enumerate(texts):
+        mine = shingles(text)
+        earlier = [held for held in range(at) if expected[held] is None]
+        alike = [e for e in earlier if len(mine & shingles(texts[e])) / len(mine | shingles(texts[e])) >= 0.8]
+        expected.append(alike[0] if alike else None)
+    assert near_duplicates(texts, 0.8) == expected
+
+
+def test_texts_near_any_of_others_are_told_even_if_the_others_repeat_one_another() -> None:
+    others = ["a dog barks twice in the yard", "a dog barks twice in the yard at night", "一条狗在院子里叫了两声"]
+    texts = ["a dog barks twice in the yard at night", "a bell rings", "", "一条狗在院子里叫了两声吧"]
+    assert near_any(texts, others, 0.8) == [1, None, None, 2]

@@ -1,0 +1,88 @@
+"""A build of `captions` that stops between its stages goes on without asking the first one again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tasks.store.versions import Store, verify
+from tests.annotation.conftest import LocalServer
+from tests.builds import Builds, contents_of
+from tests.captions.captions import HEARS, QUICK, READS, caption_answer, write_tracks
+from tests.servers.faults import Faults
+from tests.servers.openai_server import OpenAIServer
+
+TRACKS, CONCURRENCY, WAIT_S = 60, 4, 120.0
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def heard() -> Iterator[OpenAIServer]:
+    """The model that hears."""
+    with LocalServer(Faults()) as started:
+        started.answer = caption_answer
+        yield started
+
+
+@pytest.fixture
+def reads() -> Iterator[OpenAIServer]:
+    """The model that refines, slowly."""
+    with LocalServer(Faults(latency_s=0.05)) as started:
+        started.answer = caption_answer
+        yield started
+
+
+def asked(server: OpenAIServer) -> int:
+    """The server's own count."""
+    return sum(server.faults.asked.values())
+
+
+def write_config(folder: Path, heard: OpenAIServer, reads: OpenAIServer) -> Path:
+    """Pipeline B, a server for each stage."""
+    write_tracks(folder, TRACKS, seconds=0.2)
+    quick = [f"{key} = {json.dumps(value)}" for key, value in QUICK.items()]
+    lines = [
+        '[source]\nname = "made"\nformat = "table"\ntracks = "tracks.csv"',
+        "[tracks]\nshortest_s = 0.1",
+        '[[pipelines]]\nname = "refined"\n[pipelines.listen]\nask = "describe"',
+        f'annotator = "{HEARS}"\nbase_url = "{heard.base_url}"\nhearing = {{ sample_rate_hz = 8000 }}',
+        *quick,
+        f'[pipelines.refine]\nannotator = "{READS}"\nbase_url = "{reads.base_url}"',
+        *quick,
+    ]
+    path = folder / "build.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_a_build_killed_between_stages_asks_the_first_no_more(
+    tmp_path: Path, heard: OpenAIServer, reads: OpenAIServer
+) -> None:
+    config = write_config(tmp_path / "lists", heard, reads)
+    with Builds("tests.captions.captions") as builds:
+        for target in (heard, reads):  # once while it hears, once while it refines
+            child = builds.start(config, tmp_path / "killed")
+            started = time.monotonic()
+            while asked(target) < TRACKS // 4 and not builds.ended(0.005):
+                assert time.monotonic() < started + WAIT_S
+            assert not builds.ended(0)
+            builds.kill(child)
+            assert builds.said() != 0
+        first_stage, second_stage = asked(heard), asked(reads)
+        assert TRACKS <= first_stage <= TRACKS + CONCURRENCY
+        assert second_stage < TRACKS
+        builds.start(config, tmp_path / "killed")
+        assert builds.said() == 0
+        assert asked(heard) == first_stage
+        assert asked(reads) <= TRACKS + CONCURRENCY
+        builds.start(config, tmp_path / "calm")
+        assert builds.said() == 0
+    (killed,) = Store(tmp_path / "killed").versions("captions")
+    (calm,) = Store(tmp_path / "calm").versions("captions")
+    assert contents_of(killed.folder) == contents_of(calm.folder)
+    assert verify(killed) == []

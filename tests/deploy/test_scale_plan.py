@@ -1,0 +1,37 @@
+"""The plan on paper is what its command prints, for every corpus."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import pytest
+
+from tasks.build.registry import corpora
+from tests.conftest import ROOT
+
+
+@pytest.fixture
+def scale(monkeypatch: pytest.MonkeyPatch) -> object:
+    """deploy/scale.py, as the command imports it."""
+    monkeypatch.syspath_prepend(str(ROOT / "deploy"))
+    yield importlib.import_module("scale")
+    for name in ("scale", "simulation"):
+        sys.modules.pop(name, None)
+
+
+def test_the_tables_are_what_the_command_prints(scale) -> None:  # type: ignore[no-untyped-def]
+    text = (ROOT / "deploy/SCALE.md").read_text("utf-8")
+    assert text.partition(scale.BEGIN)[2].partition(scale.END)[0].strip() == scale.tables()
+
+
+def test_every_corpus_is_planned(scale) -> None:  # type: ignore[no-untyped-def]
+    assert {work.corpus.partition(",")[0] for work in scale.WORKLOADS} >= set(corpora())
+
+
+def test_a_hundred_times_takes_a_hundred_times_the_tokens_and_about_the_time(scale) -> None:  # type: ignore[no-untyped-def]
+    for work in scale.WORKLOADS:
+        once, more = scale.needs(work, 1), scale.needs(work, 100)
+        assert more.requests == 100 * once.requests
+        assert more.tokens_in == pytest.approx(100 * once.tokens_in)
+        assert more.wall_h <= 100 * once.wall_h * 1.01

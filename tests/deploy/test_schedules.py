@@ -1,0 +1,209 @@
+"""Schedules on a real Prefect server, on PostgreSQL: what a killed worker leaves, the next one ends."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import yaml
+
+from tasks.store.staging import STAGING
+from tasks.store.versions import Store, verify
+from tests.annotation.test_kills import Server
+from tests.annotation.test_ledger import postgres  # noqa: F401  (a fixture)
+from tests.conftest import ROOT
+from tests.deploy.test_deploy import Prefect, serving, waited
+from tests.flows.day import QUICK, served
+from tests.pseudo_preferences.music import make_pool, values_of
+
+CORPUS = "pseudo-preferences"
+PROMPTS, CONCURRENCY = 20, 4
+REQUESTS = PROMPTS * 3 * 2
+EVERY_S = 20
+# A killed run is told crashed twice: by who waits for its process, and seconds later by the worker, which would undo a
+# retry that came in between. Then the worker says what may be wrong.
+DONE_WITH = "prefect.flow_runs.worker - Check whether the flow run exceeded its memory allocation"
+# What the page's button "retry" does.
+RETRY = {"state": {"type": "SCHEDULED", "name": "AwaitingRetry", "message": "Retry from the UI"}, "force": True}
+
+
+def deployments(folder: Path, base_url: str, store: Path, every_s: float | None = EVERY_S) -> Path:
+    """A deployment that asks a local server, every few seconds or only when told to."""
+    values = values_of(base_url, judge={"max_concurrency": CONCURRENCY, "read_timeout_s": 10, "total_timeout_s": 60})
+    deployment: dict[str, Any] = {
+        "name": "often",
+        "entrypoint": "flows/pseudo_preferences.py:build",
+        "tags": ["earmark"],
+        "parameters": {"config": {"corpus": CORPUS, "base": str(folder), **values}, "store": str(store)},
+        "schedules": [{"interval": every_s, "active": True}] if every_s else [],
+        "concurrency_limit": {"limit": 1, "collision_strategy": "CANCEL_NEW"},
+        "work_pool": {"name": "local"},
+    }
+    path = folder / "prefect.yaml"
+    path.write_text(yaml.safe_dump({"name": "test", "deployments": [deployment]}), "utf-8")
+    return path
+
+
+def automations(folder: Path) -> Path:
+    """The shipped automation, with less patience."""
+    text = (ROOT / "deploy/automations.yaml").read_text("utf-8")
+    assert "within: 90" in text
+    path = folder / "automations.yaml"
+    path.write_text(text.replace("within: 90", "within: 45"), "utf-8")
+    return path
+
+
+def kill_with_children(process: subprocess.Popen[bytes]) -> None:
+    """SIGKILL for a worker and the runs that it carries out, as when its machine fails."""
+    family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]
+    for one in family:
+        with suppress(psutil.NoSuchProcess):
+            one.send_signal(signal.SIGKILL)
+    psutil.wait_procs(family, timeout=30)
+
+
+def runs(prefect: Prefect, *states: str) -> list[dict[str, Any]]:
+    """Runs in one of the states."""
+    found: list[dict[str, Any]] = prefect.ask(
+        "/flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": list(states)}}}}
+    )
+    return found
+
+
+def listening(latency_ms: int) -> Iterator[Server]:
+    """A judge that takes its time."""
+    started = Server("--listen", "--latency-ms", str(latency_ms))
+    yield started
+    started.process.kill()
+    started.process.communicate()
+
+
+@pytest.fixture
+def judge() -> Iterator[Server]:
+    """A judge with whom a run takes some seconds."""
+    yield from listening(200)
+
+
+@pytest.fixture
+def slow_judge() -> Iterator[Server]:
+    """A judge with whom a run takes longer than processes are given to end in order."""
+    yield from listening(1500)
+
+
+@pytest.fixture
+def databases(postgres: str) -> dict[str, str]:  # noqa: F811
+    """One database for Prefect, one for the ledger."""
+    import psycopg
+
+    with psycopg.connect(postgres, autocommit=True) as connection:
+        for name in ("prefect", "answers"):
+            connection.execute(f"CREATE DATABASE {name}".encode())
+    place = postgres.rpartition("/")[0]
+    return {
+        "PREFECT_API_DATABASE_CONNECTION_URL": f"{place.replace('://', '+asyncpg://')}/prefect",
+        "EARMARK_LEDGER": f"{place}/answers",
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_worker_is_killed_in_mid_batch(tmp_path: Path, judge: Server, databases: dict[str, str]) -> None:
+    make_pool(tmp_path / "pool", PROMPTS)
+    store = tmp_path / "store"
+    with serving(tmp_path / "prefect", **databases, **QUICK) as prefect:
+        prefect.run("work-pool", "create", "local", "--type", "process")
+        prefect.run("automation", "create", "--from-file", str(automations(tmp_path)))
+        file = deployments(tmp_path / "pool", judge.base_url, store)
+        prefect.run("--no-prompt", "deploy", "--all", "--prefect-file", str(file), seconds=180)
+
+        worker = prefect.start("worker", "start", "--pool", "local", folder=tmp_path)
+        waited("the schedule's run to ask", lambda: judge.counts()["asked"] >= REQUESTS // 5, 120)
+        kill_with_children(worker)
+        assert judge.settled()["asked"] < REQUESTS
+        assert not Store(store).versions(CORPUS)
+        (lost,) = runs(prefect, "RUNNING")
+
+        prefect.start("worker", "start", "--pool", "local", folder=tmp_path)
+        waited("the lost run to be found out", lambda: runs(prefect, "CRASHED"), 180)
+        assert [run["id"] for run in runs(prefect, "CRASHED")] == [lost["id"]]
+        waited("the version", lambda: Store(store).versions(CORPUS), 240)
+        asked = judge.settled()["asked"]
+        assert REQUESTS <= asked <= REQUESTS + CONCURRENCY
+        (version,) = Store(store).versions(CORPUS)
+        assert verify(version) == []
+
+        prefect.ask(f"/flow_runs/{lost['id']}/set_state", RETRY)
+        again = waited("the retry", lambda: [r for r in runs(prefect, "COMPLETED") if r["id"] == lost["id"]], 120)
+        assert again[0]["run_count"] == 2
+        assert judge.counts()["asked"] == asked
+        assert [version.name for version in Store(store).versions(CORPUS)] == ["v1"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_retry_ends_a_half_built_version(tmp_path: Path, judge: Server) -> None:
+    make_pool(tmp_path / "pool", PROMPTS)
+    store = tmp_path / "store"
+    with serving(tmp_path / "prefect", **QUICK) as prefect:
+        prefect.run("work-pool", "create", "local", "--type", "process")
+        file = deployments(tmp_path / "pool", judge.base_url, store, every_s=None)
+        prefect.run("--no-prompt", "deploy", "--all", "--prefect-file", str(file), seconds=180)
+        worker = prefect.start("worker", "start", "--pool", "local", folder=tmp_path)
+        prefect.run("deployment", "run", f"{CORPUS}/often")
+
+        log = prefect.home / "worker.log"
+
+        def killed(asked: int, times: int) -> str:
+            waited("the run to ask", lambda: judge.counts()["asked"] >= asked, 120)
+            for run in psutil.Process(worker.pid).children():
+                run.kill()
+            found = waited("the run to be told crashed", lambda: runs(prefect, "CRASHED"), 120)
+            waited("the worker to be done with it", lambda: log.read_text("utf-8").count(DONE_WITH) == times, 120)
+            assert [run["run_count"] for run in found] == [times]
+            assert judge.settled()["asked"] < REQUESTS
+            assert not Store(store).versions(CORPUS)
+            return str(found[0]["id"])
+
+        run = killed(REQUESTS // 5, 1)
+        prefect.ask(f"/flow_runs/{run}/set_state", RETRY)
+        assert killed(3 * REQUESTS // 5, 2) == run
+        prefect.run("flow-run", "retry", run)
+        (ended,) = waited("the second retry", lambda: runs(prefect, "COMPLETED"), 180)
+        assert (ended["id"], ended["run_count"]) == (run, 3)
+        assert REQUESTS <= judge.settled()["asked"] <= REQUESTS + 2 * CONCURRENCY
+        (version,) = Store(store).versions(CORPUS)
+        assert verify(version) == []
+        assert not list((store / CORPUS).glob(f"{STAGING}/*"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_serve_killed_or_ended_in_mid_run_leaves_no_process(tmp_path: Path, slow_judge: Server) -> None:
+    make_pool(tmp_path / "pool", PROMPTS)
+    machine, store = tmp_path / "machine", tmp_path / "store"
+    file = deployments(tmp_path / "pool", slow_judge.base_url, store)
+
+    def stopped(number: signal.Signals, asked: int) -> int:
+        with served(machine, file, store) as day:
+            waited("a run to ask", lambda: slow_judge.counts()["asked"] >= asked, 120)
+            assert len(day.prefect.processes()) >= 4, "expected the command, the server, the worker and a run"
+            day.process.send_signal(number)
+            code = day.process.wait(90)
+            waited("what it started to end", lambda: not day.prefect.processes(), 120)
+        assert not Store(store).versions(CORPUS)
+        assert slow_judge.settled()["asked"] < REQUESTS
+        return code
+
+    assert stopped(signal.SIGKILL, REQUESTS // 5) == -signal.SIGKILL
+    assert stopped(signal.SIGTERM, REQUESTS // 2) == 0
+    with served(machine, file, store) as day:
+        waited("the version", lambda: Store(store).versions(CORPUS), 240)
+        waited("the last run's end", lambda: day.count("COMPLETED"), 120)
+        assert day.count("CRASHED") == 2, f"expected both lost runs to be told crashed, found {day.states()}"
+    assert REQUESTS <= slow_judge.settled()["asked"] <= REQUESTS + 2 * CONCURRENCY

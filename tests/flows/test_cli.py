@@ -1,0 +1,374 @@
+"""The real `earmark` command in processes of its own: what it prints, how it ends, what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import weakref
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from typer.testing import CliRunner
+
+from flows.command.cli import app, let_go
+from tasks.build.registry import corpora
+from tests.builds import build_version, contents_of, read_config, rows_of
+from tests.commands import COMMANDS
+from tests.conftest import ROOT
+
+CORPUS = "mos-preferences"
+DEMO = ROOT / f"data/demo/{CORPUS}.toml"
+HEAVY = {"prefect", "pandas", "pyarrow", "duckdb", "datasets", "pydantic", "numpy"}
+
+
+def environment(store: Path) -> dict[str, str]:
+    """A process's environment: this store, a home of Prefect's beside it, and no server."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "EARMARK_"))}
+    return {**kept, "EARMARK_STORE": str(store), "PREFECT_HOME": str(store.parent / "prefect"), "COLUMNS": "120"}
+
+
+def earmark(
+    store: Path, *arguments: object, python: tuple[str, ...] = (), code: int = 0
+) -> subprocess.CompletedProcess[str]:
+    """Run the command to its end, which must come with that exit code."""
+    ended = subprocess.run(
+        [sys.executable, *python, "-m", "flows.command.cli", *map(str, arguments)],
+        cwd=ROOT,
+        env=environment(store),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert ended.returncode == code, f"{arguments}: {ended.stdout}\n{ended.stderr}"
+    assert "Traceback" not in ended.stderr
+    return ended
+
+
+def as_json(store: Path, *arguments: object) -> Any:
+    """What a command prints with `--json`."""
+    return json.loads(earmark(store, *arguments, "--json").stdout)
+
+
+def imported(ended: subprocess.CompletedProcess[str]) -> set[str]:
+    """Top-level modules that a run with `-X importtime` imported."""
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("import time:")]
+    assert len(lines) > 50
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines}
+
+
+def state_of(store: Path) -> list[tuple[str, int, int]]:
+    """Every file and folder of a store with its size and time of change, but for its two databases: reading one may
+    fold its log in, and what is measured of audio is remembered."""
+    databases = ("media.sqlite", "ledger.sqlite")
+    found = [path for path in sorted(store.rglob("*")) if not path.name.startswith(databases)]
+    return [(str(path), path.stat().st_size, path.stat().st_mtime_ns) for path in found]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of two versions, built without Prefect's engine: the demo, and the demo with another seed."""
+    place = tmp_path_factory.mktemp("cli") / "store"
+    config = read_config(DEMO)
+    build_version(config, place)
+    build_version(config.model_copy(update={"seed": 18}), place)
+    return place
+
+
+@pytest.fixture
+def nothing_left(tmp_path: Path) -> Iterator[None]:
+    """Ends what is left of a test's builds, however the test ends."""
+    yield
+    for process in running(tmp_path):
+        with suppress(psutil.NoSuchProcess):  # it may end by itself meanwhile
+            process.kill()
+
+
+def running(place: Path) -> list[psutil.Process]:
+    """Processes whose Prefect home lies in that folder."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if Path(process.environ().get("PREFECT_HOME", "/")).is_relative_to(place):
+                found.append(process)
+        except psutil.Error:
+            continue  # it has ended, or it is somebody else's
+    return found
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_an_example(command: str) -> None:
+    shown = CliRunner().invoke(app, [*command.split(), "--help"]).stdout  # in process: there are many
+    assert "Example" in shown
+    assert f"earmark {command}" in shown
+
+
+def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
+    ended = earmark(tmp_path / "store", "--help", python=("-X", "importtime"))
+    assert all(command.split()[0] in ended.stdout for command in COMMANDS)
+    assert not imported(ended) & HEAVY
+
+
+def test_empty_store(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    assert [(corpus["corpus"], corpus["newest"]) for corpus in as_json(store, "list")] == [(n, None) for n in corpora()]
+    assert as_json(store, "versions", CORPUS) == []
+    assert as_json(store, "status") == []
+    assert "earmark build" in earmark(store, "versions", CORPUS).stdout
+    assert "earmark build" in earmark(store, "status").stdout
+    assert not store.exists()
+
+
+def test_list_versions_and_verify(store: Path) -> None:
+    assert {corpus["corpus"]: corpus["newest"] for corpus in as_json(store, "list")}[CORPUS] == "v2"
+    assert CORPUS in earmark(store, "list").stdout
+    found = as_json(store, "versions", CORPUS)
+    assert [version["version"] for version in found] == ["v1", "v2"]
+    assert found[0]["rows"]["pairs"]["train"] > 0
+    assert "pairs" in earmark(store, "versions", CORPUS).stdout
+    assert as_json(store, "verify", f"{CORPUS}@v1")["faults"] == []
+    assert f"{CORPUS} v2: all " in earmark(store, "verify", CORPUS).stdout
+
+
+@pytest.mark.slow
+def test_diff(store: Path) -> None:
+    counts = as_json(store, "diff", CORPUS, "v1", "v2")["counts"]
+    ratings = [count for count in counts if count["table"] == "ratings"]
+    assert sum(count["same"] for count in ratings) > 0
+    assert not any(count["added"] or count["removed"] or count["changed"] for count in ratings)
+    added = sum(count["added"] for count in counts)
+    rows = as_json(store, "diff", CORPUS, "v1", "v2", "--rows")["rows"]
+    assert added == sum(row["what"] == "added" for row in rows) > 0
+    lines = earmark(store, "diff", CORPUS, "v1", "v2", "--rows").stdout.splitlines()
+    assert sum(line.startswith("+ ") for line in lines) == added
+
+
+@pytest.mark.slow
+def test_explain(store: Path) -> None:
+    version = build_version(read_config(DEMO), store)
+    pair, clip = (rows_of(version, table)[0] for table in ("pairs", "ratings"))
+    reject = next(row for row in rows_of(version, "rejects") if row["file"])
+    spec = f"{CORPUS}@v1"
+
+    told = earmark(store, "explain", spec, pair["pair_id"]).stdout
+    assert pair["chosen_id"] in told
+    assert "read from" in told
+    (account,) = as_json(store, "explain", spec, pair["pair_id"])
+    assert account["row"] == pair
+    assert set(account["links"]) == {"chosen_id", "rejected_id"}
+
+    assert (
+        f"{clip['source_file']}, line {clip['source_line']}"
+        in earmark(store, "explain", spec, clip["sample_id"]).stdout
+    )
+    assert [account["table"] for account in as_json(store, "explain", spec, clip["sample_id"])] == ["ratings"]
+
+    told = earmark(store, "explain", spec, reject["item"]).stdout
+    assert reject["file"] in told
+    assert reject in [account["row"] for account in as_json(store, "explain", spec, reject["item"])]
+
+
+def test_doctor(store: Path) -> None:
+    findings = {finding["what"]: finding for finding in as_json(store, "doctor")}
+    assert findings["store"]["found"] == f"{store} (versions: {CORPUS}: 2)"
+    assert findings["core"]["state"] == "ok"
+    assert findings["Prefect"]["state"] == "off"
+    assert str(store) in earmark(store, "doctor").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("build", "mos-preferencs", "-c", DEMO), "unknown corpus 'mos-preferencs'; did you mean 'mos-preferences'?"),
+        (("build", CORPUS, "-c", "no/such.toml"), "config not found: no/such.toml"),
+        (("build", CORPUS, "-c", "{bad}"), "unknown key 'sources[0].rooot'; did you mean 'root'?"),
+        (("versions", "music"), "unknown corpus 'music'; "),
+        (("diff", CORPUS, "v1", "v9"), "has no v9"),
+        (("explain", CORPUS, "nothing"), "found 'nothing'"),
+        (("explain", f"{CORPUS}@v9", "nothing"), "has no v9"),
+        (("verify", f"{CORPUS}@v9"), "has no v9"),
+        (("verify", f"{CORPUS}@9"), "expected CORPUS or CORPUS@vN"),
+        (("verify", CORPUS, "--store", "gs://bucket"), "gs:// URL"),
+        (("resume",), "nothing to resume"),
+        (("resume", "20260102-030405-ab12"), "no run '20260102-030405-ab12'"),
+    ],
+    ids=lambda value: " ".join(map(str, value)) if isinstance(value, tuple) else "",
+)
+def test_fault_is_one_line_and_exit_code_1(
+    arguments: tuple[object, ...], said: str, store: Path, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.toml"
+    bad.write_text('[[sources]]\nname = "a"\nformat = "bvcc"\nrooot = "x"\n')
+    ended = earmark(store, *(bad if argument == "{bad}" else argument for argument in arguments), code=1)
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("error: ")
+    assert said in line
+    assert ended.stdout == ""
+
+
+def test_neither_an_error_nor_what_it_came_from_holds_anything_open() -> None:
+    class Handle:
+        """What the frames hold."""
+
+    handles: list[weakref.ref[Handle]] = []
+
+    def read(handle: Handle) -> None:
+        raise ValueError(f"cannot be read: {handle}")
+
+    def scan() -> None:
+        handle = Handle()
+        handles.append(weakref.ref(handle))
+        try:
+            [read(handle) for _ in range(1)]
+        except ValueError:
+            raise KeyError("bad input") from None
+
+    try:
+        scan()
+    except KeyError as error:
+        kept = error
+    assert handles[0]() is not None
+    let_go(kept)
+    assert handles[0]() is None
+
+
+@pytest.mark.slow
+def test_verify_tells_of_damage(tmp_path: Path) -> None:
+    version = build_version(read_config(DEMO), tmp_path / "store")
+    pairs, ratings = version.files("pairs")[0], version.files("ratings")[0]
+    content = bytearray(pairs.read_bytes())
+    content[len(content) // 2] ^= 1
+    pairs.write_bytes(content)
+    ratings.unlink()
+
+    ended = earmark(tmp_path / "store", "verify", CORPUS, code=1)
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith(f"error: {CORPUS} v1 is not as committed: ")
+    assert line.endswith("(and 1 more)")
+    assert sorted(fault.split(":")[0] for fault in ended.stdout.splitlines()) == [
+        path.relative_to(version.folder).as_posix() for path in (pairs, ratings)
+    ]
+    ended = earmark(tmp_path / "store", "verify", CORPUS, "--json", code=1)
+    assert len(json.loads(ended.stdout)["faults"]) == 2
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("bild",),
+        ("build", CORPUS),
+        ("build", CORPUS, "-c", DEMO, "--limit", 0),
+        ("diff", CORPUS, "v1"),
+    ],
+    ids=lambda arguments: " ".join(map(str, arguments)) or "nothing",
+)
+def test_misuse_is_exit_code_2(arguments: tuple[object, ...], tmp_path: Path) -> None:
+    earmark(tmp_path / "store", *arguments, code=2)
+
+
+@pytest.mark.slow
+def test_dry_run_changes_nothing(store: Path, tmp_path: Path) -> None:
+    left = store / CORPUS / ".staging" / "0123456789abcdef"  # what a killed build left
+    left.mkdir(parents=True)
+    before = state_of(store)
+    assert as_json(store, "build", CORPUS, "-c", DEMO, "--dry-run")["up_to_date"] == "v1"
+    told = as_json(store, "build", CORPUS, "-c", DEMO, "--dry-run", "--limit", 10)
+    assert told["up_to_date"] is None
+    assert told["would_commit"] == "v3"
+    assert "bvcc/main/DATA/sets/DEVSET" in told["inputs"]
+    assert state_of(store) == before
+
+    nowhere = tmp_path / "store"
+    assert "would commit v1" in earmark(nowhere, "build", CORPUS, "-c", DEMO, "--dry-run").stdout
+    assert [path.name for path in nowhere.iterdir()] == ["media.sqlite"]  # what was measured of audio is remembered
+
+
+@pytest.mark.slow
+def test_build_once_then_up_to_date_without_prefect(tmp_path: Path, nothing_left: None) -> None:
+    store = tmp_path / "store"
+    first = as_json(store, "build", CORPUS, "-c", DEMO)
+    assert (first["version"], first["new"]) == ("v1", True)
+    again = earmark(store, "build", CORPUS, "-c", DEMO, python=("-X", "importtime"))
+    assert again.stdout == f"{CORPUS}: already up to date: v1\n"
+    assert "prefect" not in imported(again)
+    assert [run["state"] for run in as_json(store, "status")] == ["completed"]
+
+    direct = build_version(read_config(DEMO), tmp_path / "direct")
+    assert contents_of(direct.folder) == contents_of(store / CORPUS / "v1")
+
+
+@pytest.mark.slow
+def test_killed_build_is_told_and_resumed(tmp_path: Path, nothing_left: None) -> None:
+    store = tmp_path / "store"
+    build = subprocess.Popen(
+        [sys.executable, "-m", "flows.command.cli", "build", CORPUS, "--config", str(DEMO)],
+        cwd=ROOT,
+        env=environment(store),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 120
+    while not list(store.glob(f"{CORPUS}/.staging/*/steps/*.json")):  # in mid-flow, with Prefect's server up
+        assert build.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert len(running(tmp_path)) >= 3, "expected the build, its warden and Prefect's server"
+    build.send_signal(signal.SIGKILL)
+    build.wait()
+    deadline = time.monotonic() + 30
+    while left := [process.cmdline() for process in running(tmp_path)]:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+
+    (run,) = as_json(store, "status")
+    assert run["state"] == "interrupted"
+    assert as_json(store, "versions", CORPUS) == []
+    assert f"earmark resume {run['run']}" in earmark(store, "status").stdout
+
+    assert f"{CORPUS} v1 in " in earmark(store, "resume").stdout
+    assert as_json(store, "verify", CORPUS)["faults"] == []
+    assert [run["state"] for run in as_json(store, "status")] == ["completed", "completed"]
+    assert "nothing to resume" in earmark(store, "resume", code=1).stderr
+    assert contents_of(build_version(read_config(DEMO), tmp_path / "direct").folder) == contents_of(
+        store / CORPUS / "v1"
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("sent", "code", "why"),
+    [(signal.SIGINT, 130, "stopped from the keyboard"), (signal.SIGTERM, 143, "ended by SIGTERM")],
+)
+def test_build_that_is_stopped_says_how_to_go_on(
+    sent: signal.Signals, code: int, why: str, tmp_path: Path, nothing_left: None
+) -> None:
+    store = tmp_path / "store"
+    build = subprocess.Popen(
+        [sys.executable, "-m", "flows.command.cli", "build", CORPUS, "--config", str(DEMO)],
+        cwd=ROOT,
+        env=environment(store),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests that run in the background ignore it
+    )
+    deadline = time.monotonic() + 120
+    while not list(store.glob(f"{CORPUS}/.staging/*/steps/*.json")):  # in mid-flow
+        assert build.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    build.send_signal(sent)
+    _, said = build.communicate(timeout=120)
+    assert build.returncode == code
+    (run,) = as_json(store, "status")
+    assert (run["state"], run["error"]) == ("interrupted", why)
+    assert said.splitlines()[-1] == f"interrupted; go on with: earmark resume {run['run']}"
+    assert "Traceback" not in said

@@ -1,0 +1,94 @@
+"""What `earmark serve` does about runs that an earlier one lost, and what a killed one leaves, on a real server."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from flows.command.doctor import examine
+from flows.command.serving import WORKER
+from tasks.store.versions import Store
+from tests.conftest import ROOT
+from tests.deploy.test_deploy import Prefect, serving, waited
+
+WAITS = "import sys; sys.stdin.read()  # prefect"  # as the command line of today's server or worker has the word
+TELL = "import sys; from flows.command.serving import tell_crashed; tell_crashed(sys.argv[1])"
+
+
+@contextmanager
+def process(**more: str) -> Iterator[int]:
+    """The number of a process that lives until the block ends."""
+    started = subprocess.Popen([sys.executable, "-c", WAITS], stdin=subprocess.PIPE, env={**os.environ, **more})
+    try:
+        yield started.pid
+    finally:
+        started.communicate()
+
+
+def run_of(prefect: Prefect, deployment: str) -> str:
+    """A new run's id."""
+    return str(prefect.ask(f"/deployments/{deployment}/create_flow_run", {})["id"])
+
+
+def under_way(prefect: Prefect, run: str, worker: str, pid: int | None) -> None:
+    """Make a run what its worker has made it when it went on."""
+    place = f"{prefect.url}/flow_runs/{run}"
+    httpx.patch(f"{place}/labels", json={"prefect.worker.name": worker}, timeout=60).raise_for_status()
+    httpx.patch(place, json={"infrastructure_pid": pid and str(pid)}, timeout=60).raise_for_status()
+    prefect.ask(f"/flow_runs/{run}/set_state", {"state": {"type": "RUNNING", "name": "Running"}, "force": True})
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_only_its_own_lost_runs_are_told_crashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with serving(tmp_path / "prefect") as prefect:
+        monkeypatch.setenv("PREFECT_API_URL", prefect.url)
+        (found,) = [one for one in examine(Store(tmp_path)) if one.what == "Prefect"]
+        assert (found.state, "asks for no password" in found.found) == ("bad", True)
+        flow: dict[str, Any] = prefect.ask("/flows/", {"name": "build"})
+        deployment = str(prefect.ask("/deployments/", {"name": "often", "flow_id": flow["id"]})["id"])
+        lost, unborn, lives, elsewhere = (run_of(prefect, deployment) for _ in range(4))
+        with process() as another, process(PREFECT__FLOW_RUN_ID=lives) as its_own:
+            under_way(prefect, lost, WORKER, another)  # its number is somebody else's now
+            under_way(prefect, unborn, WORKER, None)
+            under_way(prefect, lives, WORKER, its_own)
+            under_way(prefect, elsewhere, "ProcessWorker on another machine", 4_000_000)
+            subprocess.run([sys.executable, "-c", TELL, prefect.url], cwd=ROOT, check=True, timeout=120)
+        found = {run: prefect.ask(f"/flow_runs/{run}")["state_type"] for run in (lost, unborn, lives, elsewhere)}
+    assert found == {lost: "CRASHED", unborn: "CRASHED", lives: "RUNNING", elsewhere: "RUNNING"}
+
+
+@pytest.mark.slow
+def test_serve_that_is_killed_while_it_deploys_leaves_no_process(tmp_path: Path) -> None:
+    home = tmp_path / "prefect"
+    home.mkdir()
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and answers none
+        ours = Prefect(home, f"http://127.0.0.1:{silent.getsockname()[1]}/api")
+        environment = {**os.environ, "PREFECT_HOME": str(home), "PREFECT_API_URL": ours.url}
+        serve = subprocess.Popen(
+            [sys.executable, "-m", "flows.command.cli", "serve", "--deploy-only"], cwd=ROOT, env=environment
+        )
+        try:
+            waited("a command of Prefect's", lambda: _prefects(ours), 60)
+            assert any("flows.command.supervisor" in one.cmdline() for one in psutil.Process(serve.pid).children())
+            serve.send_signal(signal.SIGKILL)
+            serve.wait()
+            waited("what it started to end", lambda: not ours.processes(), 30)
+        finally:
+            for left in ours.processes():
+                left.kill()
+
+
+def _prefects(prefect: Prefect) -> list[psutil.Process]:
+    return [one for one in prefect.processes() if "prefect" in one.cmdline()]

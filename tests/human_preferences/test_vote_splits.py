@@ -1,0 +1,65 @@
+"""Splits of comparisons: what shares anything stays together, and the drawn split is balanced."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.build.grouping import group
+from tasks.human_preferences.splitting import Piece, place
+
+PIECES = st.lists(
+    st.builds(
+        Piece,
+        ties=st.lists(st.integers(0, 30), min_size=1, max_size=3),
+        fixed=st.sampled_from([None, None, None, "train", "validation", "test"]),
+        cell=st.sampled_from(["x", "y", "z"]),
+        draw=st.text("0123456789abcdef", min_size=8, max_size=8),
+    ),
+    max_size=60,
+)
+
+
+@given(PIECES, st.integers(0, 40))
+def test_nothing_that_is_shared_crosses(pieces: list[Piece], count: int) -> None:
+    splits, drawn = place(pieces, {"test": count})
+    assert drawn["test"] <= count
+    where: dict[object, set[str]] = {}
+    for piece, split in zip(pieces, splits, strict=True):
+        for tie in piece.ties:
+            where.setdefault(tie, set()).add(split)
+    assert all(len(found) == 1 for found in where.values())
+    for piece, split in zip(pieces, splits, strict=True):
+        if piece.fixed == "test":
+            assert split == "test"
+
+
+@given(PIECES)
+def test_groups_are_those_that_ties_reach(pieces: list[Piece]) -> None:
+    groups = group([piece.ties for piece in pieces])
+    reach = [{number} for number in range(len(pieces))]
+    for number, piece in enumerate(pieces):  # merge until nothing changes, the slow and plain way
+        for other in range(number):
+            if set(piece.ties) & set(pieces[other].ties):
+                joined = reach[number] | reach[other]
+                for member in joined:
+                    reach[member] = joined
+    for number in range(len(pieces)):
+        for other in range(number):
+            assert (groups[number] == groups[other]) == (reach[number] is reach[other])
+
+
+def test_draw_is_balanced_and_keeps_its_choices() -> None:
+    pieces = [Piece([n], None, "xyz"[n % 3 if n % 5 else 0], f"{n * 7919 % 1000:04d}") for n in range(600)]
+    splits, drawn = place(pieces, {"test": 90})
+    assert drawn["test"] == 90
+    assert Counter(p.cell for p, s in zip(pieces, splits, strict=True) if s == "test") == {"x": 30, "y": 30, "z": 30}
+    more = [*pieces, *(Piece([n], None, "x", f"9999{n}") for n in range(600, 620))]
+    assert place(more, {"test": 90})[0][:600] == splits
+
+
+def test_what_a_group_overfills_goes_to_the_room_that_is_left() -> None:
+    pieces = [Piece([n // 4], None, "xy"[n % 2], str(n)) for n in range(40)]
+    assert place(pieces, {"test": 8})[1] == {"test": 8}

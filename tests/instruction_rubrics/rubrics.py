@@ -1,0 +1,249 @@
+"""Small caption sets, a local server's answers, and whole builds of `instruction-rubrics` without Prefect.
+
+`python -m tests.instruction_rubrics.rubrics CONFIG STORE` runs a build as a process of its own, to be killed.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+
+from schemas.config import parse_config, read_toml
+from schemas.instruction_rubrics import InstructionRubrics
+from tasks.annotation.outcome import Answer, Outcome, Reject, Report
+from tasks.annotation.request import Request
+from tasks.build import plan
+from tasks.instruction_rubrics import steps
+from tasks.instruction_rubrics.hearing import Sessions, sessions_of
+from tasks.instruction_rubrics.records import shards_of
+from tasks.instruction_rubrics.report import build_sections
+from tasks.instruction_rubrics.sources import plan_build
+from tasks.store.staging import Stage
+from tasks.store.versions import Version, open_store
+from tests.builds import serve_builds
+from tests.pseudo_preferences.music import write_clip
+
+QUICK: dict[str, Any] = {
+    "retry_base_s": 0.01,
+    "retry_longest_s": 0.05,
+    "total_timeout_s": 20.0,
+    "max_concurrency": 4,
+}
+FENCED = re.compile(r"<([a-z]+)-([0-9a-f]+)>\n(.*?)\n</\1-\2>", re.DOTALL)
+GENRES = ("jazz", "folk", "rock", "blues", "polka", "waltz", "tango", "samba")
+PLAYED = ("piano", "violin", "flute", "guitar", "organ", "harp", "cello")
+
+# The code does not change while tests run; reading it anew is a third of what a small build takes.
+plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
+
+
+def build_rubrics(
+    config: InstructionRubrics, store_root: Path, *, sessions: Sessions | None = None, force: bool = False
+) -> Version:
+    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
+    planned = plan_build(config, open_store(str(store_root)))
+    if (done := planned.up_to_date()) and not force:
+        return done
+    with planned.stage() as stage:
+        if sessions is not None:
+            _walk(stage, config, sessions)
+        else:
+            with sessions_of(stage.store, config) as held:
+                _walk(stage, config, held)
+        return planned.commit(stage, sections=build_sections(stage))
+
+
+def _walk(stage: Stage, config: InstructionRubrics, sessions: Sessions) -> None:
+    def ask(name: str) -> None:
+        for shard in shards_of(stage, name):
+            steps.ask.fn(stage, config, sessions, name, shard)
+
+    steps.import_captions.fn(stage, config)
+    steps.index_clips.fn(stage, config)
+    steps.choose_captions.fn(stage, config)
+    ask("verify")
+    steps.keep_positives.fn(stage, config)
+    ask("perturb")
+    steps.alter_instructions.fn(stage, config)
+    ask("contest")
+    steps.keep_negatives.fn(stage, config)
+    ask("decompose")
+    steps.keep_items.fn(stage, config)
+    ask("label")
+    steps.keep_labels.fn(stage, config)
+    ask("translate")
+    steps.write_samples.fn(stage, config)
+
+
+def caption(number: int) -> str:
+    """A caption that shares few words with others."""
+    return (
+        f"A {GENRES[number % 8]} tune number {number} for the {PLAYED[number % 7]}, with {number + 30} bells, "
+        f"played in hall {number * 7}"
+    )
+
+
+def write_captions(folder: Path, name: str, texts: Iterable[str], first: int = 0, **more: Any) -> dict[str, Any]:
+    """A table of clips of their own, and the source that reads it."""
+    rows = [("id", "audio", "text")]
+    for number, text in enumerate(texts, first):
+        write_clip(folder / f"{number}.wav", number, seconds=0.3)
+        rows.append((f"c{number}", f"{number}.wav", text))
+    with (folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows(rows)
+    return {"name": name, "subset": name, "domain": "music", "captions": f"{name}.csv", **more}
+
+
+def config_of(folder: Path, *sources: Mapping[str, Any], base_url: str = "http://x/v1", **values: Any) -> Any:
+    """A build config whose paths start from a folder."""
+    held = {
+        "most_rejected": None,
+        "sources": list(sources),
+        "clips": {"shortest_s": 0.1},
+        "disjoint": {"fingerprint": 0},
+        "bench_share": 0.5,
+        "judge": {**QUICK, "annotator": "openai:hears", "base_url": base_url, "hearing": {"sample_rate_hz": 8000}},
+        "writer": {**QUICK, "annotator": "openai:writes", "base_url": base_url},
+        **values,
+    }
+    return parse_config(InstructionRubrics, held, folder / "build.toml")
+
+
+def said_to(body: Mapping[str, Any]) -> str:
+    """The words of a request's last turn."""
+    content = body["messages"][-1]["content"]
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def fences(body: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The fenced texts of a request's last turn, by the name of their fence."""
+    return [(name, text) for name, _, text in FENCED.findall(said_to(body))]
+
+
+def asked_for(body: Mapping[str, Any]) -> str:
+    """The ask, by the name of the schema."""
+    name: str = body["response_format"]["json_schema"]["name"]
+    return name.removeprefix("rubric-").removesuffix("-zh") if "translate" not in name else "translate"
+
+
+def rubric_answer(body: dict[str, Any], content: str) -> str:
+    """A sound answer to each ask, that follows from the request."""
+    held = fences(body)
+    texts = [text for _, text in held]
+    ask = asked_for(body)
+    if ask in ("verify", "mismatch"):
+        return json.dumps({"answer": "yes", "evidence": f"Heard {content[:8]}."})
+    if ask.startswith("perturb"):
+        return json.dumps(changed(texts[0]))
+    if ask == "decompose":
+        return json.dumps({"items": items_of(texts[0])})
+    if ask == "translate":
+        into = "zh" if body["response_format"]["json_schema"]["name"].endswith("zh") else "en"
+        return json.dumps({"texts": [f"译文：{text}" if into == "zh" else "Translated text." for text in texts]})
+    count = sum(name == "item" for name, _ in held)
+    numbers = range(1, count + 1)
+    if ask == "filter":
+        return json.dumps({"items": [{"id": number, "verdict": "keep"} for number in numbers]})
+    if ask == "rationales":
+        return json.dumps({"items": [{"id": number, "rationale": f"It says so, {number}."} for number in numbers]})
+    truth = texts[0]
+    questions = [text for name, text in held if name == "item"]
+    return json.dumps(
+        {
+            "items": [
+                {"id": n, "answer": "yes" if basis_of(text) in truth else "no", "rationale": f"Compared, {n}."}
+                for n, text in enumerate(questions, 1)
+            ]
+        }
+    )
+
+
+def changed(text: str) -> dict[str, str]:
+    """A caption with its last word changed."""
+    before = text.split()[-1]
+    at = text.rindex(before)
+    return {"attribute": "place", "before": before, "after": "nowhere", "caption": f"{text[:at]}nowhere"}
+
+
+def items_of(text: str) -> list[dict[str, str]]:
+    """An item a clause."""
+    clauses = list(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))[:6]
+    return [{"dimension": "words", "question": f"Is it so: {part}?", "basis": part} for part in clauses]
+
+
+def basis_of(question: str) -> str:
+    """The clause that an item of `items_of` asks about."""
+    return question.removeprefix("Is it so: ").removesuffix("?")
+
+
+class Whims:
+    """A session whose answers are drawn: some sound, some wrong, some missing; the same for the same request."""
+
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self.asked: list[str] = []
+
+    def ask(self, requests: Iterable[Request]) -> Report:
+        """Answer at once."""
+        outcomes = [self._outcome(request) for request in requests]
+        return Report(outcomes, len(outcomes), len(outcomes), 0, 0, 0, 0, 0, 0.0)
+
+    def _outcome(self, request: Request) -> Outcome:
+        if json.loads(request.facts)["ask"] in ("verify", "mismatch", "decompose"):
+            self.asked.append(request.key)  # of the others the ledger asks equal ones once, such as equal captions
+        draw = int(request.key[:12], 16) ^ (self.seed * 2654435761)
+        draw = int.from_bytes(draw.to_bytes(16, "big")[-6:], "big")
+        if draw % 23 == 0:
+            return Reject(request.key, "schema_mismatch", "expected JSON, found a whim", final=True)
+        return Answer(request.key, self._value(json.loads(request.facts), draw))
+
+    def _value(self, facts: dict[str, Any], draw: int) -> Any:
+        match facts["ask"]:
+            case "verify":
+                return {"answer": "no" if draw % 5 == 1 else "yes", "evidence": f"whim {draw % 97}"}
+            case "mismatch":
+                return {"answer": "no" if draw % 3 == 1 else "yes", "evidence": f"whim {draw % 97}"}
+            case "perturb":
+                value = changed(facts["caption"])
+                return value if draw % 4 else {**value, "caption": f"{value['caption']} and more"}
+            case "decompose":
+                items = items_of(facts["instruction"])
+                return {"items": items if draw % 6 else [*items, {**items[0], "basis": "no such words"}]}
+            case "filter":
+                verdicts = ("keep", "keep", "unsupported", "redundant", "inaudible")
+                return {"items": [{"id": item["id"], "verdict": verdicts[(draw >> item["id"]) % 5]} for item in
+                                  facts["items"]]}  # fmt: skip
+            case "labels":
+                return {"items": [{"id": item["id"], "answer": ("yes", "no")[(draw >> item["id"]) % 2],
+                                   "rationale": "a whim"} for item in facts["items"]]}  # fmt: skip
+            case "rationales":
+                count = len(facts["items"]) + (draw % 9 == 1)
+                return {"items": [{"id": number + 1, "rationale": "a whim"} for number in range(count)]}
+        texts = ["译文：别的话" if facts["into"] == "zh" else "Other words." for _ in facts["texts"]]
+        return {"texts": texts if draw % 7 else texts[:-1] or ["x"]}
+
+
+def whims(seed: int) -> dict[str, Any]:
+    """Sessions of all roles that answer by whim."""
+    one = Whims(seed)
+    return dict.fromkeys(("judge", "writer", "labeller", "translator"), one)
+
+
+def build_from_file(config: str, store: str) -> None:
+    """What a process that may be killed runs."""
+    path = Path(config)
+    build_rubrics(parse_config(InstructionRubrics, read_toml(path), path), Path(store))
+
+
+if __name__ == "__main__":
+    serve_builds(build_from_file) if sys.argv[1:] == ["--serve"] else build_from_file(*sys.argv[1:])

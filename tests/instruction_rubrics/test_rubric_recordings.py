@@ -1,0 +1,86 @@
+"""Bench and corpus of `instruction-rubrics` with Chromaprint and without: what is compared, and what is said of it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import soundfile
+
+from schemas.errors import ConfigError
+from schemas.instruction_rubrics import has_chromaprint
+from tasks.instruction_rubrics.sources import plan_build
+from tasks.store.versions import Store
+from tests.annotation.conftest import LocalServer
+from tests.audio.test_recordings import RATE, melody
+from tests.builds import rows_of
+from tests.instruction_rubrics.rubrics import build_rubrics, caption, config_of, rubric_answer, write_captions
+from tests.servers.faults import Faults
+from tests.servers.openai_server import OpenAIServer
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    """A model that hears, and one that writes."""
+    with LocalServer(Faults()) as started:
+        started.answer = rubric_answer
+        yield started
+
+
+def songs(folder: Path, count: int = 6) -> dict[str, Any]:
+    """A source of songs, each as a FLAC file and, from its fifth second on and more softly, as an Ogg file."""
+    lines = ["id,audio,text"]
+    for number in range(count):
+        song = melody(number)
+        for ending, samples, words in (("flac", song, number), ("ogg", song[5 * RATE :] * 0.5, number + 50)):
+            soundfile.write(folder / f"{number}.{ending}", samples, RATE)
+            lines.append(f'{ending}-{number},{number}.{ending},"{caption(words)}"')
+    (folder / "songs.csv").write_text("\n".join(lines) + "\n")
+    return {"name": "songs", "subset": "songs", "domain": "music", "captions": "songs.csv"}
+
+
+def test_without_chromaprint_a_default_config_builds_and_says_what_was_not_compared(
+    server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = write_captions(tmp_path, "real", map(caption, range(8)))
+    monkeypatch.setitem(sys.modules, "chromaprint", None)
+    without = config_of(tmp_path, source, base_url=server.base_url, disjoint={})
+    version = build_rubrics(without, tmp_path / "store")
+    assert version.manifest.config["disjoint"]["fingerprint"] == 0
+    card, report = ((version.folder / name).read_text("utf-8") for name in ("README.md", "report.html"))
+    assert "recordings were not compared by sound" in card
+    assert "recordings were not compared by sound" in report
+    monkeypatch.setitem(sys.modules, "chromaprint", ModuleType("chromaprint"))
+    with_it = config_of(tmp_path, source, base_url=server.base_url, disjoint={})
+    assert with_it.disjoint.fingerprint == 0.9
+    store = Store(tmp_path / "store")
+    assert plan_build(with_it, store).build_key != plan_build(without, store).build_key == version.manifest.build_key
+
+
+def test_fingerprints_that_are_asked_for_need_chromaprint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "chromaprint", None)
+    source = write_captions(tmp_path, "real", map(caption, range(2)))
+    config = config_of(tmp_path, source, disjoint={"fingerprint": 0.9})
+    with pytest.raises(ConfigError, match=r"install libchromaprint1\), or set disjoint\.fingerprint = 0") as caught:
+        plan_build(config, Store(tmp_path / "store"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.system
+@pytest.mark.skipif(not has_chromaprint(), reason="Chromaprint is not installed")
+def test_with_chromaprint_other_encodings_and_excerpts_stay_together(server: OpenAIServer, tmp_path: Path) -> None:
+    clips = {"clips": {"shortest_s": 0.1, "longest_s": 60.0}}
+    compared = config_of(tmp_path, songs(tmp_path), base_url=server.base_url, disjoint={}, **clips)
+    version = build_rubrics(compared, tmp_path / "store")
+    assert "recordings were not compared" not in (version.folder / "README.md").read_text("utf-8")
+    split_of = {Path(row["file"]).name: row["split"] for row in rows_of(version, "clips")}
+    together = [(split_of[f"{n}.flac"], split_of[f"{n}.ogg"]) for n in range(6) if f"{n}.ogg" in split_of]
+    assert together
+    assert all(one == other for one, other in together)
+    apart = config_of(tmp_path, songs(tmp_path), base_url=server.base_url, disjoint={"fingerprint": 0}, **clips)
+    other = {Path(row["file"]).name: row["split"] for row in rows_of(build_rubrics(apart, tmp_path / "other"), "clips")}
+    assert any(other.get(f"{n}.flac") != other.get(f"{n}.ogg") for n in range(6))

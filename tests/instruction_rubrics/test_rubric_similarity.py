@@ -1,0 +1,131 @@
+"""Audio-text similarity in `instruction-rubrics`: kept in the rows, and thresholds that decide."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from schemas.config import parse_config
+from schemas.errors import MissingExtraError
+from schemas.instruction_rubrics import InstructionRubrics
+from tasks.build.media import similarity_of
+from tasks.instruction_rubrics import steps
+from tasks.instruction_rubrics.forecast import forecast
+from tasks.instruction_rubrics.hearing import sessions_of
+from tasks.instruction_rubrics.records import read_records, shards_of
+from tasks.instruction_rubrics.sources import digest_inputs, plan_build
+from tasks.store.staging import Stage
+from tasks.store.versions import open_store
+from tests.audio.test_similarity import HAS_TRANSFORMERS
+from tests.pseudo_preferences.music import write_clip
+
+TEXTS = [
+    "A jazz piece with piano.",
+    "A folk piece with a flute.",
+    "A rock piece with guitar.",
+    "A blues piece with organ.",
+]
+
+
+def config_in(folder: Path, **similarity: Any) -> InstructionRubrics:
+    """Four clips, each with a caption; negatives by swapping alone; a model whose scores are known before."""
+    for number in range(len(TEXTS)):
+        write_clip(folder / f"{number}.wav", number, seconds=0.6)
+    with (folder / "list.csv").open("w", encoding="utf-8", newline="") as file:
+        rows = [(f"c{number}", f"{number}.wav", text) for number, text in enumerate(TEXTS)]
+        csv.writer(file).writerows([("id", "audio", "text"), *rows])
+    (folder / "clap").mkdir()
+    (folder / "clap/config.json").write_text("{}")
+    values = {
+        "sources": [{"name": "list", "subset": "music", "domain": "music", "captions": "list.csv", "set": "train"}],
+        "judge": {"annotator": "builtin:rubric-judge-1"},
+        "writer": {"annotator": "builtin:rubric-writer-1"},
+        "negatives": {"perturb": 0, "judged": 0},
+        "disjoint": {"fingerprint": 0},
+        "similarity": {"model": "clap", **similarity},
+    }
+    return parse_config(InstructionRubrics, values, folder / "build.toml")
+
+
+def remember(config: InstructionRubrics, folder: Path, cosines: dict[tuple[int, int], float]) -> None:
+    """Scores of clips and texts by their numbers, as an earlier run has kept them."""
+    store = open_store(str(folder / "store"))
+    digest = similarity_of(store, str(folder / "clap")).digest
+    with sqlite3.connect(store.root / "similarities.sqlite") as connection:
+        connection.execute(
+            "CREATE TABLE similarities (model_sha256 TEXT, clip_sha256 TEXT, text_sha256 TEXT, cosine REAL NOT NULL, "
+            "PRIMARY KEY (model_sha256, clip_sha256, text_sha256)) WITHOUT ROWID"
+        )
+        for (clip, text), cosine in cosines.items():
+            sha256 = hashlib.sha256((folder / f"{clip}.wav").read_bytes()).hexdigest()
+            said = hashlib.sha256(TEXTS[text].encode()).hexdigest()
+            connection.execute("INSERT INTO similarities VALUES (?, ?, ?, ?)", (digest, sha256, said, cosine))
+    connection.close()
+
+
+def heard(config: InstructionRubrics, folder: Path) -> Stage:
+    """The steps in which the judge hears."""
+    with (
+        plan_build(config, open_store(str(folder / "store"))).stage() as stage,
+        sessions_of(stage.store, config) as held,
+    ):
+        steps.import_captions.fn(stage, config)
+        steps.index_clips.fn(stage, config)
+        steps.choose_captions.fn(stage, config)
+        for name, settle in (
+            ("verify", steps.keep_positives),
+            ("perturb", steps.alter_instructions),
+            ("contest", steps.keep_negatives),
+        ):
+            for shard in shards_of(stage, name):
+                steps.ask.fn(stage, config, held, name, shard)
+            settle.fn(stage, config)
+    return stage
+
+
+def reasons(stage: Stage, step: str) -> dict[str, int]:
+    """Rejects of a step."""
+    recorded = stage.recorded(step)
+    assert recorded is not None
+    return recorded.rejected
+
+
+def test_scores_are_kept_and_thresholds_decide(tmp_path: Path) -> None:
+    config = config_in(tmp_path, least=0.3, most=0.2)
+    own = {(at, at): 0.5 for at in range(4)} | {(3, 3): 0.29}
+    remember(config, tmp_path, own | {(a, b): 0.1 + 0.2 * (a == 0) for a in range(4) for b in range(4) if a != b})
+    stage = heard(config, tmp_path)
+    positives = [row for row in read_records(stage, "verified") if row["positive"]]
+    assert sorted((row["item"], row["similarity"]) for row in positives) == [("c0", 0.5), ("c1", 0.5), ("c2", 0.5)]
+    assert reasons(stage, "verify") == {"low_similarity": 1}
+    assert reasons(stage, "alter") == {"partners_too_similar": 1}  # whatever is swapped in, clip 0 is like it
+    negatives = read_records(stage, "negatives")
+    assert sorted((row["item"], row["similarity"]) for row in negatives) == [("c1", 0.1), ("c2", 0.1)]
+
+
+def test_without_thresholds_scores_are_kept_alone(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    remember(config, tmp_path, {(a, b): round(-0.9 + 0.1 * a + 0.01 * b, 4) for a in range(4) for b in range(4)})
+    stage = heard(config, tmp_path)
+    assert reasons(stage, "verify") == reasons(stage, "alter") == {}
+    assert [row["similarity"] for row in read_records(stage, "verified")] == [-0.9, -0.79, -0.68, -0.57]
+
+
+def test_another_model_in_the_folder_is_another_build_and_a_dry_run_loads_none(tmp_path: Path) -> None:
+    config = config_in(tmp_path)
+    store = open_store(str(tmp_path / "store"))
+    before = digest_inputs(config, store)
+    assert forecast(config, store)["stage"] == "verify"
+    (tmp_path / "clap/config.json").write_text('{"another": 1}')
+    assert digest_inputs(config, store)["similarity"] != before["similarity"]
+
+
+@pytest.mark.skipif(HAS_TRANSFORMERS, reason="transformers is installed")
+def test_without_transformers_the_missing_extra_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingExtraError, match=r"earmark\[audio\]"):
+        heard(config_in(tmp_path), tmp_path)

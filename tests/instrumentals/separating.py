@@ -1,0 +1,117 @@
+"""Small tracks, configs over them, and a whole build of `instrumentals` without Prefect.
+
+`python -m tests.instrumentals.separating --serve` forks builds that may be killed.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+
+import numpy as np
+import soundfile
+
+from schemas.config import parse_config, read_toml
+from schemas.instrumentals import Instrumentals
+from tasks.build import plan
+from tasks.build.progress import working
+from tasks.instrumentals.separated import in_shards
+from tasks.instrumentals.separators import Separators
+from tasks.instrumentals.sources import plan_build
+from tasks.instrumentals.steps import count_tracks, import_tracks, index_audio, separate, write_tracks
+from tasks.instrumentals.tracks import sections
+from tasks.store.versions import Version, open_store
+from tests.builds import serve_builds
+
+RATE_HZ = 16_000
+
+# The code does not change while tests run; reading it anew is a third of what a small build takes.
+plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
+
+
+def build_separated(config: Instrumentals, store_root: Path, *, force: bool = False) -> Version:
+    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
+    planned = plan_build(config, open_store(str(store_root)))
+    if (done := planned.up_to_date()) and not force:
+        return done
+    if force:
+        planned.forget()
+    with planned.stage() as stage:
+        import_tracks.fn(stage, config)
+        index_audio.fn(stage, config)
+        planned.check_inputs(stage)
+        with (
+            Separators(config.separator, config.path, stage.store) as separators,
+            working("remove voices", count_tracks(stage)) as work,
+        ):
+            for start in in_shards(stage):
+                separate.fn(stage, config, separators, start, work)
+        write_tracks.fn(stage, config)
+        return planned.commit(stage, sections=sections(stage, config))
+
+
+def values_of(**values: Any) -> dict[str, Any]:
+    """What a config file holds: a table of tracks beside it; `None` leaves a key of `source` out."""
+    source = {"name": "own", "format": "table", "tracks": "tracks.jsonl", **values.pop("source", {})}
+    tracks = {"shortest_s": 0.2, **values.pop("tracks", {})}
+    held = {name: value for name, value in source.items() if value is not None}
+    return {"corpus": "instrumentals", **values, "tracks": tracks, "source": held}
+
+
+def config_of(folder: Path, **values: Any) -> Instrumentals:
+    """A build config over the tracks in a folder."""
+    return parse_config(Instrumentals, {"most_rejected": None, **values_of(**values)}, folder / "build.toml")
+
+
+def build_from_file(config: str, store: str) -> None:
+    """What a process that may be killed runs."""
+    path = Path(config)
+    build_separated(parse_config(Instrumentals, read_toml(path), path), Path(store))
+
+
+def song(path: Path, seed: int, seconds: float = 1.0, *, channels: int = 2, rate: int = RATE_HZ, **form: Any) -> Path:
+    """A track: a tone in the middle, noise of its own on each side. A mono one is all middle."""
+    time = np.arange(round(seconds * rate)) / rate
+    random = np.random.RandomState(seed)
+    lead = 0.3 * np.sin(2 * np.pi * (300 + 10 * (seed % 40)) * time)
+    sides = 0.05 * random.uniform(-1, 1, (len(time), channels))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    soundfile.write(path, lead[:, None] + sides, rate, **form)
+    return path
+
+
+def write_rows(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """One JSON object a line."""
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+def make_tracks(folder: Path, count: int, seconds: float = 1.0) -> list[dict[str, Any]]:
+    """Write tracks and their table; returns its rows."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rows = []
+    for number in range(count):
+        file = f"audio/{number:04d}.flac"
+        song(folder / file, number, seconds)
+        rows.append({"track_id": f"t{number:04d}", "audio": file, "artist_id": f"a{number // 3}", "tags": "rock;calm"})
+    write_rows(folder / "tracks.jsonl", rows)
+    return rows
+
+
+def serve() -> None:
+    """Serve builds, quickly: all is imported and the code is digested once."""
+    importlib.import_module("pandas")
+    plan.code_digest("flows.instrumentals")  # type: ignore[attr-defined]
+    serve_builds(build_from_file)
+
+
+if __name__ == "__main__":
+    serve() if sys.argv[1:] == ["--serve"] else build_from_file(*sys.argv[1:])

@@ -1,0 +1,118 @@
+"""Builds of `instrumentals`, killed at random moments: no finished track is separated again, and the version is that of
+a calm build."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tasks.instrumentals.separated import FOLDER
+from tasks.store.staging import STAGING
+from tasks.store.versions import Store, verify
+from tests.builds import Builds, contents_of
+from tests.instrumentals.separating import make_tracks
+
+CORPUS = "instrumentals"
+TRACKS = 24
+
+
+@pytest.fixture
+def builds() -> Iterator[Builds]:
+    """Forked builds."""
+    with Builds("tests.instrumentals.separating") as started:
+        yield started
+
+
+def write_config(folder: Path, keep: str) -> Path:
+    """A config over the folder's tracks."""
+    path = folder / "build.toml"
+    path.write_text(
+        'corpus = "instrumentals"\n[source]\nname = "own"\nformat = "table"\ntracks = "tracks.jsonl"\n'
+        f"[output]\nkeep = {json.dumps(keep)}\n[tracks]\nshortest_s = 0.2\n"
+    )
+    return path
+
+
+def finished(store: Path) -> dict[str, tuple[int, int]]:
+    """Tracks whose separation is done, with what would differ if it were done again."""
+    found = {}
+    for note in store.glob(f"{FOLDER}/*/*/*.json"):
+        audio = note.with_suffix(".flac").stat()
+        found[note.stem] = (audio.st_ino, audio.st_mtime_ns)
+    return found
+
+
+def leftovers(store: Path) -> list[Path]:
+    """Half-written files, of which a finished build leaves none."""
+    return [path for path in store.rglob(".*") if path.is_file() and path.suffix in (".tmp", ".part")]
+
+
+def harass(kills: int, builds: Builds, folder: Path, keep: str) -> None:
+    """Kill builds, store after store, each until its version is there; then compare with a build left alone."""
+    make_tracks(folder / "t", TRACKS, seconds=2.0)
+    config = write_config(folder / "t", keep)
+    started = time.monotonic()
+    builds.start(config, folder / "calm")
+    assert builds.said() == 0
+    build_s = time.monotonic() - started
+    expected = contents_of(folder / "calm" / CORPUS / "v1")
+    draw, done, stores, midway = random.Random(kills), 0, 0, 0
+    few = kills // 4  # kills in mid-separation that there must be; how many the others make depends on the machine
+    while done < kills or midway < few:
+        stores += 1
+        store = folder / f"{stores}"
+        kept: dict[str, Any] = {}
+        while not (store / CORPUS / "v1/manifest.json").is_file() and (done < kills or midway < few):
+            child = builds.start(config, store)
+            some, wait_s = draw.randint(1, TRACKS), draw.uniform(0, 0.02 * build_s)
+            if draw.random() < 0.6:  # in the middle of the separation, after so many tracks
+                while not builds.ended(0.001) and len(finished(store)) < min(some, TRACKS - 1):
+                    pass
+            else:
+                wait_s = draw.uniform(0, build_s)
+            builds.ended(wait_s)
+            builds.kill(child)
+            done += builds.said() == -signal.SIGKILL
+            now = finished(store)
+            assert {name: now[name] for name in kept} == kept, "a finished track was separated again"
+            midway += 0 < len(now) < TRACKS
+            kept = now
+        builds.start(config, store)
+        assert builds.said() == 0
+        assert finished(store).items() >= kept.items()
+        assert contents_of(store / CORPUS / "v1") == expected
+        assert verify(Store(store).versions(CORPUS)[0]) == []
+        assert [version.name for version in Store(store).versions(CORPUS)] == ["v1"]
+        assert not list((store / CORPUS).glob(f"{STAGING}*"))
+        assert not leftovers(store)
+
+
+@pytest.mark.slow
+def test_four_kills(builds: Builds, tmp_path: Path) -> None:
+    harass(4, builds, tmp_path, "files")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("kills", "keep"), [(40, "files"), (15, "embedded")])
+def test_many_kills(builds: Builds, tmp_path: Path, kills: int, keep: str) -> None:
+    harass(kills, builds, tmp_path, keep)
+
+
+@pytest.mark.slow
+def test_a_second_config_uses_what_the_first_separated(builds: Builds, tmp_path: Path) -> None:
+    make_tracks(tmp_path / "t", 4)
+    for keep in ("embedded", "files"):
+        builds.start(write_config(tmp_path / "t", keep), tmp_path / "store")
+        assert builds.said() == 0
+        if keep == "embedded":
+            kept = finished(tmp_path / "store")
+    assert finished(tmp_path / "store") == kept
+    assert [version.name for version in Store(tmp_path / "store").versions(CORPUS)] == ["v1", "v2"]

@@ -1,0 +1,345 @@
+"""Critiques: what a critic hears and in which order, which comparisons are valid, what becomes of the others."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flows.command.running import forecast_build
+from schemas.errors import ConfigError, EarmarkError
+from schemas.rewards import final_scores
+from tasks.annotation.builtin_speech import describe, points, scores, speech_critique
+from tasks.annotation.errors import BadRequest
+from tasks.mos_preferences.critiquing import pair_fault
+from tasks.store.explain import explain
+from tasks.store.versions import Store, Version, verify
+from tests.annotation.conftest import LocalServer
+from tests.builds import build_version, contents_of, rows_of
+from tests.mos_preferences.critiques import config_of, make_study, write_config
+from tests.servers.faults import Faults
+from tests.servers.openai_server import ASPECTS, OpenAIServer, comparison, critic_answer
+
+CLEAN = {
+    "level_db": -20.0, "noise_floor_db": -70.0, "clipped_share": 0.0, "bandwidth_hz": 7000.0, "dropouts_per_min": 0.0,
+    "silent_share": 0.1, "flatness": 0.0001,
+}  # fmt: skip
+ROW = {"better": "first", "first_mos": 4.0, "second_mos": 2.0}
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    """A critic that listens; it keeps what it was sent."""
+    with LocalServer(Faults()) as started:
+        started.answer = critic_answer
+        started.keep_bodies = True
+        yield started
+
+
+@pytest.fixture
+def study(tmp_path: Path) -> Path:
+    """A small study with clips."""
+    make_study(tmp_path / "study")
+    return tmp_path / "study"
+
+
+def asked(server: OpenAIServer) -> int:
+    """The server's own count."""
+    return sum(server.faults.asked.values())
+
+
+def refused(version: Version, table: str) -> dict[str, dict[str, Any]]:
+    """Rejects of a table by item."""
+    return {row["item"]: row for row in rows_of(version, "rejects") if row["table"] == table}
+
+
+# -- which comparisons are valid ----------------------------------------------------------------------------------
+
+
+@given(st.integers(1, 10), st.integers(1, 10), st.sampled_from(["first", "second"]))
+def test_a_comparison_is_valid_only_if_the_better_clip_scores_higher(one: int, two: int, better: str) -> None:
+    fault = pair_fault(comparison(one, two), {**ROW, "better": better})
+    agrees = one > two if better == "first" else two > one
+    assert (fault is None) == agrees
+    if fault:
+        assert fault.reason == "scores_disagree"
+        assert f"found {one} and {two}" in fault.detail
+
+
+@given(st.text())
+def test_whatever_a_model_writes_is_judged_and_a_fault_is_one_line(text: str) -> None:
+    fault = pair_fault(text, ROW)
+    assert fault is not None
+    assert fault.reason in ("scores_unreadable", "part_missing", "scores_disagree")
+    assert "\n" not in fault.detail
+
+
+@pytest.mark.parametrize("aspect", ASPECTS)
+def test_every_part_must_be_there(aspect: str) -> None:
+    text = comparison(9, 2).replace(aspect.capitalize(), "Other")
+    fault = pair_fault(text, ROW)
+    assert fault
+    assert fault.reason == "part_missing"
+    assert aspect in fault.detail
+
+
+# -- a whole build ------------------------------------------------------------------------------------------------
+
+
+def test_every_clip_and_pair_is_a_row_or_a_reject(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    version = build_version(config_of(study, server.base_url, {"tries": 2}), tmp_path / "store")
+    assert verify(version) == []
+    pairs = {row["pair_id"]: row for row in rows_of(version, "pairs")}
+    compared = {row["pair_id"]: row for row in rows_of(version, "paired_critiques")}
+    rejected = refused(version, "paired_critiques")
+    assert compared.keys() | rejected.keys() == pairs.keys()
+    assert not compared.keys() & rejected.keys()
+    assert compared
+    assert rejected
+    for name, row in compared.items():
+        pair = pairs[name]
+        first = {"first": pair["chosen_id"], "second": pair["rejected_id"]}[row["better"]]
+        second = {"first": pair["rejected_id"], "second": pair["chosen_id"]}[row["better"]]
+        assert (row["first_id"], row["second_id"]) == (first, second)
+        assert final_scores(row["rationale"]) == (row["first_score"], row["second_score"])
+        assert (row["first_score"] > row["second_score"]) == (row["better"] == "first")
+        assert row["mos_gap_normalized"] == pair["mos_gap_normalized"]
+    assert {row["reason"] for row in rejected.values()} == {"scores_disagree"}
+    assert all(row["detail"].endswith("asked 2 times") and "found " in row["detail"] for row in rejected.values())
+    described = rows_of(version, "critiques")
+    assert {row["sample_id"] for row in described} == {row["sample_id"] for row in rows_of(version, "ratings")}
+    assert all(row[aspect].startswith(aspect) for row in described for aspect in ASPECTS)
+    assert {row["model"] for row in described} == {"openai:tiny"}
+    assert {row["prompt"] for row in described} == {"speech-critique@1"}
+    # a pair whose scores disagree is asked twice, everything else once
+    assert asked(server) == len(described) + len(compared) + 2 * len(rejected)
+
+
+def test_nothing_but_the_audio_reaches_the_critic(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    version = build_version(config_of(study, server.base_url, {"tries": 1}), tmp_path / "store")
+    words = set()
+    for body in server.bodies:
+        texts = [
+            part["text"]
+            for message in body["messages"]
+            for part in ([{"type": "text", "text": message["content"]}] if isinstance(message["content"], str) else
+                         message["content"])
+            if part["type"] == "text"
+        ]  # fmt: skip
+        words.add("\n".join(texts))
+    assert len(words) == 2  # the same words for every clip, and the same for every pair
+    said = "\n".join(words)
+    for row in rows_of(version, "ratings"):
+        assert row["file"] not in said
+        assert f"{row['mos']:.2f}" not in said
+
+
+def test_position_tells_nothing_of_the_label(tmp_path: Path, server: OpenAIServer) -> None:
+    make_study(tmp_path / "study", 60)
+    critiques = {"clips": 0, "tries": 1}
+    config = config_of(tmp_path / "study", server.base_url, critiques, pairs={"draws": 16})
+    version = build_version(config, tmp_path / "store")
+    pairs = {row["pair_id"]: row for row in rows_of(version, "pairs")}
+    step = next(step for step in version.manifest.steps if step.name == "paired_critiques")
+    assert step.entered == len(pairs) > 300
+    order = _orders(version)
+    first = sum(order.values())
+    assert abs(first - len(order) / 2) < 4 * (len(order) / 4) ** 0.5  # four standard deviations of a fair coin
+    gaps = [[pairs[name]["mos_gap"] for name, one in order.items() if one is side] for side in (True, False)]
+    means = [sum(held) / len(held) for held in gaps]
+    assert abs(means[0] - means[1]) < 0.5
+
+
+def _orders(version: Version) -> dict[str, bool]:
+    """Whether the chosen clip was heard first, of every pair that was compared, be it a row or a reject."""
+    found = {row["pair_id"]: row["better"] == "first" for row in rows_of(version, "paired_critiques")}
+    for item, row in refused(version, "paired_critiques").items():
+        found[item] = "for the first clip" in row["detail"]
+    return found
+
+
+def test_another_seed_orders_clips_otherwise(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    critiques = {"clips": 0, "tries": 1}
+    one, other = (
+        _orders(build_version(config_of(study, server.base_url, critiques, seed=seed), tmp_path / f"{seed}"))
+        for seed in (1, 2)
+    )
+    both = one.keys() & other.keys()
+    assert any(one[name] != other[name] for name in both)
+
+
+def test_more_keeps_what_was_asked(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    few = build_version(config_of(study, server.base_url, {"clips": 3, "pairs": 4, "tries": 1}), tmp_path / "store")
+    before = asked(server)
+    assert before == 7
+    more = build_version(config_of(study, server.base_url, {"clips": 5, "pairs": 9, "tries": 1}), tmp_path / "store")
+    assert asked(server) == before + 2 + 5
+    for table, key in (("critiques", "sample_id"), ("paired_critiques", "pair_id")):
+        held = {row[key]: row for row in rows_of(more, table)}
+        assert all(held[row[key]] == row for row in rows_of(few, table))
+
+
+def test_a_pair_is_asked_again_until_the_scores_agree(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    heard: Counter[tuple[str, ...]] = Counter()
+
+    def later(body: dict[str, Any], content: str) -> str:
+        parts = body["messages"][-1]["content"]
+        clips = tuple(p["input_audio"]["data"] for p in parts if p["type"] == "input_audio")
+        heard[clips] += 1
+        return comparison(*[(5, 5), (2, 9), (9, 2)][min(heard[clips], 3) - 1])
+
+    server.answer = later
+    version = build_version(config_of(study, server.base_url, {"clips": 0, "tries": 3}), tmp_path / "store")
+    rows = rows_of(version, "paired_critiques")
+    assert {(row["better"], row["tries"]) for row in rows} == {("second", 2), ("first", 3)}
+    assert not refused(version, "paired_critiques")
+    before = asked(server)
+    again = build_version(config_of(study, server.base_url, {"clips": 0, "tries": 3}), tmp_path / "store", force=True)
+    assert asked(server) == before
+    assert contents_of(again.folder) == contents_of(version.folder)
+
+
+def test_clips_without_audio_are_rejects(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    (study / "clips/c003.wav").unlink()
+    (study / "clips/c005.wav").write_bytes(b"no sound")
+    version = build_version(config_of(study, server.base_url, {"tries": 1}), tmp_path / "store")
+    assert {item: row["reason"] for item, row in refused(version, "critiques").items()} == {
+        "study/clips/c003.wav": "audio_missing",
+        "study/clips/c005.wav": "audio_unreadable",
+    }
+    lost = {row["reason"] for row in refused(version, "paired_critiques").values()}
+    assert lost == {"audio_missing", "audio_unreadable", "scores_disagree"}
+    assert len(rows_of(version, "ratings")) == 12
+
+
+def test_without_critiques_nothing_changes(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    plain = config_of(study, server.base_url).model_copy(update={"critiques": None})
+    version = build_version(plain, tmp_path / "plain")
+    assert "critiques" not in version.manifest.rows
+    assert not (version.folder / "critiques").exists()
+    assert "paired_critiques/" not in (version.folder / "README.md").read_text("utf-8")
+    assert version.manifest.prompts == {}
+    with_critic = build_version(config_of(study, server.base_url), tmp_path / "critic")
+    for table in ("ratings", "pairs"):
+        assert contents_of(with_critic.folder / table) == contents_of(version.folder / table)
+
+
+def test_tables_in_which_nothing_is_valid_are_left_out(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    server.answer = lambda body, content: comparison(5, 5)
+    version = build_version(config_of(study, server.base_url, {"clips": 0, "tries": 1}), tmp_path / "store")
+    assert "paired_critiques" not in version.manifest.rows
+    assert len(refused(version, "paired_critiques")) == len(rows_of(version, "pairs"))
+
+
+def test_a_critic_that_is_down_stops_the_build_and_it_goes_on(
+    study: Path, server: OpenAIServer, tmp_path: Path
+) -> None:
+    config = config_of(study, server.base_url, {"retries": 0, "tries": 1})
+    faults = server.faults
+    faults.rate, faults.kinds, faults.most = 1.0, ("500",), None
+    with pytest.raises(EarmarkError, match="requests have no answer yet, most for 'server_error'"):
+        build_version(config, tmp_path / "store")
+    assert not Store(tmp_path / "store").versions("mos-preferences")
+    faults.rate = 0.0
+    version = build_version(config, tmp_path / "store")
+    assert contents_of(version.folder) == contents_of(build_version(config, tmp_path / "calm").folder)
+
+
+def test_dry_run_says_what_would_be_asked(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    path = write_config(study, server.base_url, {"clips": 4, "pairs": 6, "tries": 3})
+    facts = forecast_build("mos-preferences", path, Store(tmp_path / "store"))["asks"]
+    assert (facts["about"], facts["requests"], facts["to_ask"], facts["tries"]) == ("4 clips and 6 pairs", 10, 10, 3)
+    assert asked(server) == 0
+    assert not (tmp_path / "store/mos-preferences").exists()
+
+
+def test_card_says_how_the_critic_scored(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    version = build_version(config_of(study, server.base_url, {"tries": 2, "seed": 3}), tmp_path / "store")
+    rows, pairs = rows_of(version, "paired_critiques"), rows_of(version, "pairs")
+    card = (version.folder / "README.md").read_text("utf-8")
+    told = card[card.index("How the critic scored") : card.index("## Tables")]
+    assert (
+        f"Of {len(pairs)} pairs that the critic was to compare, {len(pairs)} could be heard, and {len(rows)} " in told
+    )
+    first = sum(row["better"] == "first" for row in rows)
+    assert f"The better clip scored higher in {first} of " in told
+    tries = Counter(row["tries"] for row in rows)
+    assert f"(by try: 1 → {tries[1]}, 2 → {tries[2]})." in told
+    counted = [int(line.split("|")[2]) for line in told.splitlines() if " to " in line and line.startswith("| ")]
+    assert sum(counted) == len(rows)
+
+
+def test_explain_tells_who_wrote_it(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    from schemas.mos_preferences import CORPUS
+
+    version = build_version(config_of(study, server.base_url, {"tries": 1}), tmp_path / "store")
+    row = rows_of(version, "paired_critiques")[0]
+    said = [line for account in explain(version, CORPUS.tables, row["pair_id"]) for line in account.says]
+    assert any("compared by openai:tiny with speech-critique-pair@1" in line for line in said)
+
+
+# -- config -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("critiques", "message"),
+    [
+        ({"datasets": ["stdy"]}, "critiques.datasets: no source is named 'stdy'; did you mean 'study'?"),
+        ({"temperature": 0.0}, "tries above 1 need a temperature above 0"),
+        ({"splits": ["trian"]}, "critiques.splits"),
+        ({"tries": 0}, "critiques.tries"),
+        ({"pairz": 3}, "did you mean 'pairs'?"),
+    ],
+)
+def test_faults_of_the_config(tmp_path: Path, critiques: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as fault:
+        config_of(tmp_path, "http://127.0.0.1:1/v1", critiques)
+    assert message in str(fault.value)
+
+
+def test_pace_and_money_are_no_part_of_the_identity(tmp_path: Path) -> None:
+    one = config_of(tmp_path, "http://127.0.0.1:1/v1", {"max_concurrency": 3, "splits": ["dev"]})
+    other = config_of(tmp_path, "http://127.0.0.2:1/v1", {"budget_usd": 3.0, "splits": ["validation"]})
+    assert one.identity() == other.identity()
+    assert one.identity() != config_of(tmp_path, "http://127.0.0.1:1/v1", {"tries": 2}).identity()
+
+
+# -- the builtin critic -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fault", [{"flatness": 0.1}, {"clipped_share": 0.02}, {"bandwidth_hz": 1500.0}, {"dropouts_per_min": 60.0}]
+)
+def test_the_builtin_critic_scores_a_faulty_clip_lower(fault: dict[str, float]) -> None:
+    worse = {**CLEAN, **fault}
+    assert points(worse) < points(CLEAN)
+    assert describe(worse) != describe(CLEAN)
+    text = speech_critique({}, [CLEAN, worse])
+    assert isinstance(text, str)
+    assert pair_fault(text, ROW) is None
+    assert pair_fault(str(speech_critique({}, [worse, CLEAN])), {**ROW, "better": "second"}) is None
+
+
+def test_the_builtin_critic_describes_one_clip_and_refuses_three() -> None:
+    said = speech_critique({}, [CLEAN])
+    assert isinstance(said, dict)
+    assert tuple(said) == ASPECTS
+    assert "not measured" in said["naturalness"]
+    assert json.dumps(said)
+    with pytest.raises(BadRequest):
+        speech_critique({}, [CLEAN] * 3)
+
+
+@given(st.floats(0, 100), st.floats(0, 100))
+def test_builtin_scores_are_in_range_and_follow_the_points(first: float, second: float) -> None:
+    one, two = scores(first, second)
+    assert 1 <= min(one, two) <= max(one, two) <= 10
+    if abs(first - second) >= 2:
+        assert (one > two) == (first > second)
+        assert one != two

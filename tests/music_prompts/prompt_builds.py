@@ -1,0 +1,156 @@
+"""Small track lists and caption sets, and a whole build of `music-prompts` without Prefect's engine.
+
+`python -m tests.music_prompts.prompt_builds CONFIG STORE` runs a build as a process of its own, to be killed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+
+from schemas.config import parse_config, read_toml
+from schemas.music_prompts import MusicPrompts
+from tasks.build import plan
+from tasks.build.asking import asking
+from tasks.music_prompts.card import sections
+from tasks.music_prompts.sources import plan_build
+from tasks.music_prompts.steps import (
+    choose_tags,
+    draw_triplets,
+    in_shards,
+    keep_prompts,
+    plan_round,
+    read_lists,
+    verify_tags,
+    write,
+)
+from tasks.store.versions import Version, open_store
+from tests.builds import serve_builds
+
+GENRES = ("rock", "jazz", "ambient", "techno", "folk", "metal")
+INSTRUMENTS = ("piano", "violin", "drums", "electricguitar", "flute")
+MOODS = ("dark", "happy", "calm", "epic")
+BUILTIN: dict[str, Any] = {"annotator": "builtin:music-prompt-1"}
+QUICK: dict[str, Any] = {
+    "annotator": "openai:tiny",
+    "retry_base_s": 0.01,
+    "retry_longest_s": 0.05,
+    "total_timeout_s": 10.0,
+    "max_concurrency": 8,
+}
+"""A writer that does not wait long."""
+
+# The code does not change while tests run; reading it anew is a third of what a small build takes.
+plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
+
+
+def build_prompts(config: MusicPrompts, store_root: Path, *, force: bool = False) -> Version:
+    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
+    planned = plan_build(config, open_store(str(store_root)))
+    if (done := planned.up_to_date()) and not force:
+        return done
+    if force:
+        planned.forget()
+    with planned.stage() as stage:
+        read_lists.fn(stage, config)
+        planned.check_inputs(stage)
+        if config.verification is not None:
+            with asking(stage.store, config.verification) as judge:
+                verify_tags.fn(stage, config, judge)
+        choose_tags.fn(stage, config)
+        draw_triplets.fn(stage, config)
+        with asking(stage.store, config.synthesis) as writer:
+            for number in count():
+                drawn = plan_round.fn(stage, config, number)
+                if drawn is None:
+                    break
+                for shard in in_shards(drawn):
+                    write.fn(stage, config, writer, drawn, shard)
+        keep_prompts.fn(stage, config)
+        return planned.commit(stage, sections=sections(stage))
+
+
+def read_config(path: Path) -> MusicPrompts:
+    """The build config in a TOML file."""
+    return parse_config(MusicPrompts, read_toml(path), path)
+
+
+def config_of(folder: Path, **values: Any) -> MusicPrompts:
+    """A build config over `tracks.tsv` in a folder; small lists will do."""
+    pool = {"popularity": 1, "mentions": 0, **values.pop("pool", {})}
+    held = {"most_rejected": None, "tracks": "tracks.tsv", "synthesis": BUILTIN, **values, "pool": pool}
+    return parse_config(MusicPrompts, held, folder / "build.toml")
+
+
+def write_tracks(path: Path, tracks: Iterable[Sequence[str]]) -> None:
+    """A list in MTG-Jamendo's layout, one track a sequence of tags such as `genre---rock`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = ["TRACK_ID\tARTIST_ID\tALBUM_ID\tPATH\tDURATION\tTAGS"]
+    for number, tags in enumerate(tracks, 1):
+        ids = f"track_{number:07d}\tartist_{number % 7:06d}\talbum_{number % 11:06d}"
+        lines.append("\t".join([ids, f"{number % 100:02d}/{number}.mp3", "180.5", *tags]))
+    path.write_bytes("\r\n".join([*lines, ""]).encode())
+
+
+def made_tracks(number: int, genres: Sequence[str] = GENRES) -> list[list[str]]:
+    """Tags of tracks, so that most pairs of tags occur together and some never do."""
+    tracks = []
+    for at in range(number):
+        genre, instrument = genres[at % len(genres)], INSTRUMENTS[at * 7 // 3 % len(INSTRUMENTS)]
+        mood = MOODS[at * 5 // 4 % (len(MOODS) - (genre in GENRES[:2]))]  # rock and jazz are never epic
+        tracks.append([f"genre---{genre}", f"instrument---{instrument}", f"mood/theme---{mood}"])
+    return tracks
+
+
+def write_captions(path: Path, captions: Mapping[str, str]) -> None:
+    """A caption set: JSON with paths, or TSV with ids, by the path's ending."""
+    if path.suffix == ".json":
+        rows = [{"path": item, "caption": text} for item, text in captions.items()]
+        path.write_text(json.dumps(rows), encoding="utf-8")
+    else:
+        path.write_text("".join(f"{item}\t{text}\n" for item, text in captions.items()), encoding="utf-8")
+
+
+def fenced(words: str, name: str) -> str:
+    """What stands in a prompt between the marks of a name."""
+    found = re.search(rf"<{name}-[0-9a-f]+>\n(.*?)\n</{name}-[0-9a-f]+>", words, re.DOTALL)
+    assert found, f"no {name} in {words}"
+    return found[1]
+
+
+def writing_answer(body: Mapping[str, Any], content: str) -> str:
+    """What a good writer says: a server's answer from the request's words; about every third prompt misses a tag."""
+    if body.get("logprobs"):  # a judge of tags was asked: its log-probabilities count
+        return "Yes"
+    words = str(body["messages"][-1]["content"]).replace("\\n", "\n")
+    genre, instrument, mood = (fenced(words, name) for name in ("genre", "instrument", "mood"))
+    if int(content[:8], 16) % 3 == 0:
+        return json.dumps({"prompt": f"A {genre} tune for {instrument}."})
+    system = str(body["messages"][0]["content"])
+    added = " Add oboe and ukulele." if "Add one, two or three" in system else ""
+    return json.dumps({"prompt": f"{genre} for {instrument}. Mood: {mood}.{added}"})
+
+
+def build_from_file(config: str, store: str) -> None:
+    """What a process that may be killed runs."""
+    build_prompts(read_config(Path(config)), Path(store))
+
+
+def serve() -> None:
+    """Serve builds, quickly."""
+    plan.code_digest("flows.music_prompts")  # type: ignore[attr-defined]
+    serve_builds(build_from_file)
+
+
+if __name__ == "__main__":
+    serve() if sys.argv[1:] == ["--serve"] else build_from_file(*sys.argv[1:])

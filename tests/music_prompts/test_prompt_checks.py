@@ -1,0 +1,81 @@
+"""What a prompt must meet: its tags, no others, no voices."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tasks.annotation.builtin_prompts import music_prompt
+from tasks.importers.jamendo import Tag
+from tasks.music_prompts.checks import check_prompt
+from tasks.text.tag_words import Lexicon, everyday_tags, vocal_tags, written, written_forms
+
+TRIPLET = (Tag("genre", "jazz"), Tag("instrument", "piano"), Tag("mood/theme", "calm"))
+LEXICON = Lexicon(written_forms())
+POOL = sorted(set(written_forms()) - set(vocal_tags()))
+
+
+def reason(text: str, style: str = "strict", longest: int = 400) -> str | None:
+    """Why a prompt cannot be kept, or None."""
+    fault = check_prompt(text, TRIPLET, style, LEXICON, longest).fault
+    return fault.reason if fault else None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A calm jazz piece led by the piano.", None),
+        ("Calming, jazzy pianos.", None),
+        (
+            "A calm jazz piece on a world stage, with a steady beat, the piano in the background.",
+            None,
+        ),  # everyday words
+        ("A calm jazz piece.", "tag_missing"),
+        ("A calm jazz piece led by an electric piano.", "tag_missing"),
+        ("A calm jazz piece for piano and cello.", "other_tag"),
+        ("A calm jazz fusion piece for piano.", "tag_missing"),
+        ("A calm jazz piece with a dark piano.", "other_tag"),
+        ("A calm jazz piece with piano, no vocals.", "mentions_vocals"),
+        ("A calm jazz piano. " * 30, "too_long"),
+    ],
+)
+def test_strict_prompts(text: str, expected: str | None) -> None:
+    assert reason(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("A calm jazz piece for piano with double bass.", None),
+        ("A calm jazz piece for piano with double bass, drums and saxophone.", None),
+        ("A calm jazz piece for piano.", "no_instrument_added"),
+        ("A calm jazz piece for piano and more pianos.", "no_instrument_added"),
+        ("A calm jazz piece for piano, bass, drums, cello and saxophone.", "too_many_instruments"),
+        ("A calm jazz piece for piano, bass and voice.", "mentions_vocals"),
+    ],
+)
+def test_improvised_prompts(text: str, expected: str | None) -> None:
+    assert reason(text, "improvised") == expected
+
+
+def test_added_instruments_are_named_once() -> None:
+    text = "A calm jazz piece for piano with drums, an upright bass, and more drums."
+    assert check_prompt(text, TRIPLET, "improvised", LEXICON, 400).added == ("drums", "double bass")
+
+
+def draw(category: str) -> st.SearchStrategy[Tag]:
+    """A tag of the pool."""
+    return st.sampled_from([tag for tag in POOL if tag.category == category])
+
+
+@given(draw("genre"), draw("instrument"), draw("mood/theme"), st.sets(draw("instrument"), min_size=1, max_size=3))
+def test_the_builtin_writer_meets_the_checks(genre: Tag, instrument: Tag, mood: Tag, further: set[Tag]) -> None:
+    facts = {"genre": written(genre), "instrument": written(instrument), "mood": written(mood)}
+    triplet = (genre, instrument, mood)
+    assert check_prompt(music_prompt(facts, [])["prompt"], triplet, "strict", LEXICON, 400).fault is None
+    added = sorted(written(tag) for tag in further - {instrument} - everyday_tags())
+    if added:
+        text = music_prompt({**facts, "added": added}, [])["prompt"]
+        checked = check_prompt(text, triplet, "improvised", LEXICON, 400)
+        assert (checked.fault, sorted(checked.added)) == (None, added)

@@ -1,0 +1,176 @@
+"""Small pools of generated music, configs that ask a local server about them, and a whole build without Prefect.
+
+`python -m tests.pseudo_preferences.music CONFIG STORE` runs a build as a process of its own, to be killed.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import json
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+
+import numpy as np
+import soundfile
+
+from schemas.config import parse_config, read_toml
+from schemas.pseudo_preferences import PseudoPreferences
+from tasks.build import plan
+from tasks.build.asking import asking
+from tasks.pseudo_preferences.labels import card_sections
+from tasks.pseudo_preferences.pairs import plan_build
+from tasks.pseudo_preferences.steps import in_shards, judge, keep_consistent, plan_pairs, read_pool
+from tasks.store.versions import Version, open_store
+from tests.builds import serve_builds
+
+RATE_HZ = 8_000
+MODELS = ("ant", "bee", "cat")
+QUICK: dict[str, Any] = {
+    "annotator": "openai:tiny",
+    "hearing": {"sample_rate_hz": RATE_HZ},
+    "retry_base_s": 0.01,
+    "retry_longest_s": 0.05,
+    "read_timeout_s": 0.5,
+    "total_timeout_s": 5.0,
+    "most_response_bytes": 1 << 20,
+    "max_concurrency": 8,
+}
+"""A judge that does not wait long."""
+
+Row = dict[str, Any]
+
+# The code does not change while tests run; reading it anew is a third of what a small build takes.
+plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
+
+
+def build_judged(config: PseudoPreferences, store_root: Path, *, force: bool = False) -> Version:
+    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
+    planned = plan_build(config, open_store(str(store_root)))
+    if (done := planned.up_to_date()) and not force:
+        return done
+    if force:
+        planned.forget()
+    with planned.stage() as stage:
+        read_pool.fn(stage, config)
+        planned.check_inputs(stage)
+        questions = plan_pairs.fn(stage, config)
+        with asking(stage.store, config.judge) as session:
+            for start in in_shards(questions):
+                judge.fn(stage, config, session, questions, start)
+        keep_consistent.fn(stage, config)
+        return planned.commit(stage, sections=card_sections(stage))
+
+
+def read_config(path: Path) -> PseudoPreferences:
+    """The build config in a TOML file."""
+    return parse_config(PseudoPreferences, read_toml(path), path)
+
+
+def build_from_file(config: str, store: str) -> None:
+    """What a process that may be killed runs."""
+    build_judged(read_config(Path(config)), Path(store))
+
+
+def values_of(base_url: str, *, judge: Mapping[str, Any] | None = None, **values: Any) -> dict[str, Any]:
+    """What a config file holds: a judge behind a local server, and short clips that will do."""
+    clips = {"shortest_s": 0.1, **values.pop("clips", {})}
+    tables = {"prompts": "prompts.jsonl", "generations": "generations.jsonl"}
+    return {**tables, **values, "clips": clips, "judge": {**QUICK, "base_url": base_url, **(judge or {})}}
+
+
+def config_of(folder: Path, base_url: str, **values: Any) -> PseudoPreferences:
+    """A build config over the pool in a folder; values as for `values_of`."""
+    return parse_config(
+        PseudoPreferences, {"most_rejected": None, **values_of(base_url, **values)}, folder / "build.toml"
+    )
+
+
+def write_config(folder: Path, base_url: str, **values: Any) -> Path:
+    """The same as a TOML file; its path."""
+    lines: list[str] = []
+    nested: list[tuple[str, Mapping[str, Any]]] = [("", values_of(base_url, **values))]
+    while nested:
+        name, held = nested.pop(0)
+        if name:
+            lines.append(f"[{name}]")
+        for key, value in held.items():
+            if isinstance(value, Mapping):
+                nested.append((f"{name}.{key}" if name else key, value))
+            else:
+                lines.append(f"{key} = {json.dumps(value)}")
+    path = folder / "build.toml"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def write_clip(path: Path, seed: int, seconds: float = 0.3, gain: float = 0.3) -> None:
+    """Noise of a seed's own, in the format that the path's ending names."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    samples = np.random.RandomState(seed).uniform(-gain, gain, round(seconds * RATE_HZ))
+    soundfile.write(path, samples, RATE_HZ, subtype="PCM_16")
+
+
+def prompt_row(folder: Path, number: int) -> Row:
+    """A prompt; by its number one of the four modalities."""
+    row: Row = {"prompt_id": f"p{number:03d}", "text": f"A tune in {60 + number} beats a minute"}
+    if number % 4 in (1, 3):
+        row["lyrics"] = f"la la {number}\nla"
+    if number % 4 in (2, 3):
+        row["reference_audio"] = f"references/p{number:03d}.flac"
+        write_clip(folder / row["reference_audio"], 1_000_000 + number)
+    return row
+
+
+def generation_row(folder: Path, prompt: int, model: str, take: int = 1) -> Row:
+    """What a model made of a prompt, with its clip."""
+    name = f"p{prompt:03d}-{model}-{take}"
+    ending = "flac" if prompt % 2 else "wav"
+    write_clip(folder / f"clips/{name}.{ending}", int.from_bytes(name.encode()[-9:], "big") % 2**31 + prompt * 7)
+    audio = f"clips/{name}.{ending}"
+    return {"generation_id": name, "prompt_id": f"p{prompt:03d}", "model": model, "audio": audio, "status": "ok"}
+
+
+def write_rows(path: Path, rows: Iterable[Row]) -> None:
+    """One JSON object a line."""
+    path.write_bytes("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows).encode())
+
+
+def make_pool(
+    folder: Path, prompts: int = 6, models: Sequence[str] = MODELS, takes: int = 1
+) -> tuple[list[Row], list[Row]]:
+    """Write a pool: every model makes as many takes of every prompt. Returns the rows of both tables."""
+    folder.mkdir(parents=True, exist_ok=True)
+    asked = [prompt_row(folder, number) for number in range(prompts)]
+    made = [
+        generation_row(folder, number, model, take)
+        for number in range(prompts)
+        for model in models
+        for take in range(1, takes + 1)
+    ]
+    write_rows(folder / "prompts.jsonl", asked)
+    write_rows(folder / "generations.jsonl", made)
+    return asked, made
+
+
+def warm_up() -> None:
+    """Do once what every forked build would do again: late imports, and the digest of the code."""
+    for name in ("pandas", "tasks.annotation.openai_compatible", "tasks.annotation.ledger_sqlite"):
+        importlib.import_module(name)
+    plan.code_digest("flows.pseudo_preferences")  # type: ignore[attr-defined]
+
+
+def serve() -> None:
+    """Serve builds, quickly."""
+    warm_up()
+    serve_builds(build_from_file)
+
+
+if __name__ == "__main__":
+    serve() if sys.argv[1:] == ["--serve"] else build_from_file(*sys.argv[1:])

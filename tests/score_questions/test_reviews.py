@@ -1,0 +1,288 @@
+"""Questions go out to reviewers and come back; what they flag leaves the set."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import json
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import InputError, StoreError
+from tasks.importers.rows import Reject
+from tasks.score_questions.review_agreement import agreements, alphas, cohen_kappa
+from tasks.score_questions.review_files import CONFIG, SHEET, TASKS, contents_of, write_review, write_verdicts
+from tasks.score_questions.reviews import ASKED, Verdict, gather_reviews, left_out, read_reviews
+from tasks.store.versions import Version
+from tests.score_questions.questions import build_questions, config_of, rows_of, thread
+
+GOOD = {"musically_correct": "yes", "options_relevant": "yes", "offensive": "no", "ambiguous": "no"}
+BAD = GOOD | {"ambiguous": "yes"}
+NAMES = [f"{number:016x}" for number in range(6)]
+
+
+def built(folder: Path, **other: Any) -> Version:
+    return build_questions(config_of(folder, **other), folder / "store", [thread(number) for number in range(6)])
+
+
+def filled(sheet: Path, reviewer: str, answers: Callable[[str], dict[str, str]]) -> Path:
+    """The sheet as a reviewer saves it from a spreadsheet."""
+    with sheet.open(encoding="utf-8-sig", newline="") as file:
+        rows = list(csv.DictReader(file))
+    path = sheet.with_name(f"{reviewer}.csv")
+    with path.open("w", encoding="utf-8-sig", newline="") as file:
+        table = csv.DictWriter(file, rows[0].keys(), lineterminator="\r\n")
+        table.writeheader()
+        table.writerows({**row, "reviewer": reviewer, **answers(row["question_id"])} for row in rows)
+    return path
+
+
+def annotated(tasks: Path, annotators: dict[int, Callable[[str], dict[str, str]]], min_: bool = False) -> Path:
+    """Label Studio's export of the tasks, as its documentation shows it: JSON, or JSON-MIN."""
+    exported: list[dict[str, Any]] = []
+    for number, task in enumerate(json.loads(tasks.read_text("utf-8")), 1):
+        said = {who: answers(task["data"]["question_id"]) for who, answers in annotators.items()}
+        if min_:
+            exported += [{"id": number, **task["data"], **held, "annotator": who} for who, held in said.items()]
+            continue
+        annotations = [
+            {
+                "id": 1000 * number + who,
+                "completed_by": {"id": who, "email": "someone@example.org", "first_name": "Some", "last_name": "One"},
+                "was_cancelled": False,
+                "lead_time": 4.2,
+                "result": [
+                    {
+                        "id": "Dx_aB91ISN",
+                        "from_name": name,
+                        "to_name": "question",
+                        "type": "choices",
+                        "origin": "manual",
+                        "value": {"choices": [value]},
+                    }
+                    for name, value in held.items()
+                ]
+                + [{"from_name": "note", "to_name": "question", "type": "textarea", "value": {"text": ["Fine."]}}],
+            }
+            for who, held in said.items()
+        ]
+        skipped = {"id": 7, "completed_by": 9, "was_cancelled": True, "result": []}
+        exported.append({"id": number, "data": task["data"], "annotations": [*annotations, skipped], "predictions": []})
+    path = tasks.with_name("exported.json")
+    path.write_text(json.dumps(exported), "utf-8")
+    return path
+
+
+def test_round_trip_through_a_spreadsheet_and_label_studio(tmp_path: Path) -> None:
+    version = built(tmp_path)
+    assert write_review(version, tmp_path / "out") == 6
+    sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD if name in NAMES[:2] else GOOD)
+    export = annotated(tmp_path / "out" / TASKS, {3: lambda name: BAD if name == NAMES[0] else GOOD})
+    verdicts, refused = gather_reviews([(sheet, "alice.csv"), (export, "ls.json")], contents_of(version))
+    assert refused == []
+    assert {verdict.reviewer for verdict in verdicts} == {"alice", "annotator-3"}
+    assert sorted(left_out(verdicts, "any")) == NAMES[:2]
+    assert sorted(left_out(verdicts, "majority")) == sorted(left_out(verdicts, "all")) == NAMES[:1]
+    assert {verdict.note for verdict in verdicts if verdict.reviewer == "annotator-3"} == {"Fine."}
+    (flags,) = [one for one in agreements(verdicts) if one.asked == "flagged"]
+    assert (flags.reviewers, flags.both, round(flags.share, 3)) == (("alice", "annotator-3"), 6, 0.833)
+    assert flags.kappa == pytest.approx((5 / 6 - 22 / 36) / (1 - 22 / 36))
+    (all_,) = [one for one in alphas(verdicts) if one.asked == "flagged"]
+    assert (all_.questions, all_.reviews, round(all_.share, 3)) == (6, 12, 0.833)
+    assert all_.alpha == pytest.approx(1 - 11 * 2 / (2 * 3 * 9))  # 3 of 12 reviews flag, one question parts them
+
+    write_verdicts(tmp_path / "reviews.csv", verdicts)
+    again = built(tmp_path, review={"files": ["reviews.csv"]})
+    assert {row["question_id"] for row in rows_of(again, "questions")} == set(NAMES[2:])
+    assert {row["question_id"] for row in rows_of(again, "sources")} == set(NAMES[2:])
+    rejects = rows_of(again, "rejects")
+    assert {(row["item"], row["stage"], row["reason"]) for row in rejects} == {
+        (name, "review", "flagged") for name in NAMES[:2]
+    }
+    assert "alice says ambiguous" in rejects[0]["detail"]
+    reviews = rows_of(again, "reviews")
+    assert len(reviews) == 12
+    assert all(row["applies"] for row in reviews)
+    letters = {row["question_id"]: row["truth_letter"] for row in rows_of(version, "questions")}
+    assert all(letters[row["question_id"]] == row["truth_letter"] for row in rows_of(again, "questions"))
+
+
+def test_majority_keeps_what_one_of_two_flags(tmp_path: Path) -> None:
+    version = built(tmp_path)
+    write_review(version, tmp_path / "out")
+    filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD).rename(tmp_path / "alice.csv")
+    filled(tmp_path / "out" / SHEET, "bob", lambda name: GOOD).rename(tmp_path / "bob.csv")
+    again = built(tmp_path, review={"files": ["alice.csv", "bob.csv"], "flagged_by": "majority"})
+    assert len(rows_of(again, "questions")) == 6
+
+
+def test_reviews_of_another_wording_do_not_count(tmp_path: Path) -> None:
+    version = built(tmp_path)
+    write_review(version, tmp_path / "out")
+    sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD)
+    text = sheet.read_text("utf-8-sig")
+    stale = contents_of(version)[NAMES[0]]
+    (tmp_path / "alice.csv").write_text(text.replace(stale, "0" * 64), "utf-8")
+    again = built(tmp_path, review={"files": ["alice.csv"]})
+    assert {row["question_id"] for row in rows_of(again, "questions")} == {NAMES[0]}
+    assert [row["question_id"] for row in rows_of(again, "reviews") if not row["applies"]] == [NAMES[0]]
+    (step,) = [step for step in again.manifest.steps if step.name == "review-files"]
+    assert step.notes == ("1 of 6 reviews are of questions that read otherwise now, or are none: not counted",)
+
+
+def test_json_min_is_read_too(tmp_path: Path) -> None:
+    write_review(built(tmp_path), tmp_path / "out")
+    export = annotated(tmp_path / "out" / TASKS, {4: lambda name: GOOD, 5: lambda name: BAD}, min_=True)
+    found = list(read_reviews(export, "min.json"))
+    assert len([one for one in found if isinstance(one, Verdict)]) == 12
+    assert {one.reviewer for one in found if isinstance(one, Verdict)} == {"annotator-4", "annotator-5"}
+
+
+def test_what_goes_out_is_whole(tmp_path: Path) -> None:
+    version = built(tmp_path)
+    write_review(version, tmp_path / "out", images_at="/data/local-files/?d=images")
+    tasks = json.loads((tmp_path / "out" / TASKS).read_text("utf-8"))
+    asked = {row["question_id"]: row for row in rows_of(version, "questions")}
+    for task in tasks:
+        row = asked[task["data"]["question_id"]]
+        assert task["data"]["image"] == f"/data/local-files/?d=images/{row['image']['path']}"
+        assert (tmp_path / "out/images" / row["image"]["path"]).read_bytes() == row["image"]["bytes"]
+    write_review(version, tmp_path / "out", force=True)
+    (first, *_) = json.loads((tmp_path / "out" / TASKS).read_text("utf-8"))
+    kind, _, data = first["data"]["image"].partition(";base64,")
+    assert kind == "data:image/png"
+    digest = hashlib.sha256(base64.b64decode(data)).hexdigest()
+    assert digest == asked[first["data"]["question_id"]]["image_sha256"]
+
+
+def test_label_studios_configuration_asks_what_is_read(tmp_path: Path) -> None:
+    write_review(built(tmp_path), tmp_path / "out")
+    view = ElementTree.parse(tmp_path / "out" / CONFIG).getroot()
+    objects = {node.get("name"): node.get("value") for node in view if node.tag in ("Image", "Text")}
+    choices = {node.get("name"): [held.get("value") for held in node] for node in view.iter("Choices")}
+    assert choices == {name: ["yes", "no"] for name in ASKED}
+    assert all(node.get("toName") in objects for node in view if node.get("toName"))
+    (task, *_) = json.loads((tmp_path / "out" / TASKS).read_text("utf-8"))
+    assert {str(value).removeprefix("$") for value in objects.values()} <= task["data"].keys()
+
+
+def test_cells_are_no_formulas(tmp_path: Path) -> None:
+    rows = [
+        thread(
+            0,
+            title='=HYPERLINK("http://evil.example")',
+            comments=[("@SUM(1+1) is what it is worth", 3), ("-1 of it", 2)],
+        )
+    ]
+    version = build_questions(config_of(tmp_path), tmp_path / "store", rows)
+    write_review(version, tmp_path / "out")
+    verdict = Verdict("q", "c", "=cmd", dict.fromkeys(ASKED, True), "+1", "f", 1)
+    write_verdicts(tmp_path / "reviews.csv", [verdict])
+    for path in (tmp_path / "out" / SHEET, tmp_path / "reviews.csv"):
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            assert not [cell for row in csv.reader(file) for cell in row if cell.startswith(("=", "+", "-", "@"))]
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("q,c,alice,maybe,yes,no,no,", "not_yes_or_no"),
+        ("q,c,,yes,yes,no,no,", "no_reviewer"),
+        ("q,c,alice@example.org,yes,yes,no,no,", "reviewer_is_an_address"),
+        ("q,c,yes,alice@example.org,yes,no,no,", "not_yes_or_no"),  # shifted: a cell is lost
+        ("alice@example.org,q,c,yes,yes,no,no,", "no_question_id"),
+        ('q,c,"alice@example.org" x,yes,yes,no,no,', "bad_quoting"),
+        (f"q,c,{'Alice of example.org ' * 20},yes,yes,no,no,", "no_reviewer"),
+        (",c,alice,yes,yes,no,no,", "no_question_id"),
+        ("q,,alice,yes,yes,no,no,", "no_content_sha256"),
+        ("q,c,alice,yes,,no,no,", "not_yes_or_no"),
+    ],
+)
+def test_rows_that_cannot_be_read_are_rejects(tmp_path: Path, text: str, reason: str) -> None:
+    path = tmp_path / "a.csv"
+    head = "question_id,content_sha256,reviewer,musically_correct,options_relevant,offensive,ambiguous,note"
+    path.write_text(f"{head}\n{text}\nq,c,bob,,,,,\nq,c,carol,Yes,y,NO,0,\n", "utf-8")
+    first, second = read_reviews(path, "a.csv")
+    assert isinstance(first, Reject)
+    assert (first.reason, first.source_file, first.line) == (reason, "a.csv", 2)
+    assert isinstance(second, Verdict)
+    assert second.reviewer == "carol"
+    assert "example.org" not in first.item + first.detail
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "said"),
+    [
+        ("a.csv", "question_id,reviewer\n", "expected the column 'content_sha256', found 'question_id, reviewer'"),
+        ("a.csv", "", "expected the column 'question_id', found ''"),
+        ("a.json", "{", "expected Label Studio's JSON export"),
+        ("a.json", "{}", "expected a list of tasks, found dict"),
+        ("b.csv", None, "file not found"),
+    ],
+)
+def test_files_that_are_no_reviews_are_one_line(tmp_path: Path, name: str, text: str | None, said: str) -> None:
+    if text is not None:
+        (tmp_path / name).write_text(text, "utf-8")
+    with pytest.raises(InputError, match=said):
+        list(read_reviews(tmp_path / name, name))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                ["data", "annotations", "result", "value", "choices", "from_name", "question_id", "offensive"]
+            ),
+            inner,
+            max_size=4,
+        )
+    ),
+    max_leaves=20,
+)
+
+
+@given(tasks=st.lists(JSON, max_size=4))
+def test_no_json_stops_the_reading(tmp_path_factory: pytest.TempPathFactory, tasks: list[Any]) -> None:
+    path = tmp_path_factory.mktemp("reviews") / "a.json"
+    path.write_text(json.dumps(tasks), "utf-8")
+    assert all(isinstance(found, Verdict | Reject) for found in read_reviews(path, "a.json"))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
+def test_kappa_is_bounded_and_even_handed(pairs: list[tuple[bool, bool]]) -> None:
+    share, kappa = cohen_kappa(pairs)
+    assert (share, kappa) == pytest.approx(cohen_kappa([(other, one) for one, other in pairs]))
+    assert kappa is None or -1 <= kappa <= 1
+    if all(one == other for one, other in pairs) and len({one for one, _ in pairs}) == 2:
+        assert kappa == 1
+
+
+def test_kappa_as_cohen_reckons() -> None:
+    pairs = [(True, True)] * 20 + [(True, False)] * 5 + [(False, True)] * 10 + [(False, False)] * 15
+    assert cohen_kappa(pairs) == (0.7, pytest.approx(0.4))
+
+
+def test_alpha_needs_two_reviews_of_a_question_and_two_answers() -> None:
+    one = Verdict("q1", "c", "alice", {name: name in ASKED[:2] for name in ASKED}, None, "a.csv", 2)
+    assert alphas([]) == alphas([one]) == []
+    same = alphas([one, replace(one, reviewer="bob"), replace(one, question_id="q2")])
+    assert [(told.asked, told.questions, told.reviews, told.share, told.alpha) for told in same] == [
+        (asked, 1, 2, 1.0, None) for asked in (*ASKED, "flagged")
+    ]
+
+
+def test_review_folder_is_not_overwritten(tmp_path: Path) -> None:
+    version = built(tmp_path)
+    write_review(version, tmp_path / "out")
+    with pytest.raises(StoreError, match="--force"):
+        write_review(version, tmp_path / "out")

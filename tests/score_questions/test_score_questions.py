@@ -1,0 +1,186 @@
+"""`score-questions`: threads become questions, with every thread accounted for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.score_questions import CATEGORIES
+from tasks.annotation.builtin_scores import score_writer
+from tasks.score_questions.checks import alike, check_options, given_away, good_distractors, speaks_of_options, words_of
+from tasks.score_questions.lettering import deal, lettered
+from tests.score_questions.questions import BODIES, build_questions, config_of, rows_of, thread
+
+TIE = [(BODIES[0], 5), (BODIES[1], 5), (BODIES[2], 1)]
+
+
+def by_id(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {row["question_id"]: row for row in rows}
+
+
+def test_threads_become_questions(tmp_path: Path) -> None:
+    version = build_questions(config_of(tmp_path), tmp_path / "store", [thread(number) for number in range(12)])
+    questions, options = rows_of(version, "questions"), rows_of(version, "options")
+    assert len(questions) == 12
+    for row in questions:
+        own = [option for option in options if option["question_id"] == row["question_id"]]
+        assert [option["text"] for option in own] == row["options"]
+        assert [option["letter"] for option in own if option["correct"]] == [row["truth_letter"]]
+        assert next(option["votes"] for option in own if option["correct"]) == 9
+        assert row["preference"] == "human"
+        assert row["judge"] is None
+        assert row["subcategory"] in CATEGORIES[row["category"]]
+        assert row["image"]["path"] == f"{row['image_sha256']}.png"
+    letters = Counter(row["truth_letter"] for row in questions)
+    assert max(letters.values()) - min(letters.values()) <= 1
+    assert set(letters) == set("ABCD")
+
+
+def test_same_threads_give_the_same_bytes(tmp_path: Path) -> None:
+    rows = [thread(number) for number in range(5)]
+    first = build_questions(config_of(tmp_path), tmp_path / "one", rows)
+    again = build_questions(config_of(tmp_path), tmp_path / "two", rows[::-1])
+    digests = [{file.path: file.sha256 for file in version.manifest.files} for version in (first, again)]
+    assert digests[0] == digests[1]
+
+
+def test_tie_is_settled_by_the_judge_and_says_so(tmp_path: Path) -> None:
+    version = build_questions(config_of(tmp_path), tmp_path / "store", [thread(1), thread(2, comments=TIE)])
+    questions, sources = by_id(rows_of(version, "questions")), by_id(rows_of(version, "sources"))
+    tied = f"{2:016x}"
+    assert questions[tied]["preference"] == "language_model"
+    assert questions[tied]["judge"] == "builtin:score-judge-1"
+    assert {name: row["tied"] for name, row in sources.items()} == {f"{1:016x}": 1, tied: 2}
+    right = next(o for o in rows_of(version, "options") if o["question_id"] == tied and o["correct"])
+    assert right["votes"] == 5
+
+
+def test_few_comments_are_filled_up_with_distractors(tmp_path: Path) -> None:
+    version = build_questions(config_of(tmp_path), tmp_path / "store", [thread(1, comments=TIE[:2])])
+    origins = Counter(option["origin"] for option in rows_of(version, "options"))
+    assert origins == {"comment": 2, "distractor": 2}
+    written = [option for option in rows_of(version, "options") if option["origin"] == "distractor"]
+    assert all(5 <= option["words"] <= 10 and option["votes"] is None for option in written)
+
+
+def test_thread_whose_best_answers_say_the_same_is_a_reject(tmp_path: Path) -> None:
+    rows = [thread(1), thread(2, comments=[("Hm.", 3), ("Hm!", 3), (BODIES[0], 1)])]
+    version = build_questions(config_of(tmp_path), tmp_path / "store", rows)
+    (reject,) = rows_of(version, "rejects")
+    assert (reject["item"], reject["stage"], reject["reason"]) == (f"{2:016x}", "rewrite", "unusable")
+    assert len(rows_of(version, "questions")) == 1
+
+
+def test_an_authors_threads_share_a_split(tmp_path: Path) -> None:
+    config = config_of(tmp_path, shares={"train": 0.5, "test": 0.5})
+    rows = [thread(number, author=f"{number % 6:016x}") for number in range(24)]
+    sources = rows_of(build_questions(config, tmp_path / "store", rows), "sources")
+    splits: dict[str, set[str]] = {}
+    for row in sources:
+        splits.setdefault(row["author_id"], set()).add(row["split"])
+    assert all(len(found) == 1 for found in splits.values())
+    assert {split for found in splits.values() for split in found} == {"train", "test"}
+
+
+@given(st.dictionaries(st.text(max_size=8), st.integers(2, 8), max_size=60), st.integers(0, 9))
+def test_every_place_is_dealt_equally_often(counts: dict[str, int], seed: int) -> None:
+    places = deal(counts, seed)
+    assert places.keys() == counts.keys()
+    for count in set(counts.values()):
+        dealt = Counter(places[name] for name in counts if counts[name] == count)
+        assert all(0 <= place < count for place in dealt)
+        assert max(dealt.values()) - min(dealt[place] for place in range(count)) <= 1
+
+
+@given(st.lists(st.text(min_size=1), min_size=1, max_size=7, unique=True), st.integers(0, 7), st.integers(0, 9))
+def test_letters_keep_all_options(others: list[str], place: int, seed: int) -> None:
+    place = min(place, len(others))
+    options = lettered("q", "\x00truth", others, place, seed)
+    assert options[place] == "\x00truth"
+    assert sorted(options) == sorted(["\x00truth", *others])
+    assert options == lettered("q", "\x00truth", others[::-1], place, seed)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "All of the above",
+        "none of these",
+        "Both A and B",
+        "neither a nor c.",
+        "Option B is right",
+        "Any of the options",
+    ],
+)
+def test_options_about_options_are_seen(text: str) -> None:
+    assert speaks_of_options(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["It moves from A minor to C", "Both hands play the melody", "All notes are tied", "An answer in the dominant"],
+)
+def test_statements_about_music_are_none(text: str) -> None:
+    assert not speaks_of_options(text)
+
+
+def test_options_alike() -> None:
+    assert alike("It is a trill.", "it is a TRILL")
+    assert alike(
+        "The mark tells the player to hold this note longer", "This mark tells the player to hold the note longer!"
+    )
+    assert not alike("It is a major chord", "It is a minor chord")
+    assert not alike("C#", "C")
+
+
+def test_options_are_held_to_their_form() -> None:
+    assert check_options(["One thing", "Another thing"], 14) is None
+    assert check_options(["word " * 15, "Another thing"], 14).reason == "option_length"  # type: ignore[union-attr]
+    assert check_options(["One thing", "one thing."], 14).reason == "options_alike"  # type: ignore[union-attr]
+    assert check_options(["One thing", "None of the above"], 14).reason == "speaks_of_options"  # type: ignore[union-attr]
+
+
+def test_distractors_are_sifted() -> None:
+    truth = "It is a trill that begins on the upper note"
+    written = ["It is a trill that begins on the upper note!", "Too short", "It is a mordent that begins below"]
+    good, fault = good_distractors(written, truth, [], 3)
+    assert good == ["It is a mordent that begins below"]
+    assert fault is not None
+    assert fault.reason == "repeats_truth"
+    long = "word " * 14
+    good, fault = good_distractors(["It lasts one beat only"], long, [], 1)
+    assert fault is not None
+    assert fault.reason == "longer_is_right"
+
+
+@given(st.integers(1, 30), st.lists(st.integers(1, 30), min_size=1, max_size=5))
+def test_only_a_much_longer_truth_is_given_away(truth: int, others: list[int]) -> None:
+    options = [" ".join(["word"] * count) for count in (truth, *others)]
+    if given_away(options, 0):
+        assert truth >= max(others) + 4
+        assert truth > 1.5 * max(others)
+    assert not given_away(options, 0) or truth == max(map(len, map(words_of, options)))
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=80), st.booleans()), min_size=1, max_size=6),
+    st.text(max_size=60),
+)
+def test_builtin_writer_answers_whatever_people_write(comments: list[tuple[str, bool]], title: str) -> None:
+    facts = {
+        "step": "rewrite",
+        "title": title,
+        "text": "",
+        "comments": [{"text": text, "needed": needed} for text, needed in comments],
+        "options": 4,
+        "longest": 14,
+    }
+    answer = score_writer(facts, [])
+    assert set(answer) == {"usable", "why", "question", "options"}
+    assert all(1 <= option["comment"] <= len(comments) for option in answer["options"])
+    assert len(answer["options"]) <= 4

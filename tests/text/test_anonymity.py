@@ -1,0 +1,70 @@
+"""Names, ids, links and addresses go, music stays."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import duckdb
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import ConfigError
+from tasks.text.anonymity import SALT_FILE, key_of, salt_of, scrub
+
+
+@pytest.mark.parametrize(
+    ("text", "scrubbed"),
+    [
+        ("ask u/some_one or /u/Other-One", "ask [user] or [user]"),
+        ("see u\u200b/hidden_one", "see [user]"),
+        ("&#117;/spelt_out", "[user]"),
+        ("[my page](https://example.org/u/me?x=1) says so", "my page says so"),
+        ("![score](https://i.redd.it/a.png)", "[link]"),
+        ("https://youtu.be/abc and imgur.com/a/xyz", "[link] and [link]"),
+        ("write to a.b+c@example.org", "write to [email]"),
+        ("write to me [at] example.com", "write to [email]"),
+        ("ping @handle_7 or name#1234", "ping [user] or [user]"),
+        ("as in t3_abc123", "as in [id]"),
+        ("[1]: https://example.org 'x'", "[link]"),
+        ("profile r/u_somebody", "profile [user]"),
+        ("thanks Bob\\_77, and BOB_77's idea, _bob_77_", "thanks [user], and [user]'s idea, _[user]_"),
+        ("V7/V in C# minor, 4/4 at 120 bpm: I-IV-V... r/piano knows", None),
+        ("The A.B. form & the Ab.  B# is C, etc.", None),
+    ],
+)
+def test_scrubs(text: str, scrubbed: str | None) -> None:
+    assert scrub(text, ["Bob_77"]) == (text if scrubbed is None else scrubbed)
+
+
+NAMES = st.text("abcXYZ019_-", min_size=3, max_size=20).filter(lambda name: any(char.isalnum() for char in name))
+
+
+@given(NAMES, st.text("abc ,.("))
+def test_a_known_name_is_gone_wherever_it_stands(name: str, around: str) -> None:
+    for text in (f"{around} {name} {around}", f"/u/{name}", f"({name})", f"{name}: {around}", f"**{name}**"):
+        assert name.lower() not in scrub(text, [name]).lower()
+
+
+@given(st.text())
+def test_any_text_can_be_scrubbed(text: str) -> None:
+    scrub(text).encode()
+
+
+def test_keys_in_sql_are_those_in_python() -> None:
+    sql = "left(sha256($salt || chr(0) || 'thread' || chr(0) || $id), 16)"
+    found = duckdb.execute(f"SELECT {sql}", {"salt": "säure", "id": "abc"}).fetchall()
+    assert found == [(key_of("säure", "thread", "abc"),)]
+
+
+def test_the_store_keeps_one_salt_where_the_environment_has_none(tmp_path: Path) -> None:
+    first = salt_of("EARMARK_SALT", tmp_path, {})
+    assert first == salt_of("EARMARK_SALT", tmp_path, {})
+    assert len(first) == 64
+    assert (tmp_path / SALT_FILE).stat().st_mode & 0o077 == 0
+    assert salt_of("EARMARK_SALT", tmp_path, {"EARMARK_SALT": "given by the lab itself"}) == "given by the lab itself"
+
+
+def test_a_salt_that_could_be_guessed_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least 16 characters, found 5"):
+        salt_of("EARMARK_SALT", tmp_path, {"EARMARK_SALT": "short"})
