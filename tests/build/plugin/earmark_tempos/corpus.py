@@ -1,0 +1,50 @@
+"""The corpus `tempos`: its config, its tables, its declaration."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import pyarrow as pa
+from pydantic import Field
+
+from schemas.config import BuildConfig
+from schemas.corpus import Corpus, Story
+from schemas.evaluations import Evaluation
+from schemas.tables import REJECTS, Table, column
+from schemas.views import View
+
+
+class Tempos(BuildConfig):
+    """Build config of `tempos`."""
+
+    corpus: Literal["tempos"] = Field(default="tempos", description="The corpus to build.")
+    notes: str = Field(description="A CSV file: id, text, bpm.")
+
+
+NOTES = Table(
+    name="notes",
+    description="One row a piece: what somebody noted of it, and its tempo.",
+    schema=pa.schema(
+        [
+            column("note_id", pa.string(), "The piece."),
+            column("text", pa.string(), "The note."),
+            column("bpm", pa.float64(), "Tempo.", unit="beats a minute"),
+            column("split", pa.string(), "Always train."),
+        ]
+    ),
+    key=("note_id",),
+)
+
+CORPUS = Corpus(
+    name="tempos",
+    source="notes",
+    holds="tempos",
+    paper="none",
+    config=Tempos,
+    tables=(NOTES, REJECTS),
+    story=Story("Tempos", "Notes and tempos.", ("Notes are read.",), "notes", (), ("It is a test.",)),
+    plan="earmark_tempos.steps:plan_build",
+    flow="earmark_tempos.flow:build",
+    views=(View("notes", "rows", "earmark_tempos/notes", "The notes as they are."),),
+    evaluations=(Evaluation("bpm", "scalar", "earmark_tempos/tempos", "How fast is the piece?"),),
+)

@@ -1,0 +1,105 @@
+"""A ninth corpus comes with another package: one folder and one entry point, and nothing here knows of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.conftest import ROOT
+
+PACKAGE = Path(__file__).with_name("plugin") / "earmark_tempos"
+NOTES = "id,text,bpm\n" + "".join(f"n{i},a note {i},{60 + i}\n" for i in range(9)) + "n9,,70\n"
+
+
+def install(site: Path, version: str = "1.0", reference: str = "earmark_tempos.corpus:CORPUS") -> None:
+    """What `pip install` leaves of the package."""
+    shutil.copytree(PACKAGE, site / "earmark_tempos", dirs_exist_ok=True)
+    for old in site.glob("*.dist-info"):
+        shutil.rmtree(old)
+    facts = site / f"earmark_tempos-{version}.dist-info"
+    facts.mkdir()
+    (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: earmark-tempos\nVersion: {version}\n")
+    (facts / "entry_points.txt").write_text(f"[earmark.corpora]\ntempos = {reference}\n")
+
+
+class House:
+    """A store, and an environment in which the package is installed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.site = folder, folder / "site"
+        install(self.site)
+        (folder / "notes.csv").write_text(NOTES)
+        (folder / "tempos.toml").write_text('corpus = "tempos"\nnotes = "notes.csv"\n')
+
+    def run(self, *words: object, code: int = 0) -> str:
+        """What the command prints, on both streams."""
+        paths = os.pathsep.join([str(self.site), str(ROOT)])
+        environment = {**os.environ, "PYTHONPATH": paths, "EARMARK_STORE": str(self.folder / "store")}
+        ended = subprocess.run(
+            [sys.executable, "-m", "flows.command.cli", *map(str, words)],
+            cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert ended.returncode == code, ended.stdout + ended.stderr
+        return ended.stdout + ended.stderr
+
+    def build(self) -> str:
+        """Build `tempos`."""
+        return self.run("build", "tempos", "--config", "tempos.toml")
+
+
+@pytest.fixture
+def house(tmp_path: Path) -> House:
+    return House(tmp_path)
+
+
+def test_a_package_that_cannot_be_imported_is_one_line_for_those_who_use_it(house: House) -> None:
+    install(house.site, reference="earmark_tempos.nowhere:CORPUS")
+    line = "corpus 'tempos': the package earmark-tempos 1.0 cannot be imported: ModuleNotFoundError"
+    assert line in house.run("list")
+    assert "mos-preferences" in house.run("list")
+    told = house.run("build", "tempos", "--config", "tempos.toml", code=1)
+    assert line in told
+    assert "Traceback" not in told
+
+
+def test_a_name_that_is_taken_is_refused(house: House) -> None:
+    (house.site / "earmark_tempos-1.0.dist-info/entry_points.txt").write_text("[earmark.corpora]\ncaptions = a:b\n")
+    told = house.run("list", code=1)
+    assert "corpus 'captions' is there twice: of Earmark and of the installed package earmark-tempos" in told
+    assert "Traceback" not in told
+
+
+@pytest.mark.slow
+def test_it_is_built_explained_exported_judged_and_compared(house: House) -> None:
+    assert "tempos" in house.run("list")
+    house.build()
+    version = house.folder / "store/tempos/v1"
+    assert pq.read_table(version / "notes").num_rows == 9
+    manifest = json.loads((version / "manifest.json").read_text())
+    assert manifest["libraries"]["earmark-tempos"] == "1.0"
+    assert manifest["rejects"] == {"missing_text": 1}
+    assert "already up to date: v1" in house.build()
+    assert "n3" in house.run("explain", "tempos", "n3")
+    house.run("export", "tempos", "--for", "jsonl", "--view", "notes", "--out", "out")
+    assert len((house.folder / "out/train.jsonl").read_text().splitlines()) == 9
+    (house.folder / "scores.csv").write_text("id,score\n" + "".join(f"n{i},{100 + 2 * i}\n" for i in range(9)))
+    assert "1.000" in house.run("judge", "tempos", "--evaluation", "bpm", "--split", "train", "--scores", "scores.csv")
+
+    sql = house.site / "earmark_tempos/notes.sql"
+    sql.write_text(sql.read_text().replace("-- Grain: a row a note.", "-- Grain: one row a note."))
+    assert "already up to date: v1" in house.build(), "a comment of its SQL made it stale"
+    steps = house.site / "earmark_tempos/steps.py"
+    steps.write_text(steps.read_text().replace("SLOWEST_BPM = 20.0", "SLOWEST_BPM = 65.0"))
+    assert "already up to date" not in house.build(), "a rule of the package did not make it stale"
+    assert pq.read_table(house.folder / "store/tempos/v2/notes").num_rows == 4
+    assert "n0" in house.run("diff", "tempos", "v1", "v2", "--rows")
+    install(house.site, version="1.1")
+    assert "up to date" not in house.build(), "another release of the package stands in the key"
+    assert "files are as committed" in house.run("verify", "tempos")
