@@ -8,19 +8,27 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli import app
-from flows.registry import CORPORA, find_corpus
+from flows.command.cli import app
+from flows.command.guides import guides, rewritten
 from schemas.config import Engine, parse_config
+from tasks.build.registry import corpora, find_corpus
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
+USING = (ROOT / "flows/README.md").read_text("utf-8")
+PAGES = [
+    ROOT / "README.md",
+    *sorted((ROOT / "flows").glob("*.md")),
+    *(ROOT / room / "README.md" for room in ("deploy", "tests")),
+]
+DOCS = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in PAGES}
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 
 
 def section(title: str) -> str:
-    """README's text below a heading."""
-    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", README, re.DOTALL | re.MULTILINE)
-    assert found, f"README has no section '{title}'"
+    """The text below a heading of README or, where it has none, of the page on the command."""
+    found = re.search(rf"^## {re.escape(title)}\n(.*?)(?=^## |\Z)", f"{README}\n{USING}", re.DOTALL | re.MULTILINE)
+    assert found, f"there is no section '{title}'"
     return found[1]
 
 
@@ -61,7 +69,28 @@ def test_commands_of_a_group_are_in_the_table() -> None:
 
 
 def test_corpora_are_in_the_table_and_no_others() -> None:
-    assert {row[0].strip("`") for row in table("What it builds")} == set(CORPORA)
+    named = [re.fullmatch(r"\[`([a-z-]+)`\]\((flows/[a-z_]+\.md)\)", row[0]) for row in table("What it builds")]
+    assert {found[1] for found in named if found} == set(corpora())
+    for found in named:
+        assert found
+        assert (ROOT / found[2]).is_file()
+
+
+def test_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 250
+
+
+def test_guides_say_what_the_declarations_say() -> None:
+    texts = {path: (path.read_text("utf-8"), parts) for path, parts in guides().items()}
+    stale = [path.name for path, (text, parts) in texts.items() if rewritten(text, parts) != text]
+    assert stale == [], "run: python -m flows.command.guides"
+
+
+@pytest.mark.parametrize("page", DOCS)
+def test_links_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", DOCS[page]):
+        if not target.startswith("http"):
+            assert ((ROOT / page).parent / target).exists(), target
 
 
 @pytest.mark.parametrize("path", paths_in_map())
@@ -70,14 +99,16 @@ def test_path_of_the_map_exists(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", sorted(set(re.findall(r"`((?:data|deploy|flows|tasks|tests)/[\w./-]+\.\w+)`", README)))
+    "path",
+    sorted(set(re.findall(r"`((?:data/demo|deploy|flows|tasks|tests)/[\w./-]+\.\w+)`", "\n".join(DOCS.values())))),
 )
 def test_file_that_the_text_names_exists(path: str) -> None:
     assert (ROOT / path).is_file()
 
 
 def test_make_targets_exist() -> None:
-    named = set(re.findall(r"\bmake ([a-z-]+)", "\n".join(re.findall(r"`[^`]+`|^make .*$", README, re.MULTILINE))))
+    commands = re.findall(r"`make ([a-z-]+)|^make ([a-z-]+)", "\n".join(DOCS.values()), re.MULTILINE)
+    named = {one or other for one, other in commands}
     assert {"demo", "test"} <= named
     assert named <= targets()
 
@@ -96,10 +127,10 @@ def test_ci_calls_the_same_tests() -> None:
 
 def test_config_examples_parse() -> None:
     shown = set()
-    for example in re.findall(r"```toml\n(.*?)```", README, re.DOTALL):
+    for example in re.findall(r"```toml\n(.*?)```", "\n".join(DOCS.values()), re.DOTALL):
         values = tomllib.loads(example)
         if values.keys() == {"engine"}:  # a part of any corpus's config
             assert Engine.model_validate(values["engine"]).runner == "ray"
             continue
         shown.add(parse_config(find_corpus(values["corpus"]).config, values, ROOT / "my.toml").corpus)
-    assert shown == set(CORPORA)
+    assert shown == set(corpora())

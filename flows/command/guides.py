@@ -1,0 +1,175 @@
+"""The parts of the guides that declarations already say (options, columns, reasons): `python -m flows.command.guides`.
+
+A guide, `flows/<corpus>.md`, is written by hand but for what stands between two comments that name a part; this module
+writes those parts, and a test keeps them so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import types
+from collections.abc import Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
+
+from schemas.annotation import AnnotatorConfig
+from schemas.config import BuildConfig
+from schemas.corpus import Corpus
+from schemas.reasons import FAULTS, RULES
+from tasks.build.registry import corpora, find_corpus
+
+_PART = re.compile(r"(<!-- (annotator|options|reasons|tables) -->\n).*?(<!-- end -->\n)", re.DOTALL)
+_SUFFIXES: dict[Any, str] = {tuple: "[]", list: "[]", dict: ".NAME"}
+SHARED = set(BuildConfig.model_fields) - {"corpus"}
+"""Options that every corpus has; `flows/README.md` explains them."""
+
+
+FLOWS = Path(__file__).resolve().parents[1]
+
+
+def guides() -> dict[Path, dict[str, str]]:
+    """Every guide with the parts that follow from declarations, by the part's name."""
+    own = [(find_corpus(name), one) for name, one in corpora().items() if one.package is None]
+    shared = {"options": options_table(BuildConfig, SHARED), "annotator": options_table(AnnotatorConfig)}
+    return {FLOWS / "README.md": {**shared, "reasons": reasons_table()}} | {
+        FLOWS / f"{corpus.name.replace('-', '_')}.md": {
+            "options": options_table(corpus.config, set(corpus.config.model_fields) - SHARED),
+            "tables": tables_text(corpus),
+        }
+        for corpus, _ in own
+    }
+
+
+def rewritten(text: str, parts: dict[str, str]) -> str:
+    """A guide's text with these parts."""
+    return _PART.sub(lambda found: f"{found[1]}\n{parts[found[2]]}\n{found[3]}", text)
+
+
+def options_table(model: type[BaseModel], names: set[str] | None = None) -> str:
+    """Options of a config as a Markdown table: key, kind, default, what it is; all, or those of some fields."""
+    lines = ["| key | kind | default | what it is |", "|---|---|---|---|"]
+    for key, kind, default, description in _options(model, ""):
+        name = re.split(r"[.[]", key)[0]
+        if name != "corpus" and (names is None or name in names):
+            lines.append(f"| `{key}` | {_cell(kind)} | {_cell(default)} | {_cell(description)} |")
+    return "\n".join(lines) + "\n"
+
+
+def reasons_table() -> str:
+    """Every reason of a reject, by what it is and which options mend or set it."""
+    lines = ["| what it is | options | reasons |", "|---|---|---|"]
+    for kind, declared in (("fault", FAULTS), ("rule", RULES)):
+        for options, reasons in declared.items():
+            keys = ", ".join(f"`{option}`" for option in options.split()) or "–"
+            lines.append(f"| {kind} | {keys} | {', '.join(f'`{reason}`' for reason in reasons.split())} |")
+    return "\n".join(lines) + "\n"
+
+
+def tables_text(corpus: Corpus) -> str:
+    """Every table of a version with its columns."""
+    parts = []
+    for table in corpus.tables:
+        parts += [f"**`{table.name}`**. {table.description}\n", "| column | type | what it is |", "|---|---|---|"]
+        for field in table.schema:
+            notes = {key.decode(): value.decode() for key, value in (field.metadata or {}).items()}
+            unit = f" ({notes['unit']})" if "unit" in notes else ""
+            kind = "audio" if "bytes" in str(field.type) else str(field.type)
+            parts.append(f"| `{field.name}` | {_cell(kind)} | {_cell(notes.get('description', '') + unit)} |")
+        parts.append("")
+    return "\n".join(parts)
+
+
+def _options(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, str, str]]:
+    for name, field in model.model_fields.items():
+        key = f"{prefix}{field.alias or name}"
+        if name == "base":
+            continue
+        inner, suffix = _inner(field.annotation)
+        yield key, _kind(field.annotation), _default(field), field.description or ""
+        if inner is None:
+            continue
+        own = _options(inner, f"{key}{suffix}.")
+        if not issubclass(inner, AnnotatorConfig):
+            yield from own
+            continue
+        shared = {f"{key}{suffix}.{one}" for one in AnnotatorConfig.model_fields}
+        yield from (option for option in own if _top(option[0], key + suffix) not in shared)
+        yield f"{key}{suffix}.…", "", "", "The options of an annotator: `flows/README.md`."
+
+
+def _top(option: str, prefix: str) -> str:
+    """The key below a prefix that an option is or belongs to."""
+    return prefix + "." + re.split(r"[.[]", option.removeprefix(prefix + "."))[0]
+
+
+def _inner(annotation: Any) -> tuple[type[BaseModel] | None, str]:
+    """The model that a field holds, if any, and how its key goes on: `[]` for a list, `.NAME` for a table of them."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, ""
+    suffix = _SUFFIXES.get(get_origin(annotation), "")
+    for argument in get_args(annotation):
+        found, deeper = _inner(argument)
+        if found is not None:
+            return found, suffix + deeper
+    return None, ""
+
+
+def _kind(annotation: Any) -> str:
+    """A type in words."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _kind(arguments[0])
+    if origin is Literal:
+        return " or ".join(f"`{value}`" for value in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(_kind(argument) for argument in arguments if argument is not type(None))
+    if origin in (tuple, list):
+        inner = [argument for argument in arguments if argument is not Ellipsis]
+        return f"list of {_kind(inner[0])}" if len(set(inner)) == 1 else ", ".join(map(_kind, inner))
+    if origin is dict:
+        return f"table of {_kind(arguments[1])}"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return "table"
+    if isinstance(annotation, type) and issubclass(annotation, Enum):
+        return " or ".join(f"`{one.value}`" for one in annotation)
+    words = {bool: "true or false", int: "whole number", float: "number", str: "text", Path: "path"}
+    return words.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "required"
+    value = field.get_default(call_default_factory=True)
+    if value is None or value is PydanticUndefined:
+        return "–"
+    if isinstance(value, BaseModel):
+        return "see below"
+    held = json.dumps(value, default=str, ensure_ascii=False)
+    return f"`{held}`" if held not in ("{}", "[]") else "empty"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "\\|").split())
+
+
+def main() -> int:
+    """Rewrite the guides; 1 if one was not as it should be."""
+    stale = 0
+    for path, parts in guides().items():
+        before = path.read_text("utf-8")
+        if (after := rewritten(before, parts)) != before:
+            path.write_text(after, "utf-8")
+            print(f"rewritten: {path.name}")
+            stale = 1
+    return stale
+
+
+if __name__ == "__main__":
+    sys.exit(main())
