@@ -59,6 +59,7 @@ def list_corpora(store: StoreOption = None, as_json: JsonOption = False) -> None
     """
     from flows.command import console
     from tasks.build.registry import corpora, find_corpus
+    from tasks.store.versions import manifest_fault
 
     place = _store(store)
     known, faults = [], []
@@ -70,12 +71,15 @@ def list_corpora(store: StoreOption = None, as_json: JsonOption = False) -> None
                 raise
             faults.append(str(error))
     newest = {corpus.name: place.latest(corpus.name) for corpus in known}
+    damaged = [fault for version in newest.values() if version and (fault := manifest_fault(version))]
     if as_json:
         _print_json([console.corpus_facts(corpus, newest[corpus.name]) for corpus in known])
     else:
         console.show_corpora(known, newest)
     for fault in faults:
         print(fault, file=sys.stderr)
+    if damaged:
+        raise StoreError("; ".join(damaged))
 
 
 @app.command(rich_help_panel=_BUILD)
@@ -294,8 +298,8 @@ def verify(corpus: SpecArgument, store: StoreOption = None, as_json: JsonOption 
         if not faults:
             print(f"{version.corpus} {version.name}: all {count} files are as committed")
     if faults:
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise StoreError(f"{version.corpus} {version.name} is not as committed: {faults[0]}{more}")
+        named = "the file named above" if len(faults) == 1 else f"the {len(faults)} files named above"
+        raise StoreError(f"{version.corpus} {version.name} is not as committed: see {named}")
 
 
 @app.command(rich_help_panel=_TEND)

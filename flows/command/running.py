@@ -109,7 +109,7 @@ def forecast_build(
 
 
 def resume_run(run: Run, store: Store, *, allow_rejects: bool = False) -> Built:
-    """Go on with a run that did not end well, and settle its record.
+    """Go on with a run that did not end well; its record is settled with it.
 
     Args:
         run: its record.
@@ -119,14 +119,10 @@ def resume_run(run: Run, store: Store, *, allow_rejects: bool = False) -> Built:
     Raises:
         EarmarkError: the build failed again.
     """
-    from tasks.store.runs import save_run
-
     allow = allow_rejects or run.allow_rejects
-    built = run_build(
+    return run_build(
         run.corpus, Path(run.config), store, force=run.force, limit=run.limit, fresh=False, allow_rejects=allow
     )
-    save_run(store, run.model_copy(update={"state": "completed", "version": built.version.name, "error": None}))
-    return built
 
 
 def run_build(
@@ -156,12 +152,13 @@ def run_build(
     from tasks.annotation.errors import LedgerError
     from tasks.build.logs import RUN
     from tasks.build.progress import say, shown
-    from tasks.store.runs import save_run, start_run
+    from tasks.store.runs import save_run, settle_runs, start_run
     from tasks.store.versions import Version
 
     with shown():
         plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
         if not force and (done := plan.up_to_date()):
+            settle_runs(store, name, path, limit, done.name)
             return Built(done, new=False)
         before = store.latest(name)
         if force and fresh:
@@ -181,6 +178,7 @@ def run_build(
                 raise DiskError(f"{line}; when that is mended, go on with: earmark resume {run.run}") from error
             raise
         save_run(store, run.model_copy(update={"state": "completed", "version": version, "ended": datetime.now(UTC)}))
+        settle_runs(store, name, path, limit, version, force=force)
     return Built(Version(name, store.folder(name) / version), new=before is None or before.name != version)
 
 

@@ -195,12 +195,12 @@ def _averages(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 def _write_split_rules(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> list[str]:
     """Create `split_rules`; a source whose list names no split at all is split by content."""
-    query_native = "SELECT dataset FROM merged GROUP BY dataset HAVING count(split) > 0"
-    native = {dataset for (dataset,) in connection.execute(query_native).fetchall()}
+    query_splits = "SELECT dataset, count(split) FROM merged GROUP BY dataset"
+    splits = dict(connection.execute(query_splits).fetchall())  # a source all of whose rows are rejects is not there
     notes, rows = [], []
     for source in config.sources:
         rule = source.split
-        if rule == "native" and source.name not in native:
+        if rule == "native" and splits.get(source.name) == 0:
             rule = "by-content"
             notes.append(f"{source.name}: its lists name no splits; contents were placed in splits by their hash")
         rows.append((source.name, rule, *source.scale, *_upto(source)))

@@ -92,6 +92,25 @@ def save_run(store: Store, run: Run) -> None:
     write_text(private_folder(_folder(store)) / f"{run.run}.json", run.model_dump_json(indent=1) + "\n")
 
 
+def settle_runs(
+    store: Store, corpus: str, config: Path, limit: int | None, version: str, *, force: bool = False
+) -> None:
+    """Note that earlier runs of a config, which failed or were interrupted, came to a version after all.
+
+    Args:
+        store: the store.
+        corpus: the corpus.
+        config: the config file.
+        limit: only the first rows of each source.
+        version: the version that answers for the config now.
+        force: whether it was built anew; if not, runs that were to build anew stay open.
+    """
+    for run in list_runs(store):
+        same = (run.corpus, run.config, run.limit) == (corpus, str(config.absolute()), limit)
+        if same and run.current_state() in ("failed", "interrupted") and (force or not run.force):
+            save_run(store, run.model_copy(update={"state": "completed", "version": version, "error": None}))
+
+
 def list_runs(store: Store) -> list[Run]:
     """All runs, oldest first.
 

@@ -225,13 +225,28 @@ def _absolute(address: str) -> str:
     return address.rstrip("/") if "://" in address else str(Path(address).expanduser().resolve())
 
 
+def manifest_fault(version: Version) -> str | None:
+    """What is wrong with a version's manifest itself, one line: not whole, or another version's; None if nothing is."""
+    try:
+        manifest = version.manifest
+    except StoreError as error:
+        return str(error)
+    if (manifest.corpus, manifest.version) == (version.corpus, version.name):
+        return None
+    return (
+        f"{version.folder / MANIFEST}: expected the manifest of {version.corpus} {version.name}, "
+        f"found that of {manifest.corpus} {manifest.version}"
+    )
+
+
 def verify(version: Version) -> list[str]:
     """Compare every file of a version with its manifest; of an object store, those of the copy.
 
     Returns:
         One line for each file that is missing, changed, or not named in the manifest; empty if all is well.
     """
-    faults = []
+    fault = manifest_fault(version)
+    faults = [fault] if fault else []
     for entry in version.manifest.files:
         path = version.folder / entry.path
         if not path.is_file():

@@ -146,3 +146,17 @@ def test_real_ratings_by_listener(real: Path, tmp_path: Path, named: bool) -> No
     check(found, frame.rename(columns={"sample_id": "file", "ovr": "score"}))
     assert rows_of(version, "rejects") == []
     assert "vmc24: averaged 1,400 ratings into 280 clips" in version.manifest.notes()
+
+
+def test_a_source_of_rejects_alone_is_not_said_to_name_no_splits(tmp_path: Path) -> None:
+    (tmp_path / "good.csv").write_text("f,m\n" + "".join(f"g{i}.wav,{1 + i % 5}\n" for i in range(9)))
+    (tmp_path / "bad.csv").write_text("f,m,s\n" + "".join(f"b{i}.wav,9,test\n" for i in range(9)))
+    columns = {"file": "f", "mos": "m"}
+    config = config_of(
+        tmp_path,
+        {"name": "good", "format": "table", "files": {"train": "good.csv"}, "columns": columns},
+        {"name": "bad", "format": "table", "files": {"train": "bad.csv"}, "columns": {**columns, "split": "s"}},
+    )
+    version = build_version(config, tmp_path / "store")
+    assert version.manifest.rejects == {"score_out_of_scale": 9}
+    assert not [note for note in version.manifest.notes() if "name no splits" in note]
