@@ -50,14 +50,18 @@ def real() -> Path:
 def built_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with every demo corpus, as `earmark demo` builds it. No test may change it.
 
-    The processes of one test run share it: the first one that needs it builds it.
+    It starts with the ledger of the state before, so that the same build shows that no model is asked again. The
+    processes of one test run share it: the first one that needs it builds it.
     """
     from filelock import FileLock
+
+    from tests.before.fixture import seed
 
     own = tmp_path_factory.getbasetemp()
     shared = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "demo-store"
     with FileLock(f"{shared}.lock"):
         if not shared.exists():
+            seed(Path(f"{shared}.part"))
             command = [Path(sys.executable).with_name("earmark"), "demo", "--store", f"{shared}.part"]
             kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "EARMARK_"))}
             home = {"PREFECT_HOME": f"{shared}.prefect"}
