@@ -7,13 +7,16 @@ import os
 import tomllib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from schemas.errors import ConfigError
 from schemas.files import NotAFile, read_regular
 from schemas.places import is_url, place_of, require_below_roots, url_fault, without_secrets
+
+if TYPE_CHECKING:
+    from schemas.annotation import AnnotatorConfig
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Lower-case letters, digits, . _ -")]
 
@@ -184,6 +187,14 @@ class BuildConfig(Model):
     def reads(self) -> tuple[str, ...]:
         """The versions of corpora that a build reads, as the config names them: `CORPUS` or `CORPUS@vN`."""
         return ()
+
+    def asked(self) -> dict[str, AnnotatorConfig]:
+        """Who is asked, by role; empty where a build asks nobody."""
+        return {}
+
+    def for_forecast(self) -> Self:
+        """The config by which a dry run reads and chooses: without what costs time and changes no request."""
+        return self
 
     def source_of(self, file: str) -> str:
         """The source of an input, by the file that its rejects name: here, each file is one."""

@@ -179,7 +179,7 @@ class InstructionRubrics(BuildConfig):
         """Whether anything is translated."""
         return len(set(self.languages)) > 1
 
-    def asked(self) -> dict[str, Judge | Writer]:
+    def asked(self) -> dict[str, AnnotatorConfig]:
         """Who is asked, by role."""
         return {
             "judge": self.judge,

@@ -100,6 +100,14 @@ class PseudoPreferences(Linked, BuildConfig):
             raise ValueError(f"expected shares that add up to 1, found {self.shares}")
         return self
 
+    def asked(self) -> dict[str, AnnotatorConfig]:
+        """Who is asked, by role."""
+        return {"judge": self.judge}
+
+    def for_forecast(self) -> Self:
+        """Without audio in the tables."""
+        return self.model_copy(update={"clips": self.clips.model_copy(update={"embed": False})})
+
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change an answer: where files and servers are, pace, patience and money."""
         values = self.recorded()
@@ -346,7 +354,6 @@ CORPUS = Corpus(
     recount="tasks.pseudo_preferences.labels:recount",
     card="tasks.pseudo_preferences.labels:card_sections",
     report="tasks.pseudo_preferences.report:sections",
-    forecast="tasks.pseudo_preferences.pairs:forecast",
     views=VIEWS,
     evaluations=EVALUATIONS,
 )

@@ -96,7 +96,7 @@ def forecast_build(
     with shown():
         plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
         done, latest = plan.up_to_date(tidy=False), store.latest(name)
-        asks = load(corpus.forecast)(config, store) if corpus.forecast and not done else None
+        asks = None if done else _asks(corpus, config, store)
     return {
         "corpus": name,
         "store": store.address,
@@ -106,6 +106,16 @@ def forecast_build(
         "inputs": plan.made.inputs,
         "asks": asks,
     }
+
+
+def _asks(corpus: Corpus, config: BuildConfig, store: Store) -> dict[str, Any] | None:
+    """What a build would ask of models, ask by ask; None if nothing."""
+    from tasks.build.forecast import forecast
+
+    if corpus.forecast:
+        asks: dict[str, Any] | None = load(corpus.forecast)(config, store)
+        return asks
+    return forecast(corpus, load(corpus.flow).story, config, store) if config.asked() else None
 
 
 def resume_run(run: Run, store: Store, *, allow_rejects: bool = False) -> Built:

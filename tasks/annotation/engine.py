@@ -115,6 +115,48 @@ class Annotator:
             odd_usage=self.budget.odd_answers - odd_before,
         )
 
+    async def stream(
+        self, arriving: asyncio.Queue[list[Request] | None], hand_on: Callable[[str, Outcome], None]
+    ) -> None:
+        """Answer requests as they arrive, and hand each outcome on as soon as it is there.
+
+        Args:
+            arriving: lists of requests; None ends them.
+            hand_on: gets a request's key, as it was given, and its outcome.
+
+        Raises:
+            StopRun, LedgerError: as `ask`; what was handed on before stays.
+        """
+        meter = Meter(0)
+        given: dict[str, list[str]] = {}  # keys as requests have them, by that of the request that fits the limits
+        outcomes: dict[str, Outcome] = {}
+
+        def settle(key: str) -> None:
+            for one in given.pop(key, []):
+                hand_on(one, outcomes[key])
+
+        run = Run(self, meter, outcomes, settle)
+
+        async def take() -> None:
+            while (requests := await arriving.get()) is not None:
+                keys, jobs, rejected = self._prepare(requests)
+                new = {key: job for key, job in jobs.items() if key not in given and key not in outcomes}
+                for request, key in zip(requests, keys, strict=True):
+                    given.setdefault(key, []).append(request.key)
+                meter.total += len(new) + len(rejected)
+                outcomes.update(rejected)
+                for _ in rejected:
+                    meter.finished(failed=True)
+                await self._take_finished(new, outcomes, meter)
+                for key in [key for key in dict.fromkeys(keys) if key in outcomes]:
+                    settle(key)
+                if new:
+                    await self._open()
+                    run.add(list(new.values()))
+
+        await run.finish([], take())
+        self._report(meter)
+
     async def reread(self, requests: Iterable[Request]) -> Report:
         """Read what the ledger holds again, asking nothing; what it does not hold is a reject `not_asked`."""
         keys, jobs, rejected = self._prepare(requests)

@@ -23,6 +23,8 @@ import hashlib
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +184,16 @@ def load_prompt(folder: Path, name: str) -> Prompt:
             "a new wording needs a new version"
         )
     return prompt
+
+
+@cache
+def prompt_named(name: str) -> Prompt:
+    """A prompt of the repository.
+
+    Raises:
+        PromptError: as `load_prompt`.
+    """
+    return load_prompt(Path(str(resources.files("prompts"))), name)
 
 
 def parse_prompt(path: Path) -> Prompt:

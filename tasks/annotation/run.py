@@ -7,10 +7,10 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from schemas.errors import EarmarkError
 from tasks.annotation.answers import PARSER, answer_value
@@ -77,8 +77,16 @@ def from_ledger(key: str, finished: Finished, notes: tuple[str, ...]) -> Outcome
 class Run:
     """Brings the jobs of one call to their outcomes."""
 
-    def __init__(self, annotator: Annotator, meter: Meter, outcomes: dict[str, Outcome]) -> None:
+    def __init__(
+        self,
+        annotator: Annotator,
+        meter: Meter,
+        outcomes: dict[str, Outcome],
+        hand_on: Callable[[str], None] = lambda key: None,
+    ) -> None:
         self.annotator = annotator
+        self._hand_on = hand_on
+        self._open = False  # whether further jobs may come
         self.config = annotator.config
         self.ledger = annotator.ledger
         self.meter = meter
@@ -98,22 +106,26 @@ class Run:
 
     # -- the whole call ---------------------------------------------------------------------------------------
 
-    async def finish(self, jobs: Sequence[Job]) -> None:
+    async def finish(self, jobs: Sequence[Job], arriving: Coroutine[Any, Any, None] | None = None) -> None:
         """Bring all jobs to an outcome.
+
+        Args:
+            jobs: what is there already.
+            arriving: brings further ones by `add`, and ends when there are no more.
 
         Raises:
             StopRun: as `Annotator.ask`.
             LedgerError: the ledger cannot be written.
         """
-        self._left = len(jobs)
+        self._left, self._open = len(jobs), arriving is not None
         watch = asyncio.create_task(self.annotator.watch(self.meter, self._waits_for))
         try:
             if self.config.batch:
                 from tasks.annotation.batches import ask_in_batches
 
                 jobs = await ask_in_batches(self, jobs)
-            if jobs:
-                await self._ask_live(jobs)
+            if jobs or arriving is not None:
+                await self._ask_live(jobs, arriving)
         finally:
             watch.cancel()
             with suppress(asyncio.CancelledError):
@@ -130,11 +142,26 @@ class Run:
                 self.ledger.release_soon([job.row])
         await self.ledger.flush()
 
-    async def _ask_live(self, jobs: Sequence[Job]) -> None:
+    def add(self, jobs: Sequence[Job]) -> None:
+        """Take further jobs."""
+        self._left += len(jobs)
         self._unclaimed.extend(jobs)
-        self._workers = min(self.config.max_concurrency, len(jobs))
+        self._hungry.set()
+
+    async def _until_closed(self, arriving: Coroutine[Any, Any, None]) -> None:
+        await arriving
+        self._open = False
+        if self._left == 0:
+            self._dismiss()
+
+    async def _ask_live(self, jobs: Sequence[Job], arriving: Coroutine[Any, Any, None] | None = None) -> None:
+        self._unclaimed.extend(jobs)
+        self._workers = self.config.max_concurrency if arriving else min(self.config.max_concurrency, len(jobs))
         self._tasks = [asyncio.create_task(self._work()) for _ in range(self._workers)]
         tasks = [*self._tasks, asyncio.create_task(self._feed())]
+        if arriving is not None:
+            self._tasks.append(asyncio.create_task(self._until_closed(arriving)))
+            tasks.append(self._tasks[-1])
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         finally:
@@ -166,7 +193,7 @@ class Run:
 
     async def _feed(self) -> None:
         """Keep the workers supplied, first with what nobody holds, then with what others leave undone."""
-        while self._left and not self._stop:
+        while (self._left or self._open) and not self._stop:
             if self._unclaimed and self._queue.qsize() < self._workers:
                 count = min(len(self._unclaimed), max(16, min(CLAIM_AT_ONCE, self._workers)))
                 await self._take([self._unclaimed.popleft() for _ in range(count)])
@@ -378,7 +405,8 @@ class Run:
         self._claimed.pop(job.key, None)
         self.meter.finished(failed=isinstance(outcome, Reject), from_ledger=was_there)
         self._left -= 1
-        if self._left == 0:
+        self._hand_on(job.key)
+        if self._left == 0 and not self._open:
             self._dismiss()
 
     # -- ending -----------------------------------------------------------------------------------------------

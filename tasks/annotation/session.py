@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine, Iterable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine, Iterable, Iterator
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
@@ -18,7 +19,7 @@ from schemas.annotation import AnnotatorConfig
 from tasks.annotation.backend import Media
 from tasks.annotation.engine import Annotator, OnProgress
 from tasks.annotation.ledger import open_ledger
-from tasks.annotation.outcome import Forecast, Report
+from tasks.annotation.outcome import Forecast, Outcome, Report
 from tasks.annotation.request import Request
 
 Got = TypeVar("Got")
@@ -79,6 +80,37 @@ class Session:
         """
         return self._call(lambda: self._annotator.ask(requests))
 
+    @contextmanager
+    def streaming(
+        self, hand_on: Callable[[str, Outcome], None], failed: Callable[[BaseException], None]
+    ) -> Iterator[Callable[[list[Request]], None]]:
+        """Gives a function that takes requests; outcomes come one by one, and all of them before the block ends.
+
+        Args:
+            hand_on: gets a request's key and its outcome, in the session's thread.
+            failed: gets what ends the asking before its time, in the session's thread; the block's end raises it too.
+        """
+        arriving: asyncio.Queue[list[Request] | None] = asyncio.Queue()
+        running = asyncio.run_coroutine_threadsafe(
+            self._tracked(lambda: self._annotator.stream(arriving, hand_on)), self._loop
+        )
+
+        def ended(future: Future[None]) -> None:
+            if not future.cancelled() and (error := future.exception()) is not None:
+                failed(error)
+
+        running.add_done_callback(ended)
+        try:
+            yield lambda requests: self._put(arriving, requests)
+        except BaseException:
+            running.cancel()
+            raise
+        self._put(arriving, None)
+        running.result()
+
+    def _put(self, arriving: asyncio.Queue[list[Request] | None], requests: list[Request] | None) -> None:
+        self._loop.call_soon_threadsafe(arriving.put_nowait, requests)
+
     def reread(self, requests: Iterable[Request]) -> Report:
         """As `Annotator.reread`: asks nothing."""
         return self._call(lambda: self._annotator.reread(requests))
@@ -90,6 +122,11 @@ class Session:
     def allow(self, max_concurrency: int) -> None:
         """As `Annotator.allow`."""
         self._loop.call_soon_threadsafe(self._annotator.allow, max_concurrency)
+
+    @property
+    def in_batches(self) -> bool:
+        """Whether requests go to the provider's batch API, so that many should come at once."""
+        return self._config.batch
 
     @property
     def in_process(self) -> bool:
@@ -126,14 +163,14 @@ class Session:
         await self._stack.aclose()
 
     def _call(self, story: Callable[[], Coroutine[Any, Any, Got]]) -> Got:
-        async def told() -> Got:
-            self._running.add(asyncio.current_task())
-            try:
-                return await story()
-            finally:
-                self._running.discard(asyncio.current_task())
+        return asyncio.run_coroutine_threadsafe(self._tracked(story), self._loop).result()
 
-        return asyncio.run_coroutine_threadsafe(told(), self._loop).result()
+    async def _tracked(self, story: Callable[[], Coroutine[Any, Any, Got]]) -> Got:
+        self._running.add(asyncio.current_task())
+        try:
+            return await story()
+        finally:
+            self._running.discard(asyncio.current_task())
 
     def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -25,6 +25,8 @@ SHOWING = re.compile(
 """Modules that decide no row: progress, logs, cards, reports."""
 SPOKEN = ("say", "telling", "working")
 """Calls whose first argument is a sentence for the person who watches."""
+SHOWN = {"Field": "description", "step": "label", "walk": "label", "Ask": "about"}
+"""Keywords, by the call that has them, that only say something to a person."""
 MOST_REMEMBERED = 5_000
 _QUERY = re.compile(r"[a-z_]+/[a-z0-9_]+")
 
@@ -118,8 +120,8 @@ def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
         held: object = getattr(node, name, None)
         if isinstance(held, list) and called in SPOKEN and name == "args":
             held = held[1:]
-        elif isinstance(held, list) and called == "Field" and name == "keywords":
-            held = [keyword for keyword in held if keyword.arg != "description"]
+        elif isinstance(held, list) and called in SHOWN and name == "keywords":
+            held = [keyword for keyword in held if keyword.arg != SHOWN[called]]
         if held is not None and held != []:
             yield name, held
 

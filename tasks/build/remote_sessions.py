@@ -19,7 +19,7 @@ from schemas.annotation import AnnotatorConfig
 from tasks.annotation import shared_budget
 from tasks.annotation.backend import Media
 from tasks.annotation.engine import Annotator, OnProgress
-from tasks.annotation.outcome import Report
+from tasks.annotation.outcome import Outcome, Report
 from tasks.annotation.request import Request
 from tasks.annotation.session import Session
 from tasks.build.ledger import ledger_address
@@ -108,6 +108,19 @@ class Visitor:
         """
         with self._opened() as session:
             return session.ask(requests)
+
+    @contextmanager
+    def streaming(
+        self, hand_on: Callable[[str, Outcome], None], failed: Callable[[BaseException], None]
+    ) -> Iterator[Callable[[list[Request]], None]]:
+        """As `Session.streaming`."""
+        with self._opened() as session, session.streaming(hand_on, failed) as put:
+            yield put
+
+    @property
+    def in_batches(self) -> bool:
+        """As `Session.in_batches`."""
+        return self.config.batch
 
     @contextmanager
     def _opened(self) -> Iterator[Session]:

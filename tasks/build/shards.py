@@ -316,11 +316,14 @@ def _engine_of_run() -> Engine:
 
 
 def _given(parameters: Mapping[str, Any], kind: type[Given]) -> list[Given]:
-    """Parameters of a kind, by themselves or in a mapping of several."""
-    values = [
-        one for value in parameters.values() for one in (value.values() if isinstance(value, Mapping) else [value])
-    ]
-    return [value for value in values if isinstance(value, kind)]
+    """Parameters of a kind, by themselves or in mappings."""
+    values: list[Given] = []
+    for value in parameters.values():
+        if isinstance(value, Mapping):
+            values += _given(value, kind)
+        elif isinstance(value, kind):
+            values.append(value)
+    return values
 
 
 @contextmanager

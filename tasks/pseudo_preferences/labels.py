@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,89 +10,78 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import StoreError
 from schemas.pseudo_preferences import BIAS, JUDGMENTS, LABELS, ORDERS, PAIRS, PseudoPreferences
-from schemas.tables import REJECTS, SPLITS, UNSPLIT
-from tasks.build.asking import LASTING, check_failed
+from schemas.tables import SPLITS, UNSPLIT
+from tasks.build.ask import DRAW, Walked
+from tasks.build.asking import LASTING
+from tasks.build.step import Account, Done, step
 from tasks.importers.music import read_ranks
-from tasks.pseudo_preferences.judging import ANSWERED, judge_prompts
-from tasks.store.manifest import Step
+from tasks.pseudo_preferences.judging import judge_pairs, passes_of
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
 
 
-def write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:
-    """Write the published table `judgments`; requests without an answer are rejects.
+@step("judgments", unit="requests", final=True, label="keep what both orders agree on")
+def keep_consistent(stage: Stage, config: PseudoPreferences, judged: Walked) -> Done[None]:
+    """Write `judgments`, `labels` and `bias`: a label is what both orders agree on.
 
-    Raises:
-        EarmarkError: more requests than the config allows have no answer yet.
-        StoreError: a shard is missing.
+    Requests without an answer and pairs without a label are rejects.
     """
-    view_parquet(connection, "pairs", _files(stage, PAIRS.name))
-    view_parquet(connection, "answered", sorted((stage.work / "judged").glob("*.parquet")), ANSWERED)
-    failures = _rows(sorted((stage.work / "failed").glob("*.parquet")))
-    pairs = int(connection.execute("SELECT count(*) FROM pairs").fetchall()[0][0])
-    asked = pairs * len(ORDERS) * len(judge_prompts(config))
-    check_failed(config.judge.most_failed, asked, failures)
-    heard = connection.execute('SELECT count(DISTINCT (pair_id, "order", prompt)) FROM answered').fetchall()[0][0]
-    if heard + len(failures) != asked:
-        raise StoreError(f"judge: {asked} requests were to be asked, {heard} have answers and {len(failures)} failed")
+    with connect(stage.work / "spill") as connection:
+        view_parquet(connection, "pairs", _files(stage, PAIRS.name))
+        view_parquet(connection, "draws", judged.draws(), pa.schema([*DRAW, *judge_pairs.columns]))
+        connection.execute(query("pseudo_preferences/answered"))
+        return Done(None, _write_judgments(stage, connection, config), _write_labels(stage, connection, config))
+
+
+def _write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Account:
     for split in SPLITS:
         rows = connection.sql(query("pseudo_preferences/judgments"), params={"split": split}).to_arrow_reader(100_000)
         stage.write(JUDGMENTS, split, rows)
     stage.drop_empty_splits(JUDGMENTS)
-    stage.write_rejects("judge", _failures_table(failures))
-    return stage.record(
-        Step(
-            name="judge",
-            place=4,
-            unit="requests",
-            stage="judge",
-            entered=asked,
-            kept=asked - len(failures),
-            rejected=dict(sorted(Counter(row["reason"] for row in failures).items())),
-            notes=(
-                f"judged by {config.judge.annotator}, each pair in both orders",
-                *_unanswered_note(failures),
-                *_unpriced_note(config),
-            ),
-        )
+    failed = connection.sql(query("pseudo_preferences/unanswered")).to_arrow_table()
+    pairs, answered = connection.execute(
+        "SELECT (SELECT count(*) FROM pairs), (SELECT count(*) FROM draws WHERE reason IS NULL)"
+    ).fetchall()[0]
+    return Account(
+        name="judge",
+        entered=pairs * len(ORDERS) * len(passes_of(config)),
+        kept=answered,
+        rejects=failed.drop_columns(["final"]),
+        notes=(
+            f"judged by {config.judge.annotator}, each pair in both orders",
+            *_unanswered_note(failed),
+            *_unpriced_note(config),
+        ),
     )
 
 
-def write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:
-    """Write the published tables `labels` and `bias`; pairs without a valid label are rejects."""
-    judge = config.judge
+def _write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Account:
     _decide(connection, config)
     refused = connection.sql(
         "SELECT 'labels', pair_id, 'labels', reason, detail, NULL::VARCHAR, NULL::BIGINT FROM verdicts "
         "WHERE reason IS NOT NULL ORDER BY pair_id"
     ).to_arrow_table()
-    stage.write_rejects("labels", refused.rename_columns(REJECTS.schema.names))
     kept = 0
     for split in SPLITS:
-        given = {"split": split, "judge": judge.annotator}
+        given = {"split": split, "judge": config.judge.annotator}
         rows = connection.sql(query("pseudo_preferences/labels"), params=given).to_arrow_reader(100_000)
         kept += stage.write(LABELS, split, rows)
     stage.drop_empty_splits(LABELS)
     _write_bias(stage, connection, config)
-    return stage.record(
-        Step(
-            name="labels",
-            place=5,
-            unit="pairs",
-            stage="labels",
-            follows=("pairs",),
-            entered=int(connection.execute("SELECT count(*) FROM pairs").fetchall()[0][0]),
-            kept=kept,
-            rejected=dict(sorted(Counter(refused["reason"].to_pylist()).items())),
-            table=LABELS.name,
-            notes=tuple(known_order_notes(connection, config)),
-        )
+    return Account(
+        name="labels",
+        unit="pairs",
+        follows="pairs",
+        table=LABELS.name,
+        entered=int(connection.execute("SELECT count(*) FROM pairs").fetchall()[0][0]),
+        kept=kept,
+        rejects=refused,
+        notes=known_order_notes(connection, config),
     )
 
 
-def recount(stage: Stage, config: PseudoPreferences) -> tuple[Step, ...]:
+def recount(stage: Stage, config: PseudoPreferences) -> tuple[()]:
     """Count the judge's bias again from the published pairs and judgments, after some were withdrawn."""
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "pairs", _files(stage, PAIRS.name))
@@ -166,8 +154,9 @@ def _bias_section(stage: Stage) -> str:
     return "\n".join(lines)
 
 
-def _unanswered_note(failures: Sequence[dict[str, Any]]) -> list[str]:
-    unanswered = sum(not row["final"] and row["reason"] not in LASTING for row in failures)
+def _unanswered_note(failed: pa.Table) -> list[str]:
+    ends = zip(failed["reason"].to_pylist(), failed["final"].to_pylist(), strict=True)
+    unanswered = sum(not final and reason not in LASTING for reason, final in ends)
     if not unanswered:
         return []
     return [f"{unanswered} requests got no answer; building again with --force asks them, and them alone"]
@@ -177,22 +166,6 @@ def _unpriced_note(config: PseudoPreferences) -> list[str]:
     if config.judge.budget_usd is None or config.judge.prices is not None:
         return []
     return ["judge.budget_usd had no effect: without [prices] nothing is known to cost anything"]
-
-
-def _failures_table(failures: Sequence[dict[str, Any]]) -> pa.Table:
-    rows = [
-        {
-            "table": JUDGMENTS.name,
-            "item": f"{row['pair_id']} {row['order']} {row['dimensions']}",
-            "stage": "judge",
-            "reason": row["reason"],
-            "detail": row["detail"],
-            "file": None,
-            "line": None,
-        }
-        for row in failures
-    ]
-    return pa.Table.from_pylist(rows, REJECTS.schema)
 
 
 def _rows(paths: Sequence[Path]) -> list[dict[str, Any]]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -17,24 +14,21 @@ import pyarrow.parquet as pq
 from schemas.files import Root
 from schemas.places import without_place
 from schemas.pseudo_preferences import CLIPS, CORPUS, MODALITIES, PAIRS, PseudoPreferences
-from schemas.tables import AUDIO, REJECTS, SPLITS
-from tasks.annotation.session import Session
+from schemas.tables import AUDIO, SPLITS
 from tasks.audio.probe import AudioFault
-from tasks.build.asking import clip_media
 from tasks.build.fingerprint import file_digests, roots_digest
 from tasks.build.grouping import group
-from tasks.build.ledger import has_ledger, ledger_address
 from tasks.build.media import EMBEDDED_AT_ONCE, audio_digest, clip_below, embed, media_index
 from tasks.build.plan import Plan, make_plan
 from tasks.build.preflight import Peek
 from tasks.build.progress import working
 from tasks.build.quotas import share_out
-from tasks.build.rejects import came_in, rejects_table
+from tasks.build.rejects import came_in
+from tasks.build.rows import Rows, keep_rows
+from tasks.build.step import Account, Done, step
 from tasks.importers.music import Generation, Prompt, read_generations, read_prompts, read_ranks
 from tasks.importers.rows import Note, Reject
-from tasks.pseudo_preferences.judging import pairs_a_shard, passes_of, prompt_digests
-from tasks.store.files import replacing
-from tasks.store.manifest import Step
+from tasks.pseudo_preferences.judging import pairs_a_shard, prompt_digests
 from tasks.store.parquet import write_rows
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
@@ -62,6 +56,23 @@ GENERATIONS_SCHEMA = pa.schema(
         ("line", pa.int64()),
     ]
 )
+
+
+class Tables(NamedTuple):
+    """What was read of the inputs."""
+
+    prompts: Path
+    generations: Path
+
+
+class Pool(NamedTuple):
+    """The same, with what was measured of their audio."""
+
+    prompts: Path
+    generations: Path
+    media: Path
+
+
 MEDIA_SCHEMA = pa.schema(
     [
         ("kind", pa.string()),
@@ -147,40 +158,36 @@ def _clip(roots: Mapping[str, Root], kind: str, name: str) -> Path | AudioFault:
     return clip_below(roots[kind], roots[kind].folder / name)
 
 
-def import_tables(stage: Stage, config: PseudoPreferences) -> Step:
-    """Read both tables; what cannot be read is a reject. Leaves `work/prompts.parquet`, `work/generations.parquet`.
+@step("import", unit="table rows", label="import prompts and generations")
+def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Tables]:
+    """Read both tables; what cannot be read is a reject.
 
     Raises:
         InputError: a table or one of its columns is missing.
     """
     rejects: list[tuple[str, Reject]] = []
     notes: list[str] = []
-    with working("import prompts and generations"):
-        prompts = _sorted(read_prompts(config.path(config.prompts), config.prompts), Prompt, "prompts", rejects, notes)
-        generations = _sorted(
-            read_generations(config.path(config.generations), config.generations), Generation, "clips", rejects, notes
-        )
+    prompts = _sorted(read_prompts(config.path(config.prompts), config.prompts), Prompt, "prompts", rejects, notes)
+    generations = _sorted(
+        read_generations(config.path(config.generations), config.generations), Generation, "clips", rejects, notes
+    )
     if config.limit is not None:  # a trial: the first prompts, and what was made of them
         prompts = prompts[: config.limit]
         known = {row[1] for row in prompts}
         generations = [row for row in generations if row[2] in known]
-    write_rows(stage.work / "prompts.parquet", PROMPTS_SCHEMA, prompts)
-    write_rows(stage.work / "generations.parquet", GENERATIONS_SCHEMA, generations)
-    stage.write_rejects(
-        "import", rejects_table("import", rejects), came_in((row[-2] for row in (*prompts, *generations)), rejects)
-    )
+    tables = Tables(stage.work / "prompts.parquet", stage.work / "generations.parquet")
+    write_rows(tables.prompts, PROMPTS_SCHEMA, prompts)
+    write_rows(tables.generations, GENERATIONS_SCHEMA, generations)
     kept = len(prompts) + len(generations)
-    return stage.record(
-        Step(
-            name="import",
-            place=1,
-            unit="table rows",
-            stage="import",
+    return Done(
+        tables,
+        Account(
             entered=kept + len(rejects),
             kept=kept,
-            rejected=dict(Counter(reject.reason for _, reject in rejects)),
+            rejects=rejects,
+            sources=came_in((row[-2] for row in (*prompts, *generations)), rejects),
             notes=(*notes, f"{len(prompts)} prompts and {len(generations)} generations"),
-        )
+        ),
     )
 
 
@@ -198,20 +205,25 @@ def _sorted(
     return rows
 
 
-def measure_clips(stage: Stage, config: PseudoPreferences) -> None:
-    """Hash and measure every generation and reference, each once. Leaves `work/media.parquet`."""
-    prompts = pq.read_table(stage.work / "prompts.parquet").to_pylist()
-    generations = pq.read_table(stage.work / "generations.parquet").to_pylist()
+@step("measure", label="")
+def measure_clips(stage: Stage, config: PseudoPreferences, tables: Tables) -> Done[Pool]:
+    """Hash and measure every generation and reference, each once."""
+    prompts = pq.read_table(tables.prompts).to_pylist()
+    generations = pq.read_table(tables.generations).to_pylist()
     wanted = [("generation", row["row"], row["audio"]) for row in generations]
     wanted += [("reference", row["row"], row["reference_audio"]) for row in prompts if row["reference_audio"]]
     roots = _roots(config)
     with working("measure clips", len(wanted)) as work:
-        found = media_index(stage.store).look([_clip(roots, kind, name) for kind, _, name in wanted], seen=work.advance)
+        probes = media_index(stage.store).look(
+            [_clip(roots, kind, name) for kind, _, name in wanted], seen=work.advance
+        )
     rows = []
-    for (kind, item, _), probe in zip(wanted, found, strict=True):
+    for (kind, item, _), probe in zip(wanted, probes, strict=True):
         measured = (*[None] * 5, *probe) if isinstance(probe, AudioFault) else (*probe[:5], None, None)
         rows.append((kind, item, *measured))
-    write_rows(stage.work / "media.parquet", MEDIA_SCHEMA, rows)
+    pool = Pool(tables.prompts, tables.generations, stage.work / "media.parquet")
+    write_rows(pool.media, MEDIA_SCHEMA, rows)
+    return Done(pool)
 
 
 def audio_path(config: PseudoPreferences, file: str) -> Path:
@@ -219,10 +231,10 @@ def audio_path(config: PseudoPreferences, file: str) -> Path:
     return config.path(config.generations).parent / file
 
 
-def open_pool(connection: duckdb.DuckDBPyConnection, stage: Stage, config: PseudoPreferences) -> None:
+def open_pool(connection: duckdb.DuckDBPyConnection, pool: Pool, config: PseudoPreferences) -> None:
     """Create the views and tables that say which prompts and generations can be used."""
     for name, schema in (("prompts", PROMPTS_SCHEMA), ("generations", GENERATIONS_SCHEMA), ("media", MEDIA_SCHEMA)):
-        view_parquet(connection, name, [stage.work / f"{name}.parquet"], schema)
+        view_parquet(connection, name, [getattr(pool, name)], schema)
     connection.execute(query("text/plain_words"))
     connection.execute(query("pseudo_preferences/refuse_prompts"))
     _group_prompts(connection)
@@ -253,34 +265,31 @@ def _group_prompts(connection: duckdb.DuckDBPyConnection) -> None:
     connection.register("prompt_groups", pa.table(columns))
 
 
-def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:
+@step("clips", unit="table rows", follows="import", label="write clips")
+def write_clips(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[None]:
     """Write the published table `clips`; prompts and generations that cannot be used are rejects."""
-    refused = connection.sql(
-        """SELECT 'prompts', prompt_id, 'clips', reason, detail, source_file, line FROM refused_prompts
-           UNION ALL
-           SELECT 'clips', generation_id, 'clips', reason, detail, source_file, line FROM refused_generations
-           ORDER BY ALL"""
-    ).to_arrow_table()
-    read = "(SELECT source_file FROM prompts UNION ALL SELECT source_file FROM generations)"
-    entered = dict(connection.execute(f"SELECT source_file, count(*) FROM {read} GROUP BY ALL").fetchall())
-    stage.write_rejects("clips", refused.rename_columns(REJECTS.schema.names), entered)
-    kept = 0
-    for split in SPLITS:
-        kept += stage.write(CLIPS, split, _clip_rows(connection, config, split))
+    with connect(stage.work / "spill") as connection:
+        open_pool(connection, pool, config)
+        refused = connection.sql(
+            """SELECT 'prompts', prompt_id, 'clips', reason, detail, source_file, line FROM refused_prompts
+               UNION ALL
+               SELECT 'clips', generation_id, 'clips', reason, detail, source_file, line FROM refused_generations
+               ORDER BY ALL"""
+        ).to_arrow_table()
+        read = "(SELECT source_file FROM prompts UNION ALL SELECT source_file FROM generations)"
+        sources = dict(connection.execute(f"SELECT source_file, count(*) FROM {read} GROUP BY ALL").fetchall())
+        kept = sum(stage.write(CLIPS, split, _clip_rows(connection, config, split)) for split in SPLITS)
+        prompts = int(connection.execute("SELECT count(*) FROM asked_prompts").fetchall()[0][0])
     stage.drop_empty_splits(CLIPS)
-    prompts = int(connection.execute("SELECT count(*) FROM asked_prompts").fetchall()[0][0])
-    return stage.record(
-        Step(
-            name="clips",
-            place=2,
-            unit="table rows",
-            stage="clips",
-            follows=("import",),
-            entered=prompts + kept + refused.num_rows,
+    return Done(
+        None,
+        Account(
+            entered=sum(sources.values()),
             kept=prompts + kept,
-            rejected=dict(Counter(refused["reason"].to_pylist())),
+            rejects=refused,
+            sources=sources,
             notes=(f"{kept} clips of {prompts} prompts can be judged",),
-        )
+        ),
     )
 
 
@@ -295,78 +304,37 @@ def _clip_rows(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences,
                 yield clips.append_column("audio", pa.nulls(len(clips), AUDIO))
 
 
-def write_pairs(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Step:
-    """Choose the pairs and write the published table `pairs`."""
-    given = {
-        "seed": config.seed,
-        "same_model": config.pairs.same_model,
-        "per_prompt": config.pairs.per_prompt,
-    }
-    connection.execute(query("pseudo_preferences/candidates"), given)
-    counts = dict(connection.execute("SELECT modality, count(*) FROM candidates GROUP BY modality").fetchall())
-    available = {name: counts.get(name, 0) for name in MODALITIES}
-    wanted = config.pairs.count if config.pairs.count is not None else sum(available.values())
-    takes = share_out(wanted, available, config.pairs.modalities)  # type: ignore[arg-type]
-    connection.execute("CREATE TABLE takes (modality VARCHAR, take BIGINT)")
-    connection.executemany("INSERT INTO takes VALUES (?, ?)", list(takes.items()))
-    kept = 0
-    for split in SPLITS:
-        kept += stage.write(PAIRS, split, _pair_rows(connection, split))
-    stage.drop_empty_splits(PAIRS)
+@step("pairs", unit="candidate pairs", table=PAIRS.name, label="plan pairs")
+def plan_pairs(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Rows]:
+    """Choose the pairs and write the published table `pairs`.
+
+    Returns:
+        One row a pair, with all the judge gets.
+    """
+    given = {"seed": config.seed, "same_model": config.pairs.same_model, "per_prompt": config.pairs.per_prompt}
+    with connect(stage.work / "spill") as connection:
+        open_pool(connection, pool, config)
+        connection.execute(query("pseudo_preferences/candidates"), given)
+        counts = dict(connection.execute("SELECT modality, count(*) FROM candidates GROUP BY modality").fetchall())
+        available = {name: counts.get(name, 0) for name in MODALITIES}
+        entered = sum(available.values())
+        wanted = config.pairs.count if config.pairs.count is not None else entered
+        takes = share_out(wanted, available, config.pairs.modalities)  # type: ignore[arg-type]
+        connection.execute("CREATE TABLE takes (modality VARCHAR, take BIGINT)")
+        connection.executemany("INSERT INTO takes VALUES (?, ?)", list(takes.items()))
+        kept = sum(stage.write(PAIRS, split, _pair_rows(connection, split)) for split in SPLITS)
+        stage.drop_empty_splits(PAIRS)
+        for name in (PAIRS.name, CLIPS.name):
+            view_parquet(connection, name, [file for files in stage.tables()[name].values() for file in files])
+        questions = connection.sql(query("pseudo_preferences/questions")).to_arrow_table()
     notes = [f"pairs by modality: {', '.join(f'{name} {count}' for name, count in takes.items())}"]
     if config.pairs.count is not None and kept < config.pairs.count:
         notes.append(f"{kept} of {config.pairs.count} pairs: there are no more generations to compare (pairs.count)")
-    met = sum(available.values())
-    return stage.record(
-        Step(
-            name="pairs",
-            place=3,
-            unit="candidate pairs",
-            entered=met,
-            kept=kept,
-            dropped={"beyond pairs.count or its shares": met - kept},
-            table=PAIRS.name,
-            notes=tuple(notes),
-        )
+    return Done(
+        keep_rows(stage, "questions", questions, pairs_a_shard(config)),
+        Account(entered, kept, filtered={"beyond pairs.count or its shares": entered - kept}, notes=notes),
     )
 
 
 def _pair_rows(connection: duckdb.DuckDBPyConnection, split: str) -> Iterator[pa.RecordBatch]:
     yield from connection.sql(query("pseudo_preferences/pairs"), params={"split": split}).to_arrow_reader(100_000)
-
-
-def write_questions(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Path:
-    """Leave `work/questions.parquet`: one row a pair with all that the judge gets, one row group a shard."""
-    path = stage.work / "questions.parquet"
-    for name in (PAIRS.name, CLIPS.name):
-        view_parquet(connection, name, [file for files in stage.tables()[name].values() for file in files])
-    rows = connection.sql(query("pseudo_preferences/questions")).to_arrow_table()
-    with replacing(path) as temporary:
-        pq.write_table(rows, temporary, row_group_size=pairs_a_shard(config))
-    return path
-
-
-def forecast(config: PseudoPreferences, store: Store) -> dict[str, Any]:
-    """What a build would ask: pairs, requests, tokens and cost. Asks nothing and leaves nothing in the store's corpus.
-
-    Raises:
-        InputError: a table is missing.
-        LedgerError: the ledger cannot be read.
-    """
-    config = config.model_copy(update={"clips": config.clips.model_copy(update={"embed": False})})
-    with tempfile.TemporaryDirectory() as folder:
-        stage = Stage(store, CORPUS.name, "dry-run", Path(folder))
-        for part in ("work", "steps", "version"):
-            (stage.folder / part).mkdir()
-        import_tables(stage, config)
-        measure_clips(stage, config)
-        with connect(stage.work / "spill") as connection:
-            open_pool(connection, stage, config)
-            write_clips(stage, connection, config)
-            write_pairs(stage, connection, config)
-            pairs = pq.read_table(write_questions(stage, connection, config)).to_pylist()
-        requests = [one.request for one in passes_of(config, pairs)]
-        address = ledger_address(store) if has_ledger(store) else Path(folder) / "ledger.sqlite"
-        with Session(config.judge, ledger=address, media=clip_media()) as session:
-            found = session.forecast(requests)
-    return {"about": f"{len(pairs):,} pairs", "pairs": len(pairs), "annotator": config.judge.annotator, **asdict(found)}

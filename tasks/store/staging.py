@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -39,12 +40,14 @@ class Stage:
         corpus: the corpus that is built.
         build_key: what the version is made from.
         folder: `<store>/<corpus>/.staging/<first digits of the build key>`.
+        forecast: what counts the requests of a dry run, which asks nothing; None in a build.
     """
 
     store: Store
     corpus: str
     build_key: str
     folder: Path
+    forecast: Any = None
 
     @property
     def work(self) -> Path:
@@ -65,6 +68,15 @@ class Stage:
         """Note that a step is finished; its files must be complete. A step is recorded last, so a kill repeats it."""
         write_text(self._step_path(step.name), step.model_dump_json(indent=1) + "\n")
         return step
+
+    def output(self, name: str) -> str | None:
+        """What a step returned in an earlier, interrupted run of this build, as JSON; None if it did not end."""
+        path = self.folder / "steps" / f"{name}.output"
+        return path.read_text("utf-8") if path.is_file() else None
+
+    def keep_output(self, name: str, text: str) -> None:
+        """Note what a step returned; written last, so a kill repeats the step."""
+        write_text(self.folder / "steps" / f"{name}.output", text)
 
     def steps(self) -> list[Step]:
         """All recorded steps, in the order of the story."""

@@ -1,34 +1,27 @@
-"""Small pools of generated music, configs that ask a local server about them, and a whole build without Prefect.
+"""Small pools of generated music, configs that ask a local server about them, and a whole build in this process.
 
 `python -m tests.pseudo_preferences.music CONFIG STORE` runs a build as a process of its own, to be killed.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib
 import json
-import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-
 import numpy as np
 import soundfile
 
+from flows.pseudo_preferences import build
 from schemas.config import parse_config, read_toml
 from schemas.pseudo_preferences import PseudoPreferences
 from tasks.build import plan
-from tasks.build.asking import asking
-from tasks.pseudo_preferences.labels import card_sections
-from tasks.pseudo_preferences.pairs import plan_build
-from tasks.pseudo_preferences.steps import in_shards, judge, keep_consistent, plan_pairs, read_pool
-from tasks.store.versions import Version, open_store
+from tasks.store.versions import Version
 from tests.builds import serve_builds
+from tests.runner import run_flow
 
 RATE_HZ = 8_000
 MODELS = ("ant", "bee", "cat")
@@ -46,26 +39,10 @@ QUICK: dict[str, Any] = {
 
 Row = dict[str, Any]
 
-# The code does not change while tests run; reading it anew is a third of what a small build takes.
-plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
-
 
 def build_judged(config: PseudoPreferences, store_root: Path, *, force: bool = False) -> Version:
-    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
-    planned = plan_build(config, open_store(str(store_root)))
-    if (done := planned.up_to_date()) and not force:
-        return done
-    if force:
-        planned.forget()
-    with planned.stage() as stage:
-        read_pool.fn(stage, config)
-        planned.check_inputs(stage)
-        questions = plan_pairs.fn(stage, config)
-        with asking(stage.store, config.judge) as session:
-            for start in in_shards(questions):
-                judge.fn(stage, config, session, questions, start)
-        keep_consistent.fn(stage, config)
-        return planned.commit(stage, sections=card_sections(stage))
+    """Build a version by the flow, or find it up to date."""
+    return run_flow(build, config, store_root, force=force)
 
 
 def read_config(path: Path) -> PseudoPreferences:

@@ -18,17 +18,19 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
+import flows.pseudo_preferences as story
 from flows.command.cli import app
 from flows.command.running import forecast_build
 from schemas.errors import EarmarkError, InputError
 from schemas.pseudo_preferences import CLIPS
+from tasks.build import ask
+from tasks.build.rows import Rows, Shard
 from tasks.pseudo_preferences import judging
 from tasks.store.explain import explain
 from tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of
 from tests.conftest import ROOT
-from tests.mos_preferences.test_flow import steps_called
 from tests.pseudo_preferences import music
 from tests.pseudo_preferences.music import (
     build_judged,
@@ -66,14 +68,6 @@ def pool(tmp_path: Path) -> Path:
 def asked(server: OpenAIServer) -> int:
     """The server's own count."""
     return sum(server.faults.asked.values())
-
-
-def test_builds_without_prefect_run_the_flows_steps() -> None:
-    flow = steps_called((ROOT / "flows/pseudo_preferences.py").read_text("utf-8"))
-    assert set(flow) >= {"read_pool", "plan_pairs", "asking", "judge", "keep_consistent", "card_sections"}
-    source = Path(music.__file__).read_text("utf-8")
-    body = source[source.index("def build_judged") : source.index("def read_config")]
-    assert steps_called(body) == flow
 
 
 # -- faults -------------------------------------------------------------------------------------------------------
@@ -158,14 +152,14 @@ def test_a_server_that_is_not_there(pool: Path, tmp_path: Path) -> None:
 def test_audio_that_changes_under_the_build_names_no_place_of_this_machine(
     pool: Path, tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = music.plan_pairs.fn
+    plan_pairs = story.plan_pairs
 
     def then_change(*args: Any) -> Any:
-        questions = plan(*args)
+        questions = plan_pairs(*args)
         write_clip(pool / "clips/p000-ant-1.wav", 99)
         return questions
 
-    monkeypatch.setattr(music.plan_pairs, "fn", then_change)
+    monkeypatch.setattr(story, "plan_pairs", then_change)
     config = config_of(pool, server.base_url, judge={"most_failed": 1.0})
     with pytest.raises(InputError, match=r"^audio changed during the build; nothing was committed"):
         build_judged(config, tmp_path / "store")
@@ -228,19 +222,19 @@ def test_the_order_of_shards_changes_no_byte(
     pool: Path, tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
     monkeypatch.setattr(judging, "PAIRS_A_SHARD", 2)
-    in_shards = music.in_shards
+    in_order = ask.shards_of
     server.faults = Faults(rate=0.2, kinds=("refusal",), most=None)  # so that failures stand in order too
     config = config_of(pool, server.base_url, judge={"most_failed": 1.0})
     first = build_judged(config, tmp_path / "first")
     assert [row for row in rows_of(first, "rejects") if row["reason"] == "refused"]
 
-    def otherwise(questions: Path) -> list[int]:
-        starts = in_shards(questions)
-        assert len(starts) == PAIRS // 2
-        random.Random(4).shuffle(starts)
-        return sorted(starts, reverse=True) if order == "reversed" else starts
+    def otherwise(questions: Rows) -> list[Shard]:
+        shards = in_order(questions)
+        assert len(shards) == PAIRS // 2
+        random.Random(4).shuffle(shards)
+        return sorted(shards, key=lambda shard: shard.number, reverse=True) if order == "reversed" else shards
 
-    monkeypatch.setattr(music, "in_shards", otherwise)
+    monkeypatch.setattr(ask, "shards_of", otherwise)
     server.faults.asked.clear()
     server.faults.met.clear()
     second = build_judged(config, tmp_path / "second")
@@ -272,13 +266,12 @@ def test_a_forecast_is_what_is_then_asked(pool: Path, tmp_path: Path, server: Op
     for expected in (2 * PAIRS, 6):
         told = forecast_build(CORPUS, path, store)
         assert told["asks"]["to_ask"] == expected
-        assert told["asks"]["requests"] == 2 * told["asks"]["pairs"]
         assert told["asks"]["from_ledger"] == told["asks"]["requests"] - expected
         assert not list(store.root.glob("*/.staging")) or expected == 6
         before = asked(server)
         version = build_judged(config, store.root)
         assert asked(server) - before == expected
-        assert len(rows_of(version, "pairs")) == told["asks"]["pairs"]
+        assert len(rows_of(version, "pairs")) * 2 == told["asks"]["requests"]
         spent = expected * 120 * 10 / 1e6
         assert spent <= told["asks"]["most_usd"]
         assert forecast_build(CORPUS, path, store)["up_to_date"] == version.name

@@ -18,18 +18,18 @@ from hypothesis import strategies as st
 
 from schemas.errors import ConfigError, EarmarkError
 from schemas.pseudo_preferences import PseudoPreferences
-from tasks.annotation.outcome import Answer, Outcome, Reject, Report
-from tasks.annotation.request import Request
+from tasks.annotation.outcome import Answer, Outcome, Reject
 from tasks.build.plan import Plan
-from tasks.pseudo_preferences.judging import passes_of
-from tasks.pseudo_preferences.labels import card_sections, expected, read_ranks
-from tasks.pseudo_preferences.pairs import plan_build
-from tasks.pseudo_preferences.steps import in_shards, judge, keep_consistent, plan_pairs, read_pool
+from tasks.build.rows import Rows, read_rows
+from tasks.pseudo_preferences.judging import judge_pairs, judge_request, passes_of
+from tasks.pseudo_preferences.labels import card_sections, expected, keep_consistent, read_ranks
+from tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_build, plan_pairs, write_clips
 from tasks.store.staging import Stage
 from tasks.store.versions import open_store, verify
 from tests.builds import rows_of
 from tests.conftest import examples
 from tests.pseudo_preferences.music import Row, config_of, make_pool
+from tests.runner import scripted
 
 BOTH = ("musicality", "alignment")
 PROMPTS = 4
@@ -43,22 +43,11 @@ ORDERS = ("forward", "reverse")
 ONE_MIND = st.fixed_dictionaries({name: st.sampled_from(["a", "b", "tie"]) for name in BOTH})
 
 
-class Scripted:
-    """A session whose answers are given: by pair, order and dimension, as places in the prompt."""
-
-    def __init__(self, answers: Mapping[str, Any]) -> None:
-        self.answers = answers
-
-    def ask(self, requests: Iterable[Request]) -> Report:
-        """What is written for each request."""
-        outcomes: list[Outcome] = [self._outcome(request.key) for request in requests]
-        return Report(outcomes, len(outcomes), 0, 0, 0, 0, 0, 0, 0.0)
-
-    def _outcome(self, key: str) -> Outcome:
-        said = self.answers[key]
-        if isinstance(said, str):
-            return Reject(key, said, "no answer", final=said == "refused")
-        return Answer(key, {**said, "reason": f"because {key[:4]}"})
+def outcome_of(key: str, said: Any) -> Outcome:
+    """What is written for a request: an answer, or a reject's reason."""
+    if isinstance(said, str):
+        return Reject(key, said, "no answer", final=said == "refused")
+    return Answer(key, {**said, "reason": f"because {key[:4]}"})
 
 
 @pytest.fixture(scope="module")
@@ -83,14 +72,20 @@ def ways(pool: Path) -> dict[tuple[tuple[str, ...], tuple[str, ...], bool], Pseu
     return found
 
 
+def chosen(stage: Stage, config: PseudoPreferences) -> None:
+    """Read the pool and choose its pairs."""
+    pool = measure_clips(stage, config, import_tables(stage, config))
+    write_clips(stage, config, pool)
+    plan_pairs(stage, config, pool)
+
+
 @contextmanager
 def judged(pool: Path, config: PseudoPreferences, draws: Mapping[tuple[str, str], Any]) -> Iterator[tuple[Stage, Plan]]:
     """A stage with labels, from what the judge says of each pair in each order."""
     planned = pool / "planned"
     if not planned.is_dir():
         with plan_build(config, open_store(str(pool / "first"))).stage() as stage:
-            read_pool.fn(stage, config)
-            plan_pairs.fn(stage, config)
+            chosen(stage, config)
             shutil.copytree(stage.folder, planned)
     with tempfile.TemporaryDirectory() as store:
         plan = Plan(
@@ -98,16 +93,16 @@ def judged(pool: Path, config: PseudoPreferences, draws: Mapping[tuple[str, str]
         )
         with plan.stage() as stage:
             shutil.copytree(planned, stage.folder, dirs_exist_ok=True)
-            questions = stage.work / "questions.parquet"
-            rows = pq.read_table(questions).to_pylist()
-            places = {row["pair_id"]: place for place, row in enumerate(rows)}
+            questions = Rows(stage.work / "questions.parquet", PAIRS)
             answers = {
-                one.request.key: request_says(draws[str(places[one.pair_id]), one.order], one.dimensions)
-                for one in passes_of(config, rows)
+                judge_request(config, one).request.key: request_says(draws[str(place), order], names.split("+"))
+                for place, row in enumerate(read_rows(questions))
+                for order in ORDERS
+                for names in passes_of(config)
+                for one in [{**row, "order": order, "dimensions": names}]
             }
-            for start in in_shards(questions):
-                judge.fn(stage, config, Scripted(answers), questions, start)  # type: ignore[arg-type]
-            keep_consistent.fn(stage, config)
+            with scripted(lambda request: outcome_of(request.key, answers[request.key])):
+                keep_consistent(stage, config, judge_pairs(stage, config, questions))
             yield stage, plan
 
 

@@ -22,9 +22,7 @@ import soundfile
 from schemas.errors import EarmarkError, InputError
 from schemas.pseudo_preferences import MODALITIES
 from tasks.build.quotas import share_out
-from tasks.pseudo_preferences.pairs import import_tables, measure_clips, open_pool, plan_build, write_clips
-from tasks.pseudo_preferences.steps import plan_pairs, read_pool
-from tasks.store.sql import connect
+from tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_build, plan_pairs, write_clips
 from tasks.store.staging import Stage
 from tasks.store.versions import open_store, verify
 from tests.annotation.conftest import LocalServer
@@ -61,8 +59,9 @@ def planned(folder: Path, **values: Any) -> Iterator[Stage]:
     """A stage whose pool is read and whose pairs are chosen."""
     config = config_of(folder, NOWHERE, **values)
     with plan_build(config, open_store(str(folder / "store"))).stage() as stage:
-        read_pool.fn(stage, config)
-        plan_pairs.fn(stage, config)
+        pool = measure_clips(stage, config, import_tables(stage, config))
+        write_clips(stage, config, pool)
+        plan_pairs(stage, config, pool)
         yield stage
 
 
@@ -256,13 +255,10 @@ def test_a_clip_that_changed_after_it_was_measured_is_not_embedded(tmp_path: Pat
     _, made = make_pool(tmp_path, 2)
     config = config_of(tmp_path, NOWHERE, clips={"embed": True})
     with plan_build(config, open_store(str(tmp_path / "store"))).stage() as stage:
-        import_tables(stage, config)
-        measure_clips(stage, config)
+        pool = measure_clips(stage, config, import_tables(stage, config))
         write_clip(tmp_path / made[0]["audio"], 99)
-        with connect(stage.work / "spill") as connection:
-            open_pool(connection, stage, config)
-            with pytest.raises(InputError, match="expected the audio that was measured"):
-                write_clips(stage, connection, config)
+        with pytest.raises(InputError, match="expected the audio that was measured"):
+            write_clips(stage, config, pool)
 
 
 # -- rejects ------------------------------------------------------------------------------------------------------

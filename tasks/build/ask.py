@@ -1,0 +1,550 @@
+"""What is asked of models, declared once; sharded, sent, drawn again, counted, recorded, forecast by this module.
+
+    JUDGE = Ask("judge", annotator="judge", request=pair_request, check=both_dimensions, about="pairs")
+
+    @walk("judge", asks=[JUDGE], unit="pairs")
+    async def judge_pair(asker: Asker[PseudoPreferences], pair: Row) -> dict[str, str]:
+        forward, reverse = await both(asker(JUDGE, ...), asker(JUDGE, ...))
+        return ...
+
+A walk leads one source row through the asks that it needs, one after the other or side by side, and returns what came
+of it. Each row goes on as soon as its own answer is there; no row waits for another. Only where a step needs all rows
+(quotas, balance, partners) one walk ends and another begins: `waits_for_all` by construction. Prefect sees a task a
+shard of source rows. The result never depends on timing: everything is written in the order of the rows.
+
+In a dry run (`tasks/build/forecast.py`) the same walks run on imagined answers, and their requests are counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter, defaultdict
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass, replace
+from functools import update_wrapper
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.annotation import AnnotatorConfig
+from schemas.config import BuildConfig
+from tasks.annotation.backend import Media, question
+from tasks.annotation.outcome import Outcome, Reject
+from tasks.annotation.prompts import Prompt
+from tasks.annotation.request import Request
+from tasks.annotation.session import Session
+from tasks.build.asking import Fault, check_failed
+from tasks.build.rows import Rows, Shard, read_shard, shards_of
+from tasks.build.sessions import sessions_for
+from tasks.build.step import named, run_each
+from tasks.store.parquet import write_rows
+from tasks.store.staging import Stage
+
+Config = TypeVar("Config", bound=BuildConfig)
+Row: TypeAlias = dict[str, Any]
+Got = TypeVar("Got")
+COLLECT_S = 0.01
+"""Requests that come within this time are handed to the engine together."""
+RESULT = pa.schema(
+    [
+        ("at", pa.int64()),
+        ("data", pa.string()),  # JSON; null for a row that was given up
+        ("stage", pa.string()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+    ]
+)
+DRAW = [
+    ("at", pa.int64()),
+    ("ask", pa.string()),
+    ("draw", pa.int64()),  # from 0
+    ("last", pa.bool_()),  # of the draws of one question
+    ("value", pa.string()),  # JSON; null without an answer
+    ("role", pa.string()),
+    ("annotator", pa.string()),
+    ("prompt", pa.string()),
+    ("request_key", pa.string()),
+    ("notes", pa.string()),
+    ("reason", pa.string()),
+    ("detail", pa.string()),
+    ("final", pa.bool_()),  # whether a further run comes to the same
+]
+
+
+class Posed(NamedTuple):
+    """A request and the prompt that words it."""
+
+    prompt: Prompt
+    request: Request
+
+
+def pose(config: AnnotatorConfig, prompt: Prompt, facts: Mapping[str, Any] | None = None, **values: Any) -> Posed:
+    """A prompt, rendered with values, as a request to the configured model; `facts` reach builtin models alone."""
+    return Posed(prompt, question(config, prompt.render(**values), prompt.ask, facts=facts))
+
+
+def accept(config: Any, row: Any, value: Any) -> Fault | None:
+    """The check of an ask whose answers need none beyond their schema."""
+    return None
+
+
+def tries_of(config: AnnotatorConfig) -> int:
+    """The draws of a question at most, by the annotator's own config."""
+    return int(getattr(config, "tries", 1))
+
+
+@dataclass(frozen=True)
+class Ask(Generic[Config]):
+    """One thing that models are asked.
+
+    Attributes:
+        name: unique in a corpus; the stage of rejects that stayed without an answer.
+        annotator: the role in `config.asked()` that answers, or a function that gives it for a row.
+        request: words a question about a row. Pure: its result is the request's key.
+        imagine: the answer that a dry run takes for granted, for the asks that follow.
+        check: what it holds against an answer's value; None accepts it. Pure: a resumed build checks again. What fails
+            is asked again as the next draw.
+        tries: draws of one question at most; by default the annotator's `tries`, or 1.
+        about: what its questions are about, in the plural, for a dry run.
+        label: its name in a dry run, by config and row, where one ask goes to several roles.
+    """
+
+    name: str
+    annotator: str | Callable[[Config, Row], str]
+    request: Callable[[Config, Row], Posed]
+    imagine: Callable[[Config, Row], Any]
+    check: Callable[[Config, Row, Any], Fault | None] = accept
+    tries: Callable[[Config], int] | None = None
+    about: str = "rows"
+    label: Callable[[Config, Row], str] | None = None
+
+    def role(self, config: Config, row: Row) -> str:
+        """Who is asked about a row."""
+        return self.annotator if isinstance(self.annotator, str) else self.annotator(config, row)
+
+    def draws(self, config: Config, row: Row) -> int:
+        """How often a question about a row may be asked."""
+        return self.tries(config) if self.tries else tries_of(config.asked()[self.role(config, row)])
+
+
+class Reply(NamedTuple):
+    """How a question ended.
+
+    Attributes:
+        value: the answer that passed its check; without one, the last answer, or None.
+        failure: reason and detail, if it did not pass, or there is none.
+        key: the last draw's request key.
+        draws: how many draws were asked for.
+        annotator: who was asked.
+        prompt: name and version.
+        notes: what was done to the request to fit the model's limits.
+        final: whether a further run comes to the same.
+    """
+
+    value: Any
+    failure: tuple[str, str] | None
+    key: str
+    draws: int
+    annotator: str
+    prompt: str
+    notes: tuple[str, ...] = ()
+    final: bool = True
+
+
+class GivenUp(Exception):  # not an error: the row becomes a reject
+    """Ends the walk of a row, which becomes a reject.
+
+    Args:
+        stage: the ask or step that gives it up.
+        reason: a word of `schemas/reasons.py`.
+        detail: what was expected and what was found, in one line.
+    """
+
+    def __init__(self, stage: str, reason: str, detail: str) -> None:
+        super().__init__(stage, reason, detail)
+        self.stage, self.reason, self.detail = stage, reason, detail
+
+
+Put: TypeAlias = Callable[[Ask[Any], str, Row, Request], Coroutine[Any, Any, Outcome]]
+"""Brings a request of an ask, to a role, about a row, to its outcome."""
+
+
+class Asker(Generic[Config]):
+    """Asks on behalf of one row.
+
+    Attributes:
+        config: the build config.
+        at: number of the source row.
+    """
+
+    def __init__(self, config: Config, at: int, columns: pa.Schema, put: Put, *, checks: bool = True) -> None:
+        self.config = config
+        self.at = at
+        self._checks = checks
+        self.draws: list[tuple[tuple[Any, ...], tuple[Any, ...]]] = []
+        self._columns = columns
+        self._put = put
+
+    async def __call__(self, ask: Ask[Config], row: Row) -> Any:
+        """The answer to a question about a row.
+
+        Raises:
+            GivenUp: there is none that passes its check.
+        """
+        reply = await self.reply(ask, row)
+        if reply.failure is not None:
+            raise GivenUp(ask.name, *reply.failure)
+        return reply.value
+
+    async def reply(self, ask: Ask[Config], row: Row) -> Reply:
+        """How a question about a row ends, for a walk that goes on either way.
+
+        Args:
+            ask: what is asked.
+            row: what the question is about. Of its keys, those that are columns of the walk are recorded with every
+                draw; they tell the questions of one source row apart.
+        """
+        role = ask.role(self.config, row)
+        prompt, request = ask.request(self.config, row)
+        most = ask.draws(self.config, row)
+        for draw in range(most):
+            outcome = await self._put(ask, role, row, replace(request, sample=request.sample + draw))
+            fault = self._fault(ask, row, outcome)
+            last = fault is None or isinstance(outcome, Reject) or draw + 1 == most
+            if fault and draw and last:
+                fault = (fault[0], f"{fault[1]}; asked {draw + 1} times")
+            reply = Reply(
+                value=None if isinstance(outcome, Reject) else outcome.value,
+                failure=fault,
+                key=outcome.key,
+                draws=draw + 1,
+                annotator=request.model,
+                prompt=prompt.id,
+                notes=outcome.notes,
+                final=not isinstance(outcome, Reject) or outcome.final,
+            )
+            self._record(ask, role, row, reply, last)
+            if last:
+                return reply
+        raise AssertionError("a question has at least one draw")
+
+    def _record(self, ask: Ask[Config], role: str, row: Row, reply: Reply, last: bool) -> None:
+        about = tuple(row.get(name) for name in self._columns.names)
+        value = None if reply.value is None else json.dumps(reply.value, ensure_ascii=False)
+        notes, draw = "; ".join(reply.notes) or None, reply.draws - 1
+        head = (self.at, ask.name, draw, last, value, role, reply.annotator, reply.prompt, reply.key, notes)
+        order = (ask.name, *map(_sortable, about), draw)
+        self.draws.append((order, (*head, *(reply.failure or (None, None)), reply.final, *about)))
+
+    def _fault(self, ask: Ask[Config], row: Row, outcome: Outcome) -> tuple[str, str] | None:
+        if isinstance(outcome, Reject):
+            return outcome.reason, outcome.detail
+        return ask.check(self.config, row, outcome.value) if self._checks else None
+
+
+def _sortable(value: Any) -> tuple[bool, Any]:
+    return value is not None, 0 if value is None else value
+
+
+async def side_by_side(*asked: Coroutine[Any, Any, Got]) -> list[Got]:
+    """What several questions come to that do not wait for one another, in the order given."""
+    return list(await asyncio.gather(*asked))
+
+
+Shown: TypeAlias = Callable[[Stage, Config, list[Row], Media | None], AbstractContextManager[list[Row]]]
+
+
+def as_they_are(stage: Stage, config: Any, rows: list[Row], media: Media | None) -> AbstractContextManager[list[Row]]:
+    """Rows of a shard as their file has them."""
+    return nullcontext(rows)
+
+
+class Walked(NamedTuple):
+    """What a walk left of every source row.
+
+    Attributes:
+        name: the walk's.
+        source: the rows that it went through.
+        folder: where its shards lie.
+    """
+
+    name: str
+    source: Rows
+    folder: Path
+
+    def results(self) -> Iterator[tuple[int, Any]]:
+        """What the walk returned for each row that it did not give up, with the row's number, in order."""
+        for row in self._rows("results"):
+            if row["reason"] is None:
+                yield row["at"], json.loads(row["data"])
+
+    def given_up(self) -> list[Row]:
+        """The rows that it gave up: `at`, `stage`, `reason`, `detail`, in order."""
+        return [row for row in self._rows("results") if row["reason"] is not None]
+
+    def draws(self) -> list[Path]:
+        """The files of all draws, in order: columns `DRAW` and the walk's own."""
+        return sorted((self.folder / "draws").glob("*.parquet"))
+
+    def read_draws(self) -> Iterator[Row]:
+        """All draws, in order; values are read."""
+        for path in self.draws():
+            for row in pq.ParquetFile(path).read().to_pylist():
+                yield {**row, "value": None if row["value"] is None else json.loads(row["value"])}
+
+    def _rows(self, part: str) -> Iterator[Row]:
+        for path in sorted((self.folder / part).glob("*.parquet")):
+            yield from pq.ParquetFile(path).read().to_pylist()
+
+
+class Walk(Generic[Config]):
+    """A declared walk; see `walk`. Travels to other processes as its name."""
+
+    __qualname__: str
+
+    def __init__(
+        self,
+        function: Callable[[Asker[Config], Row], Coroutine[Any, Any, Any]],
+        name: str,
+        asks: Sequence[Ask[Config]],
+        columns: Sequence[tuple[str, pa.DataType]],
+        label: str | None,
+        opened: Shown[Config],
+    ) -> None:
+        update_wrapper(self, function)
+        self.function = function
+        self.name = name
+        self.asks = tuple(asks)
+        self.columns = pa.schema(list(columns))
+        self.label = name if label is None else label
+        self.opened = opened
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
+        return named, (self.__module__, self.__qualname__)
+
+    def __call__(self, stage: Stage, config: Config, rows: Rows, *, part: str = "") -> Walked:
+        """Lead every row through the asks, shards side by side; what the ledger holds is not asked again.
+
+        Args:
+            stage: the build.
+            config: its config.
+            rows: the source rows; a shard is a row group.
+            part: tells the calls of one build apart, where a walk is called for several sets of rows.
+
+        Raises:
+            StopRun: a fault that every request would meet, or the budget's end; the build can be resumed.
+            EarmarkError: more questions than `most_failed` of their annotator have no answer yet.
+        """
+        folder = stage.work / self.name / part
+        walked = Walked(self.name, rows, folder)
+        if stage.forecast is not None:
+            for shard in shards_of(rows):
+                with self.opened(stage, config, read_shard(rows, shard), None) as opened:
+                    _write(
+                        self,
+                        stage,
+                        shard,
+                        asyncio.run(_lead(self, config, opened, shard, stage.forecast.put, checks=False)),
+                    )
+            return walked
+        with sessions_for(stage, config, self.roles(config)) as (sessions, media):
+            inputs = {"walk": self, "rows": rows, "folder": folder, "sessions": sessions, "media": media}
+            run_each(self.name, self.label, walk_shard, stage, config, shards_of(rows), **inputs)
+        self._check_failed(config, walked)
+        return walked
+
+    def roles(self, config: Config) -> list[str]:
+        """The roles that may be asked: all of the config's, where a row decides."""
+        if all(isinstance(ask.annotator, str) for ask in self.asks):
+            return list(dict.fromkeys(str(ask.annotator) for ask in self.asks))
+        return list(config.asked())
+
+    def _check_failed(self, config: Config, walked: Walked) -> None:
+        """Stop a build that too many questions left without an answer which another run might still get."""
+        asked: Counter[str] = Counter()
+        failures: dict[str, list[Row]] = defaultdict(list)
+        for path in walked.draws():
+            for row in pq.read_table(path, columns=["role", "last", "reason", "final"]).to_pylist():
+                asked[row["role"]] += row["last"]
+                if row["last"] and row["reason"] is not None:
+                    failures[row["role"]].append(row)
+        for role, count in asked.items():
+            check_failed(getattr(config.asked()[role], "most_failed", 1.0), count, failures[role])
+
+
+def walk(
+    name: str,
+    *,
+    asks: Sequence[Ask[Config]],
+    columns: Sequence[tuple[str, pa.DataType]] = (),
+    label: str | None = None,
+    opened: Shown[Config] = as_they_are,
+) -> Callable[[Callable[[Asker[Config], Row], Coroutine[Any, Any, Any]]], Walk[Config]]:
+    """Declare how a source row goes through asks.
+
+    Args:
+        name: of the walk, and of Prefect's tasks; unique in a corpus.
+        asks: what may be asked on the way.
+        columns: names and types of what is recorded of each question beside `DRAW`, taken from the row that it is
+            about; with the ask's name they tell the questions of one source row apart.
+        label: what the progress says; the name without one.
+        opened: prepares the rows of a shard, and what they need while they are asked about.
+    """
+    return lambda function: Walk(function, name, asks, columns, label, opened)
+
+
+def walk_shard(
+    stage: Stage,
+    config: Any,
+    item: Shard,
+    place: int,
+    walk: Walk[Any],
+    rows: Rows,
+    folder: Path,
+    sessions: Mapping[str, Session],
+    media: Media,
+) -> None:
+    """Lead one shard's rows through the asks. A shard that is there, and lacks no answer that may still come, stays."""
+    paths = [folder / part / f"{item.name}.parquet" for part in ("draws", "results")]
+    if all(path.is_file() for path in paths) and not _lacks_answers(paths[0]):
+        return
+    with walk.opened(stage, config, read_shard(rows, item), media) as opened:
+        ended = asyncio.run(_exchange(walk, config, opened, item, sessions))
+    _write(walk, folder, item, ended)
+
+
+def _lacks_answers(path: Path) -> bool:
+    return not all(pq.read_table(path, columns=["final"])["final"].to_pylist())
+
+
+Ended: TypeAlias = tuple[Asker[Any], tuple[Any, ...]]
+
+
+async def _exchange(
+    walk: Walk[Config], config: Config, rows: list[Row], item: Shard, sessions: Mapping[str, Session]
+) -> list[Ended]:
+    with Exchange(sessions) as exchange:
+        return await _lead(walk, config, rows, item, exchange.put)
+
+
+async def _lead(
+    walk: Walk[Config], config: Config, rows: list[Row], item: Shard, put: Put, *, checks: bool = True
+) -> list[Ended]:
+    """Lead all rows at once; the first fault that is no reject ends them."""
+    askers = [Asker(config, item.start + number, walk.columns, put, checks=checks) for number in range(len(rows))]
+    try:
+        async with asyncio.TaskGroup() as group:
+            going = [group.create_task(_end(walk, *both)) for both in zip(askers, rows, strict=True)]
+    except BaseExceptionGroup as errors:
+        raise _first(errors) from None
+    return [(asker, one.result()) for asker, one in zip(askers, going, strict=True)]
+
+
+def _first(errors: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = errors.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+async def _end(walk: Walk[Config], asker: Asker[Config], row: Row) -> tuple[Any, ...]:
+    try:
+        data = await walk.function(asker, row)
+    except GivenUp as end:
+        return (asker.at, None, end.stage, end.reason, end.detail)
+    return (asker.at, json.dumps(data, ensure_ascii=False), None, None, None)
+
+
+def _write(walk: Walk[Any], folder: Path, item: Shard, ended: Iterable[Ended]) -> None:
+    """Leave a shard's draws and results, in the order of the rows, whatever came first."""
+    draws: list[tuple[Any, ...]] = []
+    order = {ask.name: number for number, ask in enumerate(walk.asks)}
+    results = []
+    for asker, result in ended:
+        if len({key for key, _ in asker.draws}) < len(asker.draws):
+            raise ValueError(f"walk {walk.name}: two questions of one row are alike in {walk.columns.names}")
+        draws += [row for _, row in sorted(asker.draws, key=lambda draw: (order[draw[0][0]], draw[0][1:]))]
+        results.append(result)
+    write_rows(folder / "draws" / f"{item.name}.parquet", pa.schema([*DRAW, *walk.columns]), draws)
+    write_rows(folder / "results" / f"{item.name}.parquet", RESULT, results)
+
+
+class Exchange:
+    """Hands the questions of a shard's rows to sessions, and their outcomes back, while all are in one event loop."""
+
+    def __init__(self, sessions: Mapping[str, Session]) -> None:
+        self._sessions = sessions
+        self._stack = ExitStack()
+        self._puts: dict[int, Callable[[list[Request]], None]] = {}
+        self._waiting: dict[tuple[int, str], asyncio.Future[Outcome]] = {}
+        self._unsent: dict[int, list[Request]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Exchange:
+        self._loop = asyncio.get_running_loop()
+        self._stack.__enter__()
+        return self
+
+    def __exit__(self, *ended: Any) -> None:
+        self._stack.__exit__(*ended)
+
+    async def put(self, ask: Ask[Any], role: str, row: Row, request: Request) -> Outcome:
+        """The outcome of a request; equal ones are asked once."""
+        name = id(self._sessions[role])
+        waiting = self._waiting.get((name, request.key))
+        if waiting is None:
+            waiting = self._waiting[name, request.key] = self._loop.create_future()
+            self._unsent.setdefault(name, []).append(request)
+            if self._timer is None:
+                self._timer = self._loop.call_later(COLLECT_S, self._send)
+        return await asyncio.shield(waiting)
+
+    def _send(self) -> None:
+        """Send what has come together; to a provider's batch API only once nothing else is on its way."""
+        self._timer = None
+        moving = sum(not future.done() for future in self._waiting.values()) > sum(map(len, self._unsent.values()))
+        for name, requests in list(self._unsent.items()):
+            session = next(one for one in self._sessions.values() if id(one) == name)
+            if session.in_batches and moving:
+                continue
+            del self._unsent[name]
+            if session.in_batches:
+                self._loop.create_task(self._ask_all(name, session, requests))
+                continue
+            if name not in self._puts:
+                self._puts[name] = self._stack.enter_context(self._stream(name, session))
+            self._puts[name](requests)
+
+    def _stream(self, name: int, session: Session) -> AbstractContextManager[Callable[[list[Request]], None]]:
+        return session.streaming(
+            lambda key, outcome: self._call(self._settle, name, key, outcome),
+            lambda error: self._call(self._fail, name, error),
+        )
+
+    def _call(self, function: Callable[..., None], *values: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *values)
+
+    async def _ask_all(self, name: int, session: Session, requests: list[Request]) -> None:
+        try:
+            report = await asyncio.to_thread(session.ask, requests)
+        except Exception as error:  # noqa: BLE001  # every fault ends the rows that wait for it, as in a stream
+            self._fail(name, error)
+            return
+        for request, outcome in zip(requests, report.outcomes, strict=True):
+            self._settle(name, request.key, outcome)
+
+    def _settle(self, name: int, key: str, outcome: Outcome) -> None:
+        future = self._waiting[name, key]
+        if not future.done():
+            future.set_result(outcome)
+        if self._unsent and self._timer is None:
+            self._timer = self._loop.call_later(COLLECT_S, self._send)
+
+    def _fail(self, name: int, error: BaseException) -> None:
+        for (owner, _), future in self._waiting.items():
+            if owner == name and not future.done():
+                future.set_exception(error)
+                future.exception()  # seen: a row that another fault ended does not wait for it

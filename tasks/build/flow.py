@@ -1,0 +1,87 @@
+"""A corpus's flow: from config to commit, around the story that its module tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from prefect import flow
+from prefect.flows import Flow
+
+from schemas.config import BuildConfig
+from schemas.corpus import Corpus
+from tasks.build.artifacts import run_name, show
+from tasks.build.plan import Plan
+from tasks.build.registry import load
+from tasks.build.sessions import sessions_of_build
+from tasks.build.shards import Shards
+from tasks.store.staging import Stage
+from tasks.store.versions import Version, open_store
+
+Story: TypeAlias = Callable[[Stage, Any], Mapping[str, str] | None]
+"""Stages every table of a version; returns the corpus's own sections of the card, Markdown by heading."""
+AT_ONCE = 4  # their requests share one pace; more shards would only hold more of them in memory
+PARAMETERS = """
+
+Args:
+    config: the build config.
+    store: the store: a folder, or s3://bucket/prefix.
+    force: build again even if a version was built from the same inputs, config, prompts, schemas and code.
+    inputs: digests of the input files, if the caller has just computed them.
+
+Returns:
+    The version's name.
+"""
+
+
+def corpus_flow(corpus: Corpus, *, at_once: int = AT_ONCE) -> Callable[[Story], Flow[..., str]]:
+    """Make a story the Prefect flow that builds a corpus.
+
+    Args:
+        corpus: names the flow, and says how a build is planned.
+        at_once: shards that are worked on side by side.
+    """
+
+    def decorate(story: Story) -> Flow[..., str]:
+        def build(
+            config: BuildConfig,
+            store: str = "data/store",
+            force: bool = False,
+            inputs: dict[str, str] | None = None,
+        ) -> str:
+            version, sections = build_version(corpus, story, config, store, force=force, inputs=inputs)
+            return version.name if sections is None else show(version, sections)
+
+        build.__doc__ = (story.__doc__ or "") + PARAMETERS
+        build.__module__ = story.__module__
+        build.__annotations__ = {
+            "config": corpus.config, "store": str, "force": bool, "inputs": dict[str, str] | None, "return": str
+        }  # fmt: skip
+        made = flow(name=corpus.name, flow_run_name=run_name, task_runner=Shards(at_once))(build)
+        made.story = story  # type: ignore[attr-defined]  # for dry runs and tests, which need no Prefect
+        return made
+
+    return decorate
+
+
+def build_version(
+    corpus: Corpus,
+    story: Story,
+    config: BuildConfig,
+    store: str | Path,
+    *,
+    force: bool = False,
+    inputs: dict[str, str] | None = None,
+) -> tuple[Version, Mapping[str, str] | None]:
+    """Build a version, or find it up to date; in a flow run its steps are tasks, elsewhere plain calls.
+
+    Returns:
+        The version, and the card's own sections; None for these if it was there already.
+    """
+    plan: Plan = load(corpus.plan)(config, open_store(str(store)), inputs)
+    with plan.stage() as stage, sessions_of_build(stage.store):
+        if (done := plan.up_to_date(tidy=False)) and not force:
+            return done, None
+        sections = story(stage, config) or {}
+        return plan.commit(stage, sections), sections

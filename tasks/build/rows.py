@@ -1,0 +1,100 @@
+"""Rows that one step leaves for another: a Parquet file below `work`, a row group a shard."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from tasks.store.files import replacing
+from tasks.store.staging import Stage
+
+A_SHARD = 200
+DATA = pa.schema([("data", pa.string())])
+"""Rows of any shape, as JSON."""
+
+
+class Rows(NamedTuple):
+    """A file of rows.
+
+    Attributes:
+        path: Parquet, a row group a shard.
+        total: how many rows it has.
+    """
+
+    path: Path
+    total: int
+
+
+class Shard(NamedTuple):
+    """Rows that are worked on together.
+
+    Attributes:
+        number: which row group, from 0.
+        start: number of its first row.
+        rows: how many there are.
+    """
+
+    number: int
+    start: int
+    rows: int
+
+    @property
+    def name(self) -> str:
+        """Names its files and its task; sorts as its number does."""
+        return f"{self.number:06d}"
+
+
+def keep_rows(stage: Stage, name: str, rows: pa.Table | Iterable[Any], a_shard: int | Sequence[int] = A_SHARD) -> Rows:
+    """Leave `work/<name>.parquet`.
+
+    Args:
+        stage: the build.
+        name: of the file.
+        rows: a table, or values of any shape, which are kept as JSON.
+        a_shard: rows of a shard, or of each one.
+    """
+    if not isinstance(rows, pa.Table):
+        texts = [json.dumps(row, ensure_ascii=False, sort_keys=True) for row in rows]
+        rows = pa.table([pa.array(texts, pa.string())], DATA)
+    path = stage.work / f"{name}.parquet"
+    with replacing(path) as temporary:
+        if isinstance(a_shard, int):
+            pq.write_table(rows, temporary, row_group_size=a_shard)
+        else:
+            with pq.ParquetWriter(temporary, rows.schema) as writer:
+                for start, end in pairwise(accumulate(a_shard, initial=0)):
+                    writer.write_table(rows.slice(start, end - start), row_group_size=max(1, end - start))
+    return Rows(path, len(rows))
+
+
+def shards_of(rows: Rows) -> list[Shard]:
+    """A file's shards; none where there are no rows."""
+    metadata = pq.read_metadata(rows.path)
+    sizes = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    starts = accumulate(sizes, initial=0)
+    return [Shard(number, start, size) for number, (start, size) in enumerate(zip(starts, sizes, strict=False)) if size]
+
+
+def read_shard(rows: Rows, shard: Shard) -> list[Any]:
+    """The rows of a shard."""
+    with pq.ParquetFile(rows.path) as file:
+        return _values(file.read_row_group(shard.number))
+
+
+def read_rows(rows: Rows) -> list[Any]:
+    """All rows of a file."""
+    with pq.ParquetFile(rows.path) as file:
+        return _values(file.read())
+
+
+def _values(table: pa.Table) -> list[Any]:
+    if table.schema.names == DATA.names:
+        return [json.loads(text) for text in table["data"].to_pylist()]
+    values: list[Any] = table.to_pylist()
+    return values

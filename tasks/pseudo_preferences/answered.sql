@@ -1,0 +1,19 @@
+-- Grain: one row an answer and dimension that it was asked for, in the pair's own letters: in the reverse pass, A of the
+-- prompt is the pair's b.
+CREATE VIEW answered AS
+SELECT
+    pair_id,
+    "order",
+    dimension,
+    json_extract_string(value, concat('$.', dimension)) AS position,
+    CASE
+        WHEN position = 'tie' THEN 'tie'
+        WHEN ("order" = 'forward') = (position = 'A') THEN 'a'
+        ELSE 'b'
+    END AS choice,
+    json_extract_string(value, '$.reason') AS reason,
+    annotator AS judge,
+    prompt,
+    request_key,
+    notes
+FROM (SELECT *, unnest(string_split(dimensions, '+')) AS dimension FROM draws WHERE reason IS NULL)

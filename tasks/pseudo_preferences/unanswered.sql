@@ -1,0 +1,13 @@
+-- Grain: one row a request without an answer, as the table `rejects` has it, and whether a further run comes to the same.
+SELECT
+    'judgments' AS "table",
+    concat_ws(' ', pair_id, "order", dimensions) AS item,
+    'judge' AS stage,
+    reason,
+    detail,
+    NULL::VARCHAR AS file,
+    NULL::BIGINT AS line,
+    final
+FROM draws
+WHERE reason IS NOT NULL
+ORDER BY pair_id, dimensions, "order"

@@ -1,0 +1,76 @@
+"""Flows run in this process without Prefect's engine: the same story, its steps as plain calls; and scripted models."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("DO_NOT_TRACK", "1")
+os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+
+from prefect.flows import Flow
+
+from schemas.annotation import AnnotatorConfig
+from schemas.config import BuildConfig
+from tasks.annotation.outcome import Outcome, Report
+from tasks.annotation.request import Request
+from tasks.build import flow, plan, sessions
+from tasks.build.asking import clip_media
+from tasks.build.registry import find_corpus, load
+from tasks.store.versions import Version, open_store
+
+# The code does not change while tests run; reading it anew is a third of what a small build takes.
+plan.code_digest = cache(plan.code_digest)  # type: ignore[attr-defined]
+
+
+def run_flow(build: Flow[..., str], config: BuildConfig, store_root: Path, *, force: bool = False) -> Version:
+    """Build a version by a corpus's flow, or find it up to date, as `earmark build` does."""
+    corpus = find_corpus(build.name)
+    store = open_store(str(store_root))
+    planned = load(corpus.plan)(config, store, None)
+    if (done := planned.up_to_date()) and not force:
+        version: Version = done
+        return version
+    if force:
+        planned.forget()
+    return flow.build_version(corpus, build.story, config, store_root, force=force)[0]  # type: ignore[attr-defined]
+
+
+class Scripted:
+    """A session whose answers are given."""
+
+    in_batches = True
+
+    def __init__(self, answer: Callable[[Request], Outcome]) -> None:
+        self.answer = answer
+
+    def ask(self, requests: Iterable[Request]) -> Report:
+        """What is written for each request."""
+        outcomes = [self.answer(request) for request in requests]
+        return Report(outcomes, len(outcomes), 0, 0, 0, 0, 0, 0, 0.0)
+
+
+class ScriptedSessions:
+    """Gives the same scripted session to every role."""
+
+    def __init__(self, answer: Callable[[Request], Outcome]) -> None:
+        self.media = clip_media()
+        self._session: Any = Scripted(answer)
+
+    def of(self, annotator: AnnotatorConfig) -> Any:
+        """The session, whoever is asked."""
+        return self._session
+
+
+@contextmanager
+def scripted(answer: Callable[[Request], Outcome]) -> Iterator[None]:
+    """Have walks within the block answered by a function."""
+    token = sessions._OF_BUILD.set(ScriptedSessions(answer))  # type: ignore[arg-type]
+    try:
+        yield
+    finally:
+        sessions._OF_BUILD.reset(token)
