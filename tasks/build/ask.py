@@ -344,12 +344,8 @@ class Walk(Generic[Config]):
         if stage.forecast is not None:
             for shard in shards_of(rows):
                 with self.opened(stage, config, read_shard(rows, shard), None) as opened:
-                    _write(
-                        self,
-                        stage,
-                        shard,
-                        asyncio.run(_lead(self, config, opened, shard, stage.forecast.put, checks=False)),
-                    )
+                    going = _lead(self, config, opened, shard, stage.forecast.put, checks=False)
+                    _write(self, folder, shard, asyncio.run(going))
             return walked
         with sessions_for(stage, config, self.roles(config)) as (sessions, media):
             inputs = {"walk": self, "rows": rows, "folder": folder, "sessions": sessions, "media": media}
