@@ -21,7 +21,7 @@ import asyncio
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import update_wrapper
 from pathlib import Path
@@ -33,22 +33,23 @@ import pyarrow.parquet as pq
 from schemas.annotation import AnnotatorConfig
 from schemas.config import BuildConfig
 from tasks.annotation.backend import Media, question
-from tasks.annotation.outcome import Outcome, Reject
+from tasks.annotation.outcome import Outcome
+from tasks.annotation.outcome import Reject as NoAnswer
 from tasks.annotation.prompts import Prompt
 from tasks.annotation.request import Request
 from tasks.annotation.session import Session
 from tasks.build.asking import Fault, check_failed
-from tasks.build.rows import Rows, Shard, read_shard, shards_of
+from tasks.build.exchange import Exchange
+from tasks.build.rows import Rows, Shard, read_rows, read_shard, shards_of
 from tasks.build.sessions import sessions_for
-from tasks.build.step import named, run_each
+from tasks.build.step import Account, named, run_each
+from tasks.importers.rows import Reject
 from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage
 
 Config = TypeVar("Config", bound=BuildConfig)
 Row: TypeAlias = dict[str, Any]
 Got = TypeVar("Got")
-COLLECT_S = 0.01
-"""Requests that come within this time are handed to the engine together."""
 RESULT = pa.schema(
     [
         ("at", pa.int64()),
@@ -214,18 +215,18 @@ class Asker(Generic[Config]):
         for draw in range(most):
             outcome = await self._put(ask, role, row, replace(request, sample=request.sample + draw))
             fault = self._fault(ask, row, outcome)
-            last = fault is None or isinstance(outcome, Reject) or draw + 1 == most
+            last = fault is None or isinstance(outcome, NoAnswer) or draw + 1 == most
             if fault and draw and last:
                 fault = (fault[0], f"{fault[1]}; asked {draw + 1} times")
             reply = Reply(
-                value=None if isinstance(outcome, Reject) else outcome.value,
+                value=None if isinstance(outcome, NoAnswer) else outcome.value,
                 failure=fault,
                 key=outcome.key,
                 draws=draw + 1,
                 annotator=request.model,
                 prompt=prompt.id,
                 notes=outcome.notes,
-                final=not isinstance(outcome, Reject) or outcome.final,
+                final=not isinstance(outcome, NoAnswer) or outcome.final,
             )
             self._record(ask, role, row, reply, last)
             if last:
@@ -241,7 +242,7 @@ class Asker(Generic[Config]):
         self.draws.append((order, (*head, *(reply.failure or (None, None)), reply.final, *about)))
 
     def _fault(self, ask: Ask[Config], row: Row, outcome: Outcome) -> tuple[str, str] | None:
-        if isinstance(outcome, Reject):
+        if isinstance(outcome, NoAnswer):
             return outcome.reason, outcome.detail
         return ask.check(self.config, row, outcome.value) if self._checks else None
 
@@ -285,6 +286,24 @@ class Walked(NamedTuple):
     def given_up(self) -> list[Row]:
         """The rows that it gave up: `at`, `stage`, `reason`, `detail`, in order."""
         return [row for row in self._rows("results") if row["reason"] is not None]
+
+    def accounts(self, stages: Sequence[str], reject: Callable[[Any, str, str], tuple[str, Reject]]) -> list[Account]:
+        """An account for each stage at which the walk may give a row up; the rows that are left go on to the next.
+
+        Args:
+            stages: in the order of the walk; they name the accounts.
+            reject: makes a row, a reason and a detail a reject, with the table that lacks it.
+        """
+        by_stage: dict[str, list[tuple[str, Reject]]] = {stage: [] for stage in stages}
+        rows = read_rows(self.source)
+        for end in self.given_up():
+            by_stage[end["stage"]].append(reject(rows[end["at"]], end["reason"], end["detail"]))
+        accounts, entered, before = [], len(rows), ""
+        for stage, rejects in by_stage.items():
+            kept = entered - len(rejects)
+            accounts.append(Account(entered, kept, rejects, name=stage, follows=before or None))
+            entered, before = kept, stage
+        return accounts
 
     def draws(self) -> list[Path]:
         """The files of all draws, in order: columns `DRAW` and the walk's own."""
@@ -465,82 +484,3 @@ def _write(walk: Walk[Any], folder: Path, item: Shard, ended: Iterable[Ended]) -
         results.append(result)
     write_rows(folder / "draws" / f"{item.name}.parquet", pa.schema([*DRAW, *walk.columns]), draws)
     write_rows(folder / "results" / f"{item.name}.parquet", RESULT, results)
-
-
-class Exchange:
-    """Hands the questions of a shard's rows to sessions, and their outcomes back, while all are in one event loop."""
-
-    def __init__(self, sessions: Mapping[str, Session]) -> None:
-        self._sessions = sessions
-        self._stack = ExitStack()
-        self._puts: dict[int, Callable[[list[Request]], None]] = {}
-        self._waiting: dict[tuple[int, str], asyncio.Future[Outcome]] = {}
-        self._unsent: dict[int, list[Request]] = {}
-        self._timer: asyncio.TimerHandle | None = None
-
-    def __enter__(self) -> Exchange:
-        self._loop = asyncio.get_running_loop()
-        self._stack.__enter__()
-        return self
-
-    def __exit__(self, *ended: Any) -> None:
-        self._stack.__exit__(*ended)
-
-    async def put(self, ask: Ask[Any], role: str, row: Row, request: Request) -> Outcome:
-        """The outcome of a request; equal ones are asked once."""
-        name = id(self._sessions[role])
-        waiting = self._waiting.get((name, request.key))
-        if waiting is None:
-            waiting = self._waiting[name, request.key] = self._loop.create_future()
-            self._unsent.setdefault(name, []).append(request)
-            if self._timer is None:
-                self._timer = self._loop.call_later(COLLECT_S, self._send)
-        return await asyncio.shield(waiting)
-
-    def _send(self) -> None:
-        """Send what has come together; to a provider's batch API only once nothing else is on its way."""
-        self._timer = None
-        moving = sum(not future.done() for future in self._waiting.values()) > sum(map(len, self._unsent.values()))
-        for name, requests in list(self._unsent.items()):
-            session = next(one for one in self._sessions.values() if id(one) == name)
-            if session.in_batches and moving:
-                continue
-            del self._unsent[name]
-            if session.in_batches:
-                self._loop.create_task(self._ask_all(name, session, requests))
-                continue
-            if name not in self._puts:
-                self._puts[name] = self._stack.enter_context(self._stream(name, session))
-            self._puts[name](requests)
-
-    def _stream(self, name: int, session: Session) -> AbstractContextManager[Callable[[list[Request]], None]]:
-        return session.streaming(
-            lambda key, outcome: self._call(self._settle, name, key, outcome),
-            lambda error: self._call(self._fail, name, error),
-        )
-
-    def _call(self, function: Callable[..., None], *values: Any) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(function, *values)
-
-    async def _ask_all(self, name: int, session: Session, requests: list[Request]) -> None:
-        try:
-            report = await asyncio.to_thread(session.ask, requests)
-        except Exception as error:  # noqa: BLE001  # every fault ends the rows that wait for it, as in a stream
-            self._fail(name, error)
-            return
-        for request, outcome in zip(requests, report.outcomes, strict=True):
-            self._settle(name, request.key, outcome)
-
-    def _settle(self, name: int, key: str, outcome: Outcome) -> None:
-        future = self._waiting[name, key]
-        if not future.done():
-            future.set_result(outcome)
-        if self._unsent and self._timer is None:
-            self._timer = self._loop.call_later(COLLECT_S, self._send)
-
-    def _fail(self, name: int, error: BaseException) -> None:
-        for (owner, _), future in self._waiting.items():
-            if owner == name and not future.done():
-                future.set_exception(error)
-                future.exception()  # seen: a row that another fault ended does not wait for it

@@ -1,0 +1,94 @@
+"""Between the rows of a shard and the sessions that answer: requests go out as they come, outcomes one by one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any
+
+from tasks.annotation.outcome import Outcome
+from tasks.annotation.request import Request
+from tasks.annotation.session import Session
+
+COLLECT_S = 0.01
+"""Requests that come within this time are handed to the engine together."""
+
+
+class Exchange:
+    """Hands the questions of a shard's rows to sessions, and their outcomes back, while all are in one event loop."""
+
+    def __init__(self, sessions: Mapping[str, Session]) -> None:
+        self._sessions = sessions
+        self._stack = ExitStack()
+        self._puts: dict[int, Callable[[list[Request]], None]] = {}
+        self._waiting: dict[tuple[int, str], asyncio.Future[Outcome]] = {}
+        self._unsent: dict[int, list[Request]] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __enter__(self) -> Exchange:
+        self._loop = asyncio.get_running_loop()
+        self._stack.__enter__()
+        return self
+
+    def __exit__(self, *ended: Any) -> None:
+        self._stack.__exit__(*ended)
+
+    async def put(self, ask: object, role: str, row: Any, request: Request) -> Outcome:
+        """The outcome of a request; equal ones are asked once."""
+        name = id(self._sessions[role])
+        waiting = self._waiting.get((name, request.key))
+        if waiting is None:
+            waiting = self._waiting[name, request.key] = self._loop.create_future()
+            self._unsent.setdefault(name, []).append(request)
+            if self._timer is None:
+                self._timer = self._loop.call_later(COLLECT_S, self._send)
+        return await asyncio.shield(waiting)
+
+    def _send(self) -> None:
+        """Send what has come together; to a provider's batch API only once nothing else is on its way."""
+        self._timer = None
+        moving = sum(not future.done() for future in self._waiting.values()) > sum(map(len, self._unsent.values()))
+        for name, requests in list(self._unsent.items()):
+            session = next(one for one in self._sessions.values() if id(one) == name)
+            if session.in_batches and moving:
+                continue
+            del self._unsent[name]
+            if session.in_batches:
+                self._loop.create_task(self._ask_all(name, session, requests))
+                continue
+            if name not in self._puts:
+                self._puts[name] = self._stack.enter_context(self._stream(name, session))
+            self._puts[name](requests)
+
+    def _stream(self, name: int, session: Session) -> AbstractContextManager[Callable[[list[Request]], None]]:
+        return session.streaming(
+            lambda key, outcome: self._call(self._settle, name, key, outcome),
+            lambda error: self._call(self._fail, name, error),
+        )
+
+    def _call(self, function: Callable[..., None], *values: Any) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(function, *values)
+
+    async def _ask_all(self, name: int, session: Session, requests: list[Request]) -> None:
+        try:
+            report = await asyncio.to_thread(session.ask, requests)
+        except Exception as error:  # noqa: BLE001  # every fault ends the rows that wait for it, as in a stream
+            self._fail(name, error)
+            return
+        for request, outcome in zip(requests, report.outcomes, strict=True):
+            self._settle(name, request.key, outcome)
+
+    def _settle(self, name: int, key: str, outcome: Outcome) -> None:
+        future = self._waiting[name, key]
+        if not future.done():
+            future.set_result(outcome)
+        if self._unsent and self._timer is None:
+            self._timer = self._loop.call_later(COLLECT_S, self._send)
+
+    def _fail(self, name: int, error: BaseException) -> None:
+        for (owner, _), future in self._waiting.items():
+            if owner == name and not future.done():
+                future.set_exception(error)
+                future.exception()  # seen: a row that another fault ended does not wait for it
