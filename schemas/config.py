@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
@@ -25,9 +25,26 @@ LARGEST = 2**63 - 1  # what a column of integers holds
 
 
 class Model(BaseModel):
-    """A part of a config: immutable, and strict about keys."""
+    """A part of a config: immutable, and strict about keys.
+
+    Attributes:
+        renamed: keys that an earlier release had, and what they are called now. A config file that has one is refused
+            with the new key; the config in an earlier version's manifest is read as if it had the new key.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    renamed: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _keys_of_now(cls, values: Any, info: ValidationInfo) -> Any:
+        names = {old: new for base in cls.__mro__ for old, new in vars(base).get("renamed", {}).items()}
+        if not isinstance(values, dict) or names.keys().isdisjoint(values):
+            return values
+        if info.context and info.context.get("recorded"):
+            return {names.get(key, key): value for key, value in values.items()}
+        old = min(names.keys() & values.keys())
+        raise ValueError(f"key '{old}' is now called '{names[old]}'")
 
     @field_validator("*")
     @classmethod

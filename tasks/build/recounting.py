@@ -43,7 +43,7 @@ def recounting(corpus: Corpus, config: Mapping[str, Any]) -> Callable[[Stage], S
         if corpus.recount is None:
             return ()
         try:
-            read = corpus.config.model_validate(config, context={"file": "manifest"})
+            read = corpus.config.model_validate(config, context={"file": "manifest", "recorded": True})
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from datasets import load_dataset
+from typer.testing import CliRunner
 
-from tasks.store.versions import Store, Version
+from flows.command.cli import app
+from tasks.build.registry import find_corpus
+from tasks.release.withdrawal import search, withdraw
+from tasks.store.diff import changed_rows, diff_table
+from tasks.store.versions import Store, Version, verify
+from tasks.store.withdrawals import Kind
 from tests.before import compare
-from tests.before.fixture import LEDGER, before, paid, seed, unpack
+from tests.before.fixture import LEDGER, SALT, before, paid, seed, unpack
+from tests.builds import rows_of, traces
+from tests.release.publications import Publications
+from tests.servers.hub import HubServer
 
 
 def change(version: Version, table: str, split: str, other: Callable[[pa.Table], pa.Table]) -> None:
@@ -79,3 +91,80 @@ def test_a_request_that_was_not_paid_is_seen(old: Store, tmp_path: Path) -> None
         "ledger: requests: 1 rows are new, 1 are gone",
         "ledger: attempts: 1 rows are new, 1 are gone",
     ]
+
+
+@pytest.mark.parametrize("corpus", compare.HOUSE)
+def test_a_version_of_the_state_before_is_whole_and_loads(old: Store, corpus: str, tmp_path: Path) -> None:
+    version = before(old, corpus)
+    assert verify(version) == []
+    for table, splits in version.manifest.rows.items():
+        loaded = load_dataset(str(version.folder), table, cache_dir=str(tmp_path))
+        assert {split: len(rows) for split, rows in loaded.items()} == splits
+        files = f"{version.folder / table}/*.parquet"
+        count = f"SELECT count(*) FROM read_parquet('{files}', hive_partitioning = false)"
+        assert duckdb.execute(count).fetchall() == [(sum(splits.values()),)]
+
+
+@pytest.mark.parametrize("corpus", compare.HOUSE)
+def test_a_version_of_the_state_before_is_compared_with_a_new_one(old: Store, built_demo: Path, corpus: str) -> None:
+    new = Store(built_demo).find(corpus)
+    with duckdb.connect() as connection:
+        for table in find_corpus(corpus).tables:
+            counted = diff_table(connection, table, before(old, corpus), new)
+            assert sum(change.same for change in counted) == sum(new.manifest.rows.get(table.name, {}).values())
+            if table.name != compare.REJECTS:
+                assert list(changed_rows(connection, table)) == []
+
+
+# What is withdrawn from each corpus: its kind, and the table and column that name it.
+WITHDRAWN: dict[str, tuple[Kind, str, str]] = {
+    "captions": ("clip", "captions", "heard_sha256"),
+    "human-preferences": ("annotator", "votes", "annotator"),
+    "instruction-rubrics": ("clip", "samples", "clip_sha256"),
+    "instrumentals": ("clip", "tracks", "mix_sha256"),
+    "mos-preferences": ("clip", "critiques", "clip_sha256"),
+    "music-prompts": ("prompt", "prompts", "prompt_id"),
+    "pseudo-preferences": ("clip", "clips", "clip_sha256"),
+    "score-questions": ("annotator", "sources", "author_id"),
+}
+
+
+@pytest.mark.parametrize("corpus", compare.HOUSE)
+def test_a_withdrawal_applies_to_a_version_of_the_state_before(corpus: str, tmp_path: Path) -> None:
+    store = unpack(tmp_path, (corpus, SALT))
+    was = before(store, corpus)
+    kind, table, column = WITHDRAWN[corpus]
+    value = next(row[column] for row in rows_of(was, table) if row[column])
+    known = {corpus: find_corpus(corpus)}
+    withdraw(store, known, search(store, known, kind, value), "asked for")
+    now = store.find(corpus)
+    assert (now.name, verify(now), verify(was)) == ("v2", [], [])
+    assert traces(was, [value]) != traces(now, [value]) == []
+    ended = CliRunner().invoke(app, ["diff", corpus, "v1", "v2", "--json", "--store", str(tmp_path)])
+    assert ended.exit_code == 0, ended.output
+    assert table in {count["table"] for count in json.loads(ended.stdout)["counts"] if count["removed"]}
+
+
+@pytest.fixture(scope="module")
+def press(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[HubServer, Publications]]:
+    """A Hub, and what publishes to it in processes of their own."""
+    folder = tmp_path_factory.mktemp("hub")
+    with HubServer(folder / "hub") as hub, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HF_ENDPOINT", hub.endpoint)
+        patch.setenv("HF_HOME", str(folder / "home"))
+        patch.setenv("HF_HUB_DISABLE_XET", "1")
+        with Publications(folder / "press") as publications:
+            yield hub, publications
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("corpus", compare.HOUSE)
+def test_a_version_of_the_state_before_is_published(
+    corpus: str, press: tuple[HubServer, Publications], tmp_path: Path
+) -> None:
+    hub, publications = press
+    store = unpack(tmp_path, (corpus, SALT))
+    told = publications.run(tmp_path, corpus, f"lab/{corpus}", allow_builtin=True)
+    assert "fault" not in told, told
+    tables = {file.path for file in before(store, corpus).manifest.files if file.table}
+    assert tables < hub.files(f"lab/{corpus}", "v1").keys()

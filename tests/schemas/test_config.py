@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from schemas.config import BuildConfig, parse_config, read_toml
+from schemas.config import BuildConfig, Model, parse_config, read_toml
 from schemas.errors import ConfigError
 from schemas.human_preferences import HumanPreferences
 from schemas.mos_preferences import MosPreferences
 from schemas.pseudo_preferences import PseudoPreferences
+from tasks.build.registry import corpora, find_corpus
 
 TABLE = """
 [[sources]]
@@ -157,3 +158,59 @@ def test_identity_knows_no_place_and_no_order(tmp_path: Path) -> None:
     there = identity(tmp_path, "audio = 'none'\nseed = 4\n" + TABLE + "root = '../elsewhere'\n", "two")
     assert here == there
     assert identity(tmp_path, "seed = 5\n" + TABLE) != here
+
+
+class Checks(Model):
+    renamed: ClassVar = {"longest": "max_words"}
+    max_words: int = 3
+
+
+class Strict(Checks):
+    renamed: ClassVar = {"shortest": "min_words"}
+    min_words: int = 1
+
+
+class Renaming(BuildConfig):
+    renamed: ClassVar = {"hears_s": "max_audio_s"}
+    corpus: str = "renaming"
+    max_audio_s: float = 30.0
+    checks: tuple[Strict, ...] = ()
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"hears_s": 2}, "key 'hears_s' is now called 'max_audio_s'"),
+        ({"hears_s": 2, "sed": 1}, "key 'hears_s' is now called 'max_audio_s'"),
+        ({"checks": [{}, {"longest": 2}]}, "checks[1]: key 'longest' is now called 'max_words'"),
+        ({"checks": [{"shortest": 2}]}, "checks[0]: key 'shortest' is now called 'min_words'"),
+    ],
+)
+def test_a_renamed_key_is_one_line_that_names_the_new_key(values: dict[str, Any], line: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as told:
+        parse_config(Renaming, values, tmp_path / "c.toml")
+    assert str(told.value) == f"{tmp_path / 'c.toml'}: {line}"
+
+
+def test_the_config_of_an_earlier_version_is_read_with_the_keys_of_now() -> None:
+    recorded = {"hears_s": 2, "checks": [{"longest": 5, "shortest": 2}]}
+    config = Renaming.model_validate(recorded, context={"recorded": True})
+    assert (config.max_audio_s, config.checks) == (2, (Strict(max_words=5, min_words=2),))
+
+
+def models_in(model: Any) -> set[type[Model]]:
+    """A config's model and all models in it."""
+    inner = [field.annotation for field in model.model_fields.values()] if hasattr(model, "model_fields") else []
+    below = [one for part in (*inner, *getattr(model, "__args__", ())) for one in models_in(part)]
+    return {*below, model} if isinstance(model, type) and issubclass(model, Model) else set(below)
+
+
+def test_every_renamed_key_of_a_corpus_leads_to_one_that_is_there(tmp_path: Path) -> None:
+    models = {model for name in corpora() for model in models_in(find_corpus(name).config)}
+    assert len(models) > 20
+    for model in models:
+        for old, new in model.renamed.items():
+            assert old not in model.model_fields
+            assert new in model.model_fields
+            with pytest.raises(ConfigError, match=f"key '{old}' is now called '{new}'$"):
+                parse_config(model, {old: None}, tmp_path / "c.toml")
