@@ -301,7 +301,7 @@ class Walked(NamedTuple):
         accounts, entered, before = [], len(rows), ""
         for stage, rejects in by_stage.items():
             kept = entered - len(rejects)
-            accounts.append(Account(entered, kept, rejects, name=stage, follows=before or None))
+            accounts.append(Account(entered, kept, rejects, name=stage, follows=before))
             entered, before = kept, stage
         return accounts
 

@@ -49,7 +49,8 @@ class Account:
         sources: of a step that reads or indexes inputs, how many items came in by file: `most_rejected` holds faults
             against them.
         notes: sentences for the reader.
-        name, unit, follows, table: as `step` has them, where one step gives several accounts.
+        name, unit, follows, table: as `step` has them, where one step gives several accounts; an account with a name of
+            its own follows nothing, and fills no table, unless it says so.
     """
 
     entered: int
@@ -60,7 +61,7 @@ class Account:
     notes: Sequence[str] = ()
     name: str | None = None
     unit: str | None = None
-    follows: str | tuple[str, ...] | None = None
+    follows: str | tuple[str, ...] = ()
     table: str | None = None
 
 
@@ -136,7 +137,7 @@ class BuildStep(Generic[Config, Inputs, Output]):
             if not isinstance(rejects, pa.Table):
                 rejects = rejects_table(word, rejects)
             stage.write_rejects(own, rejects.rename_columns(REJECTS.schema.names), account.sources)
-            follows = self.follows if account.follows is None else account.follows
+            follows = account.follows or (self.follows if account.name is None else ())
             stage.record(
                 Step(
                     name=own,
