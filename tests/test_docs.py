@@ -86,6 +86,12 @@ def test_guides_say_what_the_declarations_say() -> None:
     assert stale == [], "run: python -m flows.command.guides"
 
 
+@pytest.mark.parametrize("there", [True, False])
+def test_guides_do_not_depend_on_the_machine(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("schemas.instruction_rubrics.has_chromaprint", lambda: there)
+    test_guides_say_what_the_declarations_say()
+
+
 @pytest.mark.parametrize("page", DOCS)
 def test_links_lead_somewhere(page: str) -> None:
     for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", DOCS[page]):

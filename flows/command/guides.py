@@ -151,6 +151,8 @@ def _default(field: FieldInfo) -> str:
         return "–"
     if isinstance(value, BaseModel):
         return "see below"
+    if field.default_factory:  # a page says the same wherever it is made
+        return "by machine"
     held = json.dumps(value, default=str, ensure_ascii=False)
     return f"`{held}`" if held not in ("{}", "[]") else "empty"
 
