@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,30 +10,18 @@ from schemas.config import BuildConfig, Linked, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.evaluations import Evaluation, Mode
 from schemas.places import without_place
+from schemas.registry import OneOf
 from schemas.views import View
 from schemas.vote_tables import TABLES
-
-VoteFormat = Literal["cmi-pref", "music-arena", "music-arena-battles", "label-studio", "votes"]
-RatingFormat = Literal["musiceval", "pam"]
-Format = Literal["cmi-pref", "music-arena", "music-arena-battles", "label-studio", "votes", "musiceval", "pam"]
-RATED: tuple[Format, ...] = ("musiceval", "pam")
-ARENA: tuple[Format, ...] = ("music-arena", "music-arena-battles")
-TASK_OF: dict[Format, str] = {
-    "cmi-pref": "cmi-pref",
-    "music-arena": "music-arena",
-    "music-arena-battles": "music-arena",
-    "label-studio": "votes",
-    "votes": "votes",
-    "musiceval": "musiceval",
-    "pam": "pam",
-}
 
 
 class Source(Linked):
     """One export of votes, or one set of rated clips."""
 
     name: Name = Field(description="What tables and licences call it.")
-    format: Format = Field(description="The layout, as its owner publishes it.")
+    format: Annotated[str, OneOf("tasks.importers.preferences:VOTE_LAYOUTS")] = Field(
+        description="The layout, as its owner publishes it."
+    )
     root: str = Field(default=".", description="The folder that `files` and the clips' paths start from.")
     files: tuple[str, ...] = Field(
         default=(), description="The exports; a folder stands for its .json files. Not needed for `musiceval`."
@@ -55,22 +43,8 @@ class Source(Linked):
     )
     scale: tuple[float, float] = Field(default=(1.0, 5.0), description="Least and greatest rating of rated clips.")
 
-    @property
-    def rule(self) -> str:
-        """How its rows come into splits."""
-        if self.split:
-            return self.split
-        return "native" if self.format == "musiceval" else "test" if self.format in (*ARENA, "pam") else "draw"
-
-    @property
-    def drops_ties(self) -> bool:
-        """Whether votes for neither clip are rejects."""
-        return self.ties == "drop" if self.ties else self.format in ARENA
-
     @model_validator(mode="after")
     def _complete(self) -> Self:
-        if self.format != "musiceval" and not self.files:
-            raise ValueError(f"source '{self.name}': expected files, found none")
         if not self.scale[0] < self.scale[1]:
             raise ValueError(f"source '{self.name}': expected a scale that rises, found {list(self.scale)}")
         return self

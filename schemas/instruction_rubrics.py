@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -11,6 +11,7 @@ from schemas.config import BuildConfig, Linked, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.instrumentals import Fitness
 from schemas.places import without_place
+from schemas.registry import OneOf
 from schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
 from schemas.rubric_views import EVALUATIONS, VIEWS
 from schemas.tables import REJECTS
@@ -19,9 +20,6 @@ Domain = Literal["speech", "sound", "music", "mixed"]
 Language = Literal["en", "zh"]
 Set = Literal["test", "train"]
 Kind = Literal["swap", "perturb", "judged"]
-Layout = Literal[
-    "audiocaps", "clotho", "musicbench", "musiccaps", "song-describer", "instruct-tts", "caption-list", "table"
-]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 SETS: tuple[Set, ...] = ("test", "train")
 KINDS: tuple[Kind, ...] = ("swap", "perturb", "judged")
@@ -33,7 +31,9 @@ class CaptionSource(Linked):
     name: Name = Field(description="The source; tables and licences name it.")
     subset: Name = Field(description="The subset that it fills, such as `music-real`; several sources may share one.")
     domain: Domain = Field(description="Which prompts are asked; swapped instructions stay within a source.")
-    format: Layout = Field(default="table", description="`table`: id, audio, text, group?, model?.")
+    format: Annotated[str, OneOf("tasks.importers.caption_sets:CAPTION_LAYOUTS")] = Field(
+        default="table", description="`table`: id, audio, text, group?, model?."
+    )
     captions: str = Field(description="The list.")
     audio_root: str | None = Field(default=None, description="Folder of the audio; without it, the list's own.")
     audio: str | None = Field(

@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from schemas.config import BuildConfig, Linked, Model, Name
 from schemas.corpus import Corpus, Story
 from schemas.places import without_place
+from schemas.registry import OneOf
 from schemas.tables import REJECTS, WORDS, Split, Table, audio_column, column
 from schemas.views import View
 
@@ -22,7 +23,7 @@ class Source(Linked):
     """Where the tracks are: a list of them, and the folder of their audio."""
 
     name: Name = Field(description="What the rows' column `source` says, and what `licences` is asked by.")
-    format: Literal["mtg-jamendo", "table"] = Field(
+    format: Annotated[str, OneOf("tasks.importers.tracks:TRACK_LAYOUTS")] = Field(
         default="mtg-jamendo",
         description="mtg-jamendo: its TSV; table: any table with track_id, audio, artist_id?, album_id?, tags?.",
     )

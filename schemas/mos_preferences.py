@@ -13,11 +13,11 @@ from schemas.corpus import Corpus, Story
 from schemas.critiques import CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from schemas.evaluations import Evaluation, Mode
 from schemas.places import without_place
+from schemas.registry import OneOf
 from schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, audio_column, column
 from schemas.views import View
 
 CATEGORIES = ("same_content", "same_source", "unmatched")
-FORMATS = ("bvcc", "nisqa", "singmos", "somos", "tmhint-qi", "vmc23", "table")
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
 FewTriplets = Annotated[int, Field(ge=0, lt=1_000_000)]  # DuckDB's min_by ranks no more
 
@@ -55,7 +55,7 @@ class Source(Linked):
     """One rated corpus on disk, in the layout that its owner publishes."""
 
     name: Name = Field(description="Name of the dataset in the tables.")
-    format: Literal["bvcc", "nisqa", "singmos", "somos", "tmhint-qi", "vmc23", "table"] = Field(
+    format: Annotated[str, OneOf("tasks.importers.ratings:RATING_LAYOUTS")] = Field(
         description="The layout it is in: a publisher's, or any table with one rating or rated clip a row."
     )
     root: str | None = Field(default=None, description="Folder of the published layout.")

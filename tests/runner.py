@@ -16,11 +16,12 @@ from prefect.flows import Flow
 
 from schemas.annotation import AnnotatorConfig
 from schemas.config import BuildConfig
+from schemas.registry import load
 from tasks.annotation.outcome import Outcome, Report
 from tasks.annotation.request import Request
 from tasks.build import flow, plan, sessions
 from tasks.build.asking import clip_media
-from tasks.build.registry import find_corpus, load
+from tasks.build.registry import find_corpus
 from tasks.store.versions import Version, open_store
 
 # The code does not change while tests run; reading it anew is a third of what a small build takes.

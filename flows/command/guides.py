@@ -23,6 +23,7 @@ from schemas.annotation import AnnotatorConfig
 from schemas.config import BuildConfig
 from schemas.corpus import Corpus
 from schemas.reasons import FAULTS, RULES
+from schemas.registry import OneOf
 from tasks.build.registry import corpora, find_corpus
 
 _PART = re.compile(r"(<!-- (annotator|options|reasons|tables) -->\n).*?(<!-- end -->\n)", re.DOTALL)
@@ -92,7 +93,7 @@ def _options(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, st
         if name == "base":
             continue
         inner, suffix = _inner(field.annotation)
-        yield key, _kind(field.annotation), _default(field), field.description or ""
+        yield key, _names(field) or _kind(field.annotation), _default(field), field.description or ""
         if inner is None:
             continue
         own = _options(inner, f"{key}{suffix}.")
@@ -119,6 +120,12 @@ def _inner(annotation: Any) -> tuple[type[BaseModel] | None, str]:
         if found is not None:
             return found, suffix + deeper
     return None, ""
+
+
+def _names(field: FieldInfo) -> str:
+    """What the field may name in a registry, without what installed packages add."""
+    marks = (mark for mark in field.metadata if isinstance(mark, OneOf) and not mark.form)
+    return next((" or ".join(f"`{name}`" for name in mark.registry.own) for mark in marks), "")
 
 
 def _kind(annotation: Any) -> str:

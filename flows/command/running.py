@@ -16,7 +16,8 @@ from flows.command.ending import how, interrupted, machine_fault
 from schemas.config import BuildConfig, parse_config, read_toml
 from schemas.errors import ConfigError, DiskError
 from schemas.places import require_below_roots
-from tasks.build.registry import find_corpus, load
+from schemas.registry import load
+from tasks.build.registry import find_corpus
 
 if TYPE_CHECKING:
     from schemas.corpus import Corpus

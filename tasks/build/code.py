@@ -46,17 +46,18 @@ class Parsed:
     queries: tuple[str, ...]
 
 
-def code_digest(module: str) -> str:
-    """SHA-256 over the parsed code of a module, of all that it imports of ours or its package, and over their queries.
+def code_digest(module: str, *more: str) -> str:
+    """SHA-256 over the parsed code of modules, of all that they import of ours or their package, and over the queries.
 
     Args:
         module: `flows.<corpus>`, whose queries are those in `tasks/<corpus>/`, or the flow's module in a package that
             adds a corpus, whose queries are those in that package; and those that the modules name.
+        more: modules of packages that add what the corpus's config names.
 
     Raises:
         ValueError: there is no such module, or it is in no package.
     """
-    modules = _closure(module) if "." in module else {}
+    modules = _closure(module, *more) if "." in module else {}
     if not modules:
         raise ValueError(f"expected a module of ours, found '{module}'")
     digest = hashlib.sha256()
@@ -126,12 +127,12 @@ def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
             yield name, held
 
 
-def _closure(module: str) -> dict[str, Parsed]:
-    """A module and all modules of ours that it imports, directly or not, but for those that only show."""
-    remembered, roots = _recall(), {*OURS, module.partition(".")[0]}
+def _closure(*start: str) -> dict[str, Parsed]:
+    """Modules and all of ours or their packages that they import, directly or not, but for those that only show."""
+    remembered, roots = _recall(), {*OURS, *(module.partition(".")[0] for module in start)}
     modules: dict[str, Parsed] = {}
     new: dict[str, Parsed] = {}
-    waiting, seen = [module], set[str]()
+    waiting, seen = [*start], set[str]()
     while waiting:
         name = waiting.pop()
         if name in seen or name.partition(".")[0] not in roots or SHOWING.fullmatch(name):

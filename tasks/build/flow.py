@@ -11,9 +11,9 @@ from prefect.flows import Flow
 
 from schemas.config import BuildConfig
 from schemas.corpus import Corpus
+from schemas.registry import load
 from tasks.build.artifacts import run_name, show
 from tasks.build.plan import Plan
-from tasks.build.registry import load
 from tasks.build.sessions import sessions_of_build
 from tasks.build.shards import Shards
 from tasks.store.staging import Stage

@@ -11,6 +11,7 @@ from typing import Any
 from schemas.config import BuildConfig
 from schemas.corpus import Corpus
 from schemas.errors import InputError
+from schemas.registry import named_in
 from tasks.build.code import code_digest
 from tasks.build.fingerprint import build_key, library_versions
 from tasks.build.losses import check_inputs, check_main_table
@@ -115,15 +116,16 @@ def make_plan(
     by_spec = {spec: store.find(spec).manifest.digest() for spec in config.reads()}
     identity: dict[str, Any] = {**config.identity(), "parents": [by_spec[spec] for spec in config.reads()]}
     libraries = library_versions()
-    registered = corpora().get(corpus.name)
-    if registered and registered.package:
-        identity["package"] = list(registered.package)
-        libraries |= dict([registered.package])
+    plugged = [entry for entry in named_in(config) if entry.package]
+    own = [corpora()[corpus.name]] if corpus.name in corpora() else []
+    if packages := sorted({entry.package for entry in (*own, *plugged) if entry.package}):
+        identity["packages"] = packages
+        libraries |= dict(packages)
     made = Made(
         corpus=corpus,
         config=config.recorded(),
         inputs=inputs,
-        code=code_digest(corpus.flow.partition(":")[0]),
+        code=code_digest(*(reference.partition(":")[0] for reference in (corpus.flow, *(e.declared for e in plugged)))),
         libraries=libraries,
         parents=parents,
         prompts=prompts or {},

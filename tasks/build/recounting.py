@@ -11,13 +11,13 @@ Of the card's own sections, those are told of such a version that `Corpus.card` 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from typing import Any
 
 from pydantic import ValidationError
 
 from schemas.corpus import Corpus
 from schemas.errors import StoreError
+from schemas.registry import load
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
@@ -26,7 +26,7 @@ def retelling(corpus: Corpus) -> Callable[[Stage], Mapping[str, str]]:
     """What tells the card's own sections from the tables."""
 
     def retell(stage: Stage) -> Mapping[str, str]:
-        return {} if corpus.card is None else _named(corpus.card)(stage)
+        return {} if corpus.card is None else load(corpus.card)(stage)
 
     return retell
 
@@ -51,12 +51,7 @@ def recounting(corpus: Corpus, config: Mapping[str, Any]) -> Callable[[Stage], S
                 f"{corpus.name}: the version's config is of an earlier release ({where}: {first['msg']}); build the "
                 "corpus again: the build leaves out what was withdrawn"
             ) from None
-        counted: Sequence[Step] = _named(corpus.recount)(stage, read)
+        counted: Sequence[Step] = load(corpus.recount)(stage, read)
         return counted
 
     return recount
-
-
-def _named(reference: str) -> Any:
-    module, _, name = reference.partition(":")
-    return getattr(import_module(module), name)

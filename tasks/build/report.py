@@ -27,7 +27,6 @@ import os
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +37,7 @@ import soxr
 
 from schemas.corpus import Corpus
 from schemas.files import NotAFile, open_regular
+from schemas.registry import load
 from schemas.tables import REJECTS
 from tasks.audio.decode import average, decode
 from tasks.audio.faults import BadAudio
@@ -75,8 +75,7 @@ def make_page(corpus: Corpus, stage: Stage) -> Page:
             view_parquet(db, table.name, paths, table.schema)
         sections: list[Section] = []
         if corpus.report:
-            module, _, name = corpus.report.partition(":")
-            sections += getattr(import_module(module), name)(Material(db, stage))
+            sections += load(corpus.report)(Material(db, stage))
         if count(db, REJECTS.name):
             sections.append(rejects_section(db))
     clips = [

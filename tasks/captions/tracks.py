@@ -25,9 +25,9 @@ from tasks.build.preflight import Peek
 from tasks.build.progress import working
 from tasks.build.rejects import came_in, rejects_table
 from tasks.captions.asking import annotators, prompt_digests, shard_sizes
-from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
+from tasks.importers.jamendo import MARK, Track, read_tag_map
 from tasks.importers.rows import Note, Reject
-from tasks.importers.tracks import read_track_table
+from tasks.importers.tracks import TRACK_LAYOUTS
 from tasks.store.files import replacing
 from tasks.store.manifest import Parent, Step
 from tasks.store.parquet import write_rows
@@ -158,7 +158,7 @@ def listed(config: Captions) -> Iterator[Track | Reject | Note]:
     """The rows of the list."""
     source = config.source
     synonyms = read_tag_map(config.path(source.tag_map), source.tag_map) if source.tag_map else None
-    read = read_tracks if source.format == "mtg-jamendo" else read_track_table
+    read = TRACK_LAYOUTS.find(source.format).read
     return read(config.path(source.tracks), source.tracks, synonyms, audio_folder(config))
 
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 
 from schemas.corpus import Corpus
 from schemas.errors import StoreError
+from schemas.registry import load
 from schemas.views import View, Writer
 from tasks.exports.formats import FORMATS, TABLE, Format
 from tasks.exports.rows import view_columns
@@ -156,11 +155,6 @@ def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:
     if not found:
         raise StoreError(f"{wish.format} is written from the view '{added[0][1].name}', not from '{wish.view}'")
     writer, view = found[0]
-    write = _load(writer.function)
+    write = load(writer.function)
     named = {"suffix": writer.suffix, "whole": writer.whole}
     return Target(writer.format, writer.says, "own", plain, writer.audio, view, **named, write=write)
-
-
-def _load(reference: str) -> Any:
-    module, _, name = reference.partition(":")
-    return getattr(importlib.import_module(module), name)

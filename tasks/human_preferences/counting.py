@@ -7,11 +7,11 @@ from collections import Counter
 import duckdb
 import pyarrow as pa
 
-from schemas.human_preferences import TASK_OF, HumanPreferences
+from schemas.human_preferences import HumanPreferences
 from schemas.tables import REJECTS, SPLITS, Table
 from schemas.vote_tables import COMPARISONS, RATINGS, VOTES
 from tasks.human_preferences.clips import MEDIA_SCHEMA, write_clips
-from tasks.human_preferences.sources import RATINGS_READ, VOTES_READ
+from tasks.human_preferences.sources import RATINGS_READ, VOTES_READ, drops_ties, layout_of, split_rule
 from tasks.human_preferences.splitting import STRONGEST, Piece, place
 from tasks.store.manifest import Step
 from tasks.store.sql import query, view_parquet
@@ -27,11 +27,11 @@ def open_votes(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Huma
     connection.execute("CREATE TABLE sources (source VARCHAR, task VARCHAR, rule VARCHAR, low DOUBLE, high DOUBLE)")
     connection.executemany(
         "INSERT INTO sources VALUES (?, ?, ?, ?, ?)",
-        [[source.name, TASK_OF[source.format], source.rule, *source.scale] for source in config.sources],
+        [[source.name, layout_of(source).task, split_rule(source), *source.scale] for source in config.sources],
     )
     connection.execute(query("text/plain_words"))
     connection.execute(query("human_preferences/known"))
-    dropping = [source.name for source in config.sources if source.drops_ties]
+    dropping = [source.name for source in config.sources if drops_ties(source)]
     connection.execute(query("human_preferences/refuse_votes"), {"drops_ties": dropping})
     for name in ("cast_votes", "choices", "weighed", "rated"):
         connection.execute(query(f"human_preferences/{name}"))
@@ -86,7 +86,7 @@ def _account(stage: Stage, name: str, unit: str, read: dict[str, int], refused: 
 
 def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> tuple[str, ...]:
     """Create `places` and `rated_places`: the split of each comparison and rated clip. Returns notes for the reader."""
-    rules = {source.name: source.rule for source in config.sources}
+    rules = {source.name: split_rule(source) for source in config.sources}
     cursor = connection.execute(query("human_preferences/pieces"), {"seed": config.seed})
     names = [column[0] for column in cursor.description or []]
     compared = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

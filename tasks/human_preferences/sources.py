@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from schemas.errors import InputError
 from schemas.files import Root
-from schemas.human_preferences import CORPUS, RATED, HumanPreferences, Source
+from schemas.human_preferences import CORPUS, HumanPreferences, Source
 from schemas.places import below, without_place
 from tasks.audio.probe import AudioFault
 from tasks.build.fingerprint import distinct, file_digests, roots_digest
@@ -22,12 +22,12 @@ from tasks.build.plan import Plan, make_plan
 from tasks.build.preflight import Peek
 from tasks.build.progress import working
 from tasks.build.rejects import came_in, rejects_table
-from tasks.importers import cmi_pref, label_studio, music_arena, rated_music
 from tasks.importers.lists import ListFile, require_below
+from tasks.importers.preferences import VOTE_LAYOUTS
 from tasks.importers.rated_music import MusicRating
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import kind_of
-from tasks.importers.votes import Vote, Voted, table_votes
+from tasks.importers.votes import Vote, VoteLayout
 from tasks.store.manifest import Step, digest_of
 from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage
@@ -99,10 +99,25 @@ def _clips(root: Root, row: Vote | MusicRating) -> list[Path | AudioFault]:
 
 def _bring_lists(config: HumanPreferences, source: Source) -> None:
     """Bring what lies behind URLs: a published folder's lists, and of the folders in `files` the `.json` files."""
-    if source.format == "musiceval":
+    if layout_of(source).find:
         bring_folder(config.path(source.root), is_list)
     for written in source.files:
         bring_folder(_path(config, source, written), lambda name: name.lower().endswith(LOCAL_BATTLES))
+
+
+def layout_of(source: Source) -> VoteLayout:
+    """The layout that a source is in."""
+    return VOTE_LAYOUTS.find(source.format)
+
+
+def split_rule(source: Source) -> str:
+    """How a source's rows come into splits."""
+    return source.split or layout_of(source).split
+
+
+def drops_ties(source: Source) -> bool:
+    """Whether votes for neither clip are rejects."""
+    return source.ties == "drop" if source.ties else layout_of(source).drops_ties
 
 
 def _path(config: HumanPreferences, source: Source, written: str) -> Path:
@@ -111,7 +126,7 @@ def _path(config: HumanPreferences, source: Source, written: str) -> Path:
 
 def _files_digests(config: HumanPreferences, source: Source) -> dict[str, str]:
     """SHA-256 of each file; of a folder's together, since files in it may be named after single votes."""
-    if source.format == "musiceval":
+    if layout_of(source).find:
         return file_digests((file.name, file.path) for file in input_files(config, source))
     digests: list[tuple[str, str]] = []
     for written in source.files:
@@ -125,13 +140,15 @@ def input_files(config: HumanPreferences, source: Source) -> list[ListFile]:
     """Every file that a source consists of; a folder stands for the `.json` files in it, by name.
 
     Raises:
-        InputError: a folder holds none, or an ending is none that is read.
+        InputError: the config names none, a folder holds none, or an ending is none that is read.
     """
-    if source.format == "musiceval":
-        files = rated_music.musiceval_files(source.name, config.path(source.root))
+    if find := layout_of(source).find:
+        files = find(source.name, config.path(source.root))
         for file in files:
             require_below(Root(config.path(source.root), source.links), file.path, file.name)
         return files
+    if not source.files:
+        raise InputError(f"source '{source.name}': expected files, found none")
     places = ((written, _path(config, source, written)) for written in source.files)
     return [file for written, path in places for file in _files_of(source, written, path)]
 
@@ -149,37 +166,13 @@ def _files_of(source: Source, written: str, path: Path) -> list[ListFile]:
 
 
 def _list_file(source: Source, written: str, path: Path) -> ListFile:
-    documents = source.format in ("label-studio", "music-arena-battles")
     name = f"{source.name}/{without_place(written)}"
-    return ListFile(path, name, "", "json" if documents else kind_of(source.name, written))
+    return ListFile(path, name, "", "json" if layout_of(source).documents else kind_of(source.name, written))
 
 
 def read_source(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRating | Reject | Note]:
     """What a source's files hold, in order."""
-    root = str(audio_folder(config, source))
-    files = input_files(config, source)
-    if source.format == "musiceval":
-        yield from rated_music.read_musiceval(files, root, source.scale)
-        return
-    for file in files:
-        if source.format == "pam":
-            yield from rated_music.read_pam(file, source.columns, root, source.scale)
-        else:
-            yield from _votes(source, file, root)
-
-
-def _votes(source: Source, file: ListFile, root: str) -> Voted:
-    match source.format:
-        case "cmi-pref":
-            return cmi_pref.read(file, root)
-        case "music-arena":
-            return music_arena.read(file, root)
-        case "music-arena-battles":
-            return music_arena.read_battles(file, root)
-        case "label-studio":
-            return label_studio.read(file, root)
-        case _:
-            return table_votes(file, source.columns, root)
+    yield from layout_of(source).read(source, input_files(config, source), str(audio_folder(config, source)))
 
 
 def audio_folder(config: HumanPreferences, source: Source) -> Path:
@@ -217,7 +210,7 @@ def import_sources(stage: Stage, config: HumanPreferences) -> None:
     rejects: dict[str, list[tuple[str, Reject]]] = {"votes": [], "ratings": []}
     notes: dict[str, list[str]] = {"votes": [], "ratings": []}
     for source in config.sources:
-        kind = "ratings" if source.format in RATED else "votes"
+        kind = "ratings" if layout_of(source).rated else "votes"
         before = len(held[kind])
         with working(f"import {source.name}"):
             for row in read_source(config, source):

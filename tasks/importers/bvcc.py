@@ -22,6 +22,7 @@ from tasks.importers.lists import (
     find_parts,
     headed_rows,
     list_file,
+    published,
     to_ratings,
 )
 from tasks.importers.rows import Imported, Note, Rating, Reject
@@ -108,3 +109,6 @@ def _read_texts(file: ListFile) -> tuple[dict[str, str], int]:
         if cluster not in ("", "-1"):
             texts[row[0].strip().removesuffix(".wav")] = cluster
     return texts, unread
+
+
+LAYOUT = published(find, read)

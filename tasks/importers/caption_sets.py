@@ -1,14 +1,20 @@
-"""Caption sets in their published layouts, and in tables: which clip a text is of, and what it says."""
+"""The layouts of caption sets, `captions.<format>` among the entry points `earmark.importers`.
+
+A set says which clip a text is of, and what it says.
+"""
 
 from __future__ import annotations
 
 import string
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from schemas.errors import InputError
 from schemas.places import without_place
+from schemas.registry import Registry
 from tasks.importers.captions import Caption, read_captions
 from tasks.importers.cells import BadRow, clip, identifier, shown
 from tasks.importers.lists import ListFile
@@ -29,8 +35,21 @@ class Instruction(NamedTuple):
     line: int
 
 
-class Layout(NamedTuple):
-    """Where a layout keeps what: columns, and the clip's file as a pattern of them."""
+@dataclass(frozen=True)
+class CaptionLayout:
+    """A layout of caption sets.
+
+    Attributes:
+        read: yields one instruction or one reject for each text, in order. It gets the list, its path as the config
+            writes it, the folder of the audio (absolute; clips may not leave it), and the config's pattern of a clip's
+            file below it, if it has one.
+    """
+
+    read: Callable[[Path, str, str, str | None], Iterator[Instruction | Reject | Note]]
+
+
+class Columns(NamedTuple):
+    """Where a table keeps what: columns, and the clip's file as a pattern of them."""
 
     item: str
     texts: tuple[str, ...]
@@ -38,16 +57,17 @@ class Layout(NamedTuple):
     group: str | None = None
     model: str | None = None
     some_texts: bool = False  # whether a row may leave texts out
+    kind: str = ""  # of the file, where its ending does not tell
 
 
-LAYOUTS: dict[str, Layout] = {
-    "audiocaps": Layout("audiocap_id", ("caption",), "{youtube_id}_{start_time}.wav", "youtube_id"),
-    "clotho": Layout("file_name", tuple(f"caption_{n}" for n in range(1, 6)), "{file_name}", some_texts=True),
-    "musicbench": Layout("location", ("main_caption",), "{location}"),
-    "musiccaps": Layout("ytid", ("caption",), "{ytid}.wav", "ytid"),
-    "song-describer": Layout("caption_id", ("caption",), "{path}", "artist_id"),
-    "instruct-tts": Layout("id", ("APS", "DSD", "RP"), "{id}.wav", some_texts=True),
-    "table": Layout("id", ("text",), "{audio}", "group", "model"),
+TABLES: dict[str, Columns] = {
+    "audiocaps": Columns("audiocap_id", ("caption",), "{youtube_id}_{start_time}.wav", "youtube_id"),
+    "clotho": Columns("file_name", tuple(f"caption_{n}" for n in range(1, 6)), "{file_name}", some_texts=True),
+    "musicbench": Columns("location", ("main_caption",), "{location}", kind="jsonl"),  # its ending is .json
+    "musiccaps": Columns("ytid", ("caption",), "{ytid}.wav", "ytid"),
+    "song-describer": Columns("caption_id", ("caption",), "{path}", "artist_id"),
+    "instruct-tts": Columns("id", ("APS", "DSD", "RP"), "{id}.wav", some_texts=True),
+    "table": Columns("id", ("text",), "{audio}", "group", "model"),
 }
 
 
@@ -59,17 +79,20 @@ def read_caption_set(
     Args:
         path: the list.
         written: the path as the config writes it; rows and rejects name it.
-        layout: one of `LAYOUTS`, or `caption-list`: JSON or TSV of a clip and its caption, as `read_captions` reads.
+        layout: one of `CAPTION_LAYOUTS`.
         root: folder of the audio, absolute; clips may not leave it.
         pattern: a clip's file below it, with columns in braces; without it, the layout's own.
 
     Raises:
         InputError: the list or a column is missing, or the pattern has no column.
     """
-    if layout == "caption-list":
-        yield from _listed(path, written, str(root), pattern or "{path}")
-        return
-    form = LAYOUTS[layout]
+    return CAPTION_LAYOUTS.find(layout).read(path, written, str(root), pattern)
+
+
+def _read_table(
+    form: Columns, path: Path, written: str, root: str, pattern: str | None
+) -> Iterator[Instruction | Reject | Note]:
+    """The texts of a table; its list and the wanted columns must be there."""
     pattern = pattern or form.audio
     fields = fields_of(pattern)
     name = without_place(written)
@@ -79,13 +102,12 @@ def read_caption_set(
         column for column in (*(texts if form.some_texts else ()), form.group, form.model) if column is not None
     )
     seen: set[str] = set()
-    kind = "jsonl" if layout == "musicbench" else kind_of(name, written)  # its ending is .json
-    for line, cells in read_table(ListFile(path, name, "", kind), wanted, optional):
+    for line, cells in read_table(ListFile(path, name, "", form.kind or kind_of(name, written)), wanted, optional):
         if isinstance(cells, Reject | Note):
             yield cells
             continue
         row = dict(zip((*wanted, *optional), cells, strict=True))
-        yield from _texts(row, form, pattern, str(root), (name, line), seen)
+        yield from _texts(row, form, pattern, root, (name, line), seen)
 
 
 def fields_of(pattern: str) -> tuple[str, ...]:
@@ -104,7 +126,7 @@ def fields_of(pattern: str) -> tuple[str, ...]:
 
 
 def _texts(
-    row: dict[str, Any], form: Layout, pattern: str, root: str, place: tuple[str, int], seen: set[str]
+    row: dict[str, Any], form: Columns, pattern: str, root: str, place: tuple[str, int], seen: set[str]
 ) -> Iterator[Instruction | Reject]:
     held = [column for column in form.texts if _given(row.get(column))] if form.some_texts else list(form.texts)
     for column in held or form.texts[:1]:
@@ -134,7 +156,9 @@ def _given(cell: Any) -> bool:
     return cell is not None and str(cell).strip() != ""
 
 
-def _listed(path: Path, written: str, root: str, pattern: str) -> Iterator[Instruction | Reject | Note]:
+def _read_list(path: Path, written: str, root: str, pattern: str | None) -> Iterator[Instruction | Reject | Note]:
+    """JSON or TSV of a clip and its caption, as `read_captions` reads."""
+    pattern = pattern or "{path}"
     if set(fields_of(pattern)) != {"path"}:
         raise InputError(f"audio: expected '{{path}}' alone in the pattern of a caption list, found '{pattern}'")
     for found in read_captions(path, written):
@@ -147,3 +171,15 @@ def _listed(path: Path, written: str, root: str, pattern: str) -> Iterator[Instr
             yield Reject(shown(found.item), bad.reason, bad.detail, found.source_file, found.line)
         else:
             yield Instruction(found.item, audio, found.text, None, None, found.source_file, found.line)
+
+
+CAPTION_LAYOUTS = Registry(
+    "layout of caption sets",
+    "earmark.importers",
+    CaptionLayout,
+    {
+        **{name: CaptionLayout(partial(_read_table, columns)) for name, columns in TABLES.items()},
+        "caption-list": CaptionLayout(_read_list),
+    },
+    prefix="captions.",
+)

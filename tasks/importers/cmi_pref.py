@@ -14,7 +14,7 @@ from schemas.errors import InputError
 from tasks.importers.lists import ListFile
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import Rows, read_table
-from tasks.importers.votes import Voted, to_votes, unread
+from tasks.importers.votes import Voted, VoteLayout, each, to_votes, unread
 
 CLIPS = (("audio-path", "audio2"), ("audio-a", "audio-b"))
 NAMES: dict[str, tuple[str, ...]] = {
@@ -75,3 +75,6 @@ def _named(cells: Any) -> dict[str, Any]:
 
     sides = {field: first(names) for field, names in zip(("audio_a", "audio_b"), zip(*CLIPS, strict=True), strict=True)}
     return {**sides, **{field: first(names) for field, names in NAMES.items()}}
+
+
+LAYOUT = VoteLayout(each(read), task="cmi-pref")

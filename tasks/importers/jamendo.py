@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from schemas.errors import InputError
@@ -46,6 +47,19 @@ class Track(NamedTuple):
     tags: tuple[Tag, ...]  # each once, synonyms replaced, in the order of the list; may be empty
     source_file: str  # the list, as the config writes it
     line: int  # from 1, the header being one
+
+
+@dataclass(frozen=True)
+class TrackLayout:
+    """A layout of tagged tracks.
+
+    Attributes:
+        read: as `read_tracks`; yields one track or one reject a row, in order.
+        file_name: the id that names a track's files in a version.
+    """
+
+    read: Callable[[Path, str, TagMap | None, Path | None], Iterator[Track | Reject | Note]]
+    file_name: Callable[[Track], str] = lambda track: track.track_id
 
 
 def read_tracks(
@@ -155,3 +169,6 @@ def _duration(cell: str) -> float:
     if not cell.strip():
         raise BadRow("missing_duration", "expected a duration in seconds, found an empty cell")
     raise BadRow("bad_duration", f"expected a duration in seconds, found '{shown(cell)}'")
+
+
+LAYOUT = TrackLayout(read_tracks, lambda track: PurePosixPath(track.path).stem)

@@ -14,7 +14,7 @@ from tasks.importers.cells import BadRow, shown
 from tasks.importers.json_arrays import read_documents
 from tasks.importers.lists import ListFile
 from tasks.importers.rows import Note, Reject
-from tasks.importers.votes import DIMENSIONS, Voted, author_of, to_votes, unread
+from tasks.importers.votes import DIMENSIONS, Voted, VoteLayout, author_of, each, to_votes, unread
 
 DATA = {
     **dict.fromkeys(("prompt_id", "lyrics", "model_a", "model_b", "instrumental", "split", "text"), ""),
@@ -105,3 +105,6 @@ def _file(url: Any) -> Any:
     if parts.path.startswith("/data/upload/"):
         return unquote(parts.path.removeprefix("/data/"))
     return url
+
+
+LAYOUT = VoteLayout(each(read), documents=True)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from schemas.errors import InputError
 from schemas.files import FOLLOW, Root
@@ -20,7 +21,10 @@ from tasks.importers.lines import read_rows
 from tasks.importers.rows import Imported, Note, Rating, Reject
 
 Cells = Sequence[Any]
+Value = TypeVar("Value")
 Parse = Callable[[Cells, int], Rating]
+Resolve = Callable[[str], Path]
+"""Makes a path as the config writes it absolute."""
 
 # Words that stand in a header and never in a row of ids and scores.
 HEADER_WORDS = frozenset(
@@ -47,6 +51,41 @@ class Found(NamedTuple):
     lists: tuple[ListFile, ...]
     notes: tuple[Note, ...] = ()
     folder: str = ""  # where below the root they lie
+
+
+def source_root(source: Source, resolve: Resolve, path: Path) -> Path:
+    """The source's own root, whatever the list."""
+    return resolve(source.root or "")
+
+
+@dataclass(frozen=True)
+class RatingLayout:
+    """A layout of rated clips.
+
+    Attributes:
+        find: the lists that a source consists of, and no others are opened.
+        read: yields their ratings, rejects and notes, in a fixed order.
+        clip_root: the folder that clips in a list may not leave.
+        listing: what the names in folders say beyond the lists; the build key holds it.
+    """
+
+    find: Callable[[Source, Resolve], Found]
+    read: Callable[[Source, Resolve], Imported]
+    clip_root: Callable[[Source, Resolve, Path], Path] = source_root
+    listing: Callable[[Source, Resolve], dict[str, str] | None] | None = None
+
+
+def published(
+    find: Callable[[Source, Path], Found],
+    read: Callable[[Source, Path], Imported],
+    listing: Callable[[Source, Path], dict[str, str] | None] | None = None,
+) -> RatingLayout:
+    """A layout whose functions start from one folder, the source's `root`."""
+
+    def at_root(function: Callable[[Source, Path], Value]) -> Callable[[Source, Resolve], Value]:
+        return lambda source, resolve: function(source, resolve(source.root or ""))
+
+    return RatingLayout(at_root(find), at_root(read), listing=at_root(listing) if listing else None)
 
 
 def list_file(source: Source, root: Path, below: str, part: str = "") -> ListFile:

@@ -7,6 +7,7 @@ metadata for each clip, and the vote. A vote is A, B, TIE or BOTH_BAD.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from tasks.importers.cells import BadRow
@@ -14,7 +15,7 @@ from tasks.importers.json_arrays import read_documents
 from tasks.importers.lists import ListFile
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import read_table
-from tasks.importers.votes import Voted, author_of, to_votes, unread
+from tasks.importers.votes import Voted, VoteLayout, author_of, each, to_votes, unread
 
 NAMES = {
     "vote_id": "battle_uuid",
@@ -154,3 +155,7 @@ def _listened(data: Any) -> float | None:
             total += max(0.0, event[1] - started)
         started = event[1] if str(event[0]).upper() == "PLAY" else None
     return total
+
+
+LAYOUT = VoteLayout(each(read), task="music-arena", split="test", drops_ties=True)
+BATTLES = replace(LAYOUT, read=each(read_battles), documents=True)

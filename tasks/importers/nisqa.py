@@ -21,6 +21,7 @@ from tasks.importers.lists import (
     exists,
     headed_rows,
     list_file,
+    published,
     require_folder,
     to_ratings,
 )
@@ -109,3 +110,6 @@ def _audio(wav: str, folder: str) -> str | None:
     if folder == "..":  # the root is one database's own folder, which the paths begin with
         return wav.partition("/")[2] or None
     return f"{folder}/{wav}" if folder else None
+
+
+LAYOUT = published(find, read)

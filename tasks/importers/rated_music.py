@@ -10,7 +10,8 @@ the config may name them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +22,7 @@ from tasks.importers.lists import Cells, ListFile, bare_rows, exists
 from tasks.importers.music import words
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import read_table
+from tasks.importers.votes import VoteLayout
 
 LISTS = {"train": "train", "dev": "validation", "test": "test"}
 DEMO_SYSTEMS = frozenset(("S001", "S006", "S013", "S017", "S018", "S033"))
@@ -65,7 +67,7 @@ def musiceval_files(source: str, root: Path) -> list[ListFile]:
     return [*found, *(file for file in places if exists(file.path))]
 
 
-def read_musiceval(files: list[ListFile], root: str, scale: tuple[float, float]) -> Rated:
+def read_musiceval(files: Sequence[ListFile], root: str, scale: tuple[float, float]) -> Rated:
     """Yield the ratings of all lists."""
     texts: dict[str, dict[str, str]] = {PROMPTS: {}, DEMO_PROMPTS: {}}
     for file in files:
@@ -147,3 +149,20 @@ def read_pam(file: ListFile, columns: Mapping[str, str], root: str, scale: tuple
 
 def _given(cell: object) -> bool:
     return cell is not None and str(cell).strip() != ""
+
+
+MUSICEVAL = VoteLayout(
+    lambda source, files, root: read_musiceval(files, root, source.scale),
+    rated=True,
+    find=musiceval_files,
+    task="musiceval",
+    split="native",
+)
+PAM = VoteLayout(
+    lambda source, files, root: chain.from_iterable(
+        read_pam(file, source.columns, root, source.scale) for file in files
+    ),
+    rated=True,
+    task="pam",
+    split="test",
+)

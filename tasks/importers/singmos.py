@@ -27,6 +27,7 @@ from tasks.importers.lists import (
     bare_rows,
     exists,
     list_file,
+    published,
     require_folder,
     to_ratings,
 )
@@ -199,3 +200,6 @@ def _lines(text: str, keys: list[str]) -> Iterator[int]:
             line += text.count("\n", at, there)
             at = there
         yield line
+
+
+LAYOUT = published(find, read)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from schemas.mos_preferences import Source
 from tasks.importers.cells import BadRow, clip, identifier, score, shown
-from tasks.importers.lists import Cells, Found, ListFile, Parse, find_parts, headed_rows, to_ratings
+from tasks.importers.lists import Cells, Found, ListFile, Parse, find_parts, headed_rows, published, to_ratings
 from tasks.importers.rows import Imported, Rating
 
 FOLDERS = ("training_files/split1/clean", "split1/clean", "clean", "")
@@ -66,3 +66,6 @@ def _listener(cells: Cells, system: str) -> str:
     if cells[0].strip().zfill(len(system)) != system:  # a spreadsheet writes 015 as 15
         raise BadRow("conflicting_system", f"expected the system of the clip, {system}, found '{shown(cells[0])}'")
     return identifier(cells[3], "listener")
+
+
+LAYOUT = published(find, read)

@@ -17,7 +17,7 @@ from schemas.mos_preferences import Columns, Source
 from schemas.places import below, without_place
 from tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, split_name, votes
 from tasks.importers.lines import most_rows, read_lines, unreadable
-from tasks.importers.lists import Cells, Found, ListFile, Parse, headed_rows, require_columns, to_ratings
+from tasks.importers.lists import Cells, Found, ListFile, Parse, RatingLayout, headed_rows, require_columns, to_ratings
 from tasks.importers.objects import parse_object
 from tasks.importers.rows import Imported, Note, Rating, Reject
 
@@ -190,3 +190,5 @@ READERS: dict[str, Callable[[ListFile, tuple[str, ...], tuple[str, ...]], Rows]]
     "jsonl": _jsonl,
     "parquet": _parquet,
 }
+
+LAYOUT = RatingLayout(find, read, clip_root)

@@ -12,7 +12,7 @@ from pathlib import Path
 from schemas.errors import InputError
 from schemas.mos_preferences import Source
 from tasks.importers.cells import BadRow, clip, identifier, score, shown
-from tasks.importers.lists import Cells, Found, ListFile, Parse, find_parts, headed_rows, to_ratings
+from tasks.importers.lists import Cells, Found, ListFile, Parse, find_parts, headed_rows, published, to_ratings
 from tasks.importers.rows import Imported, Note, Rating
 
 FOLDERS = ("", "TMHINT-QI", "TMHINTQI")
@@ -89,3 +89,6 @@ def _splits(folder: Path) -> dict[str, str] | None:
         except OSError as error:
             raise InputError(f"{folder.name}/{split}: cannot be read: {error.strerror}") from None
     return splits
+
+
+LAYOUT = published(find, read, listing)

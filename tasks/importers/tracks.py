@@ -1,5 +1,8 @@
-"""Tagged tracks in any table: CSV, TSV, JSON lines or Parquet with `track_id`, `audio`, and where they are there
-`artist_id`, `album_id` and `tags`: words between semicolons, or a list of them."""
+"""The layouts of tagged tracks, `tracks.<format>` among the entry points `earmark.importers`.
+
+`table` is any table: CSV, TSV, JSON lines or Parquet with `track_id`, `audio`, and where they are there `artist_id`,
+`album_id` and `tags`: words between semicolons, or a list of them.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from schemas.places import without_place
+from schemas.registry import Registry
+from tasks.importers import jamendo
 from tasks.importers.cells import BadRow, clip, identifier, shown
-from tasks.importers.jamendo import MARK, Tag, TagMap, Track
+from tasks.importers.jamendo import MARK, Tag, TagMap, Track, TrackLayout
 from tasks.importers.lists import Cells, ListFile
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import kind_of, read_table
@@ -77,3 +82,12 @@ def _tag(word: str, synonyms: TagMap) -> Tag:
     if not name:
         raise BadRow("bad_tag", f"expected a word, found '{shown(word)}'")
     return Tag(category.strip(), synonyms.get(category.strip(), {}).get(name, name))
+
+
+TRACK_LAYOUTS = Registry(
+    "layout of tracks",
+    "earmark.importers",
+    TrackLayout,
+    {"mtg-jamendo": jamendo.LAYOUT, "table": TrackLayout(read_track_table)},
+    prefix="tracks.",
+)

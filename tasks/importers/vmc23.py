@@ -14,7 +14,7 @@ from pathlib import Path
 
 from schemas.mos_preferences import Source
 from tasks.importers.cells import BadRow, clip, score, shown
-from tasks.importers.lists import Cells, Found, ListFile, Parse, bare_rows, find_parts, to_ratings
+from tasks.importers.lists import Cells, Found, ListFile, Parse, bare_rows, find_parts, published, to_ratings
 from tasks.importers.rows import Imported, Rating
 from tasks.importers.tmhint_qi import split_name
 
@@ -80,3 +80,6 @@ def _track3(rest: str) -> Origin:
 
 
 ORIGINS: dict[str, Callable[[str], Origin]] = {"track1": _track1, "track2": _track2, "track3": _track3}
+
+
+LAYOUT = published(find, read)

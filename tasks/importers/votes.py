@@ -6,10 +6,14 @@ An importer maps its columns to the names below; `to_vote` holds their values to
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
 
+from schemas.human_preferences import Source
 from tasks.importers.cells import BadRow, clip, identifier, number, shown, split_name
 from tasks.importers.lists import ListFile
 from tasks.importers.music import words
@@ -62,6 +66,34 @@ class Vote(NamedTuple):
 
 
 Voted = Iterator[Vote | Reject | Note]
+
+
+@dataclass(frozen=True)
+class VoteLayout:
+    """A layout of votes, or of rated clips.
+
+    Attributes:
+        read: yields what the files of a source hold, in order; gets the source, its files and the clips' folder.
+        rated: whether it holds `MusicRating`s rather than `Vote`s.
+        find: the files, by the source's name and root, of a layout whose config names none.
+        documents: whether each file is one JSON document, whatever its ending.
+        task: the benchmark's task that its rows belong to.
+        split: how rows come into splits where the config does not say.
+        drops_ties: whether votes for neither clip are rejects where the config does not say.
+    """
+
+    read: Callable[[Source, Sequence[ListFile], str], Iterator[Any]]
+    rated: bool = False
+    find: Callable[[str, Path], list[ListFile]] | None = None
+    documents: bool = False
+    task: str = "votes"
+    split: Literal["draw", "native", "test"] = "draw"
+    drops_ties: bool = False
+
+
+def each(read: Callable[[ListFile, str], Voted]) -> Callable[[Source, Sequence[ListFile], str], Voted]:
+    """Read the files of a source one after the other."""
+    return lambda source, files, root: chain.from_iterable(read(file, root) for file in files)
 
 
 def to_vote(held: Mapping[str, Any], file: ListFile, line: int, root: str, *, withheld: bool = False) -> Vote:
@@ -235,3 +267,10 @@ def _split(cell: Any) -> str | None:
 
 def _given(cell: Any) -> bool:
     return cell is not None and cell != [] and str(cell).strip() != ""
+
+
+def _tables(source: Source, files: Sequence[ListFile], root: str) -> Voted:
+    return chain.from_iterable(table_votes(file, source.columns, root) for file in files)
+
+
+LAYOUT = VoteLayout(_tables)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,9 +25,9 @@ from tasks.build.preflight import Peek
 from tasks.build.progress import working
 from tasks.build.rejects import came_in, rejects_table
 from tasks.importers.cells import shown
-from tasks.importers.jamendo import MARK, Track, read_tag_map, read_tracks
+from tasks.importers.jamendo import MARK, Track, read_tag_map
 from tasks.importers.rows import Note, Reject
-from tasks.importers.tracks import read_track_table
+from tasks.importers.tracks import TRACK_LAYOUTS
 from tasks.instrumentals.separators import describe_separator
 from tasks.store.files import replacing
 from tasks.store.manifest import Step
@@ -104,7 +104,7 @@ def listed(config: Instrumentals) -> Iterator[Track | Reject | Note]:
     """The rows of the list; a track that cannot have a file of its own in the version is a reject."""
     source = config.source
     synonyms = read_tag_map(config.path(source.tag_map), source.tag_map) if source.tag_map else None
-    read = read_tracks if source.format == "mtg-jamendo" else read_track_table
+    read = TRACK_LAYOUTS.find(source.format).read
     named: dict[str, Track] = {}
     for row in read(config.path(source.tracks), source.tracks, synonyms, audio_folder(config)):
         if not isinstance(row, Track):
@@ -130,8 +130,8 @@ def named_audio(config: Instrumentals) -> dict[str, Path | AudioFault]:
 
 
 def file_name(config: Instrumentals, track: Track) -> str:
-    """The id that names a track's files: MTG-Jamendo's number as its path has it, else the track's own id."""
-    return PurePosixPath(track.path).stem if config.source.format == "mtg-jamendo" else track.track_id
+    """The id that names a track's files."""
+    return TRACK_LAYOUTS.find(config.source.format).file_name(track)
 
 
 def import_tracks(stage: Stage, config: Instrumentals) -> Step:

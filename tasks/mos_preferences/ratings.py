@@ -24,7 +24,7 @@ from tasks.audio.probe import AudioFault, Probe
 from tasks.build.media import EMBEDDED_AT_ONCE, clip_below, media_index
 from tasks.build.progress import working
 from tasks.build.rejects import rejects_table
-from tasks.importers.registry import read_source
+from tasks.importers.ratings import read_source
 from tasks.importers.rows import Note, Rating, Reject
 from tasks.mos_preferences.sources import find_audio, root_of
 from tasks.store.files import replacing

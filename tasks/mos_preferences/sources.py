@@ -18,7 +18,7 @@ from tasks.build.mirror import bring, bring_first, bring_folder, is_list
 from tasks.build.plan import Plan, make_plan
 from tasks.build.preflight import Peek
 from tasks.build.progress import working
-from tasks.importers.registry import input_files, list_root, listing, read_source
+from tasks.importers.ratings import RATING_LAYOUTS, input_files, list_root, listing, read_source
 from tasks.importers.rows import Note, Rating, Reject
 from tasks.mos_preferences.critiquing import kinds_asked, prompt_digests
 from tasks.store.manifest import digest_of
@@ -76,7 +76,9 @@ def _clip(config: MosPreferences, source: Source, row: Rating) -> list[Path | Au
 def _bring_lists(config: MosPreferences, source: Source) -> None:
     if source.format != "table" and source.root is not None:
         # where the names of audio files tell the split, those are brought too
-        bring_folder(config.path(source.root), is_list if source.format != "tmhint-qi" else lambda name: True)
+        bring_folder(
+            config.path(source.root), (lambda name: True) if RATING_LAYOUTS.find(source.format).listing else is_list
+        )
 
 
 def heard_sources(config: MosPreferences) -> list[str]:

@@ -24,10 +24,11 @@ from schemas.annotation import AnnotatorConfig
 from schemas.config import BuildConfig, Linked, parse_config, read_toml
 from schemas.human_preferences import HumanPreferences
 from schemas.instrumentals import Instrumentals
+from schemas.registry import load
 from tasks.build import plan
 from tasks.build.fingerprint import distinct
-from tasks.build.registry import corpora, find_corpus, load
-from tasks.importers.registry import read_source
+from tasks.build.registry import corpora, find_corpus
+from tasks.importers.ratings import read_source
 from tasks.importers.rows import Rating, Reject
 from tasks.mos_preferences.sources import digest_inputs as digest_mos
 from tasks.store.versions import open_store

@@ -14,9 +14,10 @@ from schemas.config import BuildConfig, parse_config, read_toml
 from schemas.errors import ConfigError, InputError
 from schemas.files import Root
 from schemas.music_prompts import MusicPrompts
+from schemas.registry import load
 from schemas.score_questions import ScoreQuestions
 from tasks.audio.probe import AudioFault
-from tasks.build.registry import find_corpus, load
+from tasks.build.registry import find_corpus
 from tasks.importers.cells import BadRow
 from tasks.music_prompts.sources import verified_clips
 from tasks.score_questions.forum.images import _from_folder

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -18,7 +19,20 @@ PACKAGE = Path(__file__).with_name("plugin") / "earmark_tempos"
 NOTES = "id,text,bpm\n" + "".join(f"n{i},a note {i},{60 + i}\n" for i in range(9)) + "n9,,70\n"
 
 
-def install(site: Path, version: str = "1.0", reference: str = "earmark_tempos.corpus:CORPUS") -> None:
+ADDS = {
+    "corpora": {"tempos": "earmark_tempos.corpus:CORPUS"},
+    "importers": {"ratings.tempo-scores": "earmark_tempos.ratings:LAYOUT"},
+}
+SCORES = "".join(f"c{i}.wav,s{i % 3},{1 + i % 5}\n" for i in range(20))
+RATED = """corpus = "mos-preferences"
+[[sources]]
+name = "lab"
+format = "tempo-scores"
+root = "lab"
+"""
+
+
+def install(site: Path, version: str = "1.0", **adds: dict[str, str]) -> None:
     """What `pip install` leaves of the package."""
     shutil.copytree(PACKAGE, site / "earmark_tempos", dirs_exist_ok=True)
     for old in site.glob("*.dist-info"):
@@ -26,7 +40,12 @@ def install(site: Path, version: str = "1.0", reference: str = "earmark_tempos.c
     facts = site / f"earmark_tempos-{version}.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: earmark-tempos\nVersion: {version}\n")
-    (facts / "entry_points.txt").write_text(f"[earmark.corpora]\ntempos = {reference}\n")
+    (facts / "entry_points.txt").write_text(
+        "".join(
+            f"[earmark.{group}]\n" + "".join(f"{name} = {reference}\n" for name, reference in points.items())
+            for group, points in {**ADDS, **adds}.items()
+        )
+    )
 
 
 class House:
@@ -36,6 +55,9 @@ class House:
         self.folder, self.site = folder, folder / "site"
         install(self.site)
         (folder / "notes.csv").write_text(NOTES)
+        (folder / "lab").mkdir()
+        (folder / "lab/scores.txt").write_text(SCORES)
+        (folder / "mos-preferences.toml").write_text(RATED)
         (folder / "tempos.toml").write_text('corpus = "tempos"\nnotes = "notes.csv"\n')
 
     def run(self, *words: object, code: int = 0) -> str:
@@ -49,9 +71,14 @@ class House:
         assert ended.returncode == code, ended.stdout + ended.stderr
         return ended.stdout + ended.stderr
 
-    def build(self) -> str:
-        """Build `tempos`."""
-        return self.run("build", "tempos", "--config", "tempos.toml")
+    def build(self, corpus: str = "tempos", code: int = 0) -> str:
+        """Build a corpus."""
+        return self.run("build", corpus, "--config", f"{corpus}.toml", code=code)
+
+    def manifest(self, version: str) -> dict[str, Any]:
+        """What `corpus/vN` says of itself."""
+        manifest: dict[str, Any] = json.loads((self.folder / "store" / version / "manifest.json").read_text())
+        return manifest
 
 
 @pytest.fixture
@@ -60,17 +87,18 @@ def house(tmp_path: Path) -> House:
 
 
 def test_a_package_that_cannot_be_imported_is_one_line_for_those_who_use_it(house: House) -> None:
-    install(house.site, reference="earmark_tempos.nowhere:CORPUS")
+    install(house.site, corpora={"tempos": "earmark_tempos.nowhere:CORPUS"})
     line = "corpus 'tempos': the package earmark-tempos 1.0 cannot be imported: ModuleNotFoundError"
-    assert line in house.run("list")
-    assert "mos-preferences" in house.run("list")
+    listed = house.run("list")
+    assert line in listed
+    assert "mos-preferences" in listed
     told = house.run("build", "tempos", "--config", "tempos.toml", code=1)
     assert line in told
     assert "Traceback" not in told
 
 
 def test_a_name_that_is_taken_is_refused(house: House) -> None:
-    (house.site / "earmark_tempos-1.0.dist-info/entry_points.txt").write_text("[earmark.corpora]\ncaptions = a:b\n")
+    install(house.site, corpora={"captions": "a:b"})
     told = house.run("list", code=1)
     assert "corpus 'captions' is there twice: of Earmark and of the installed package earmark-tempos" in told
     assert "Traceback" not in told
@@ -82,7 +110,7 @@ def test_it_is_built_explained_exported_judged_and_compared(house: House) -> Non
     house.build()
     version = house.folder / "store/tempos/v1"
     assert pq.read_table(version / "notes").num_rows == 9
-    manifest = json.loads((version / "manifest.json").read_text())
+    manifest = house.manifest("tempos/v1")
     assert manifest["libraries"]["earmark-tempos"] == "1.0"
     assert manifest["rejects"] == {"missing_text": 1}
     assert "already up to date: v1" in house.build()
@@ -103,3 +131,21 @@ def test_it_is_built_explained_exported_judged_and_compared(house: House) -> Non
     install(house.site, version="1.1")
     assert "up to date" not in house.build(), "another release of the package stands in the key"
     assert "files are as committed" in house.run("verify", "tempos")
+
+
+@pytest.mark.slow
+def test_its_layout_is_read_by_a_corpus_of_ours(house: House) -> None:
+    house.build("mos-preferences")
+    manifest = house.manifest("mos-preferences/v1")
+    assert manifest["libraries"]["earmark-tempos"] == "1.0"
+    assert pq.read_table(house.folder / "store/mos-preferences/v1/ratings").num_rows == 20
+    assert "already up to date: v1" in house.build("mos-preferences")
+    layout = house.site / "earmark_tempos/ratings.py"
+    layout.write_text(layout.read_text().replace("LOWEST = 0.0", "LOWEST = 2.0"))
+    assert "already up to date" not in house.build("mos-preferences"), "a rule of the layout did not make it stale"
+    install(house.site, importers={"ratings.tempo-scores": "earmark_tempos.nowhere:LAYOUT"})
+    line = "layout of ratings 'tempo-scores': the package earmark-tempos 1.0 cannot be imported: ModuleNotFoundError"
+    assert line in house.build("mos-preferences", code=1)
+    install(house.site, importers={})
+    line = "format: expected one of bvcc, nisqa, singmos, somos, tmhint-qi, vmc23, table, found 'tempo-scores'"
+    assert line in house.build("mos-preferences", code=1)

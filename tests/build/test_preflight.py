@@ -17,10 +17,11 @@ import soundfile
 
 from flows.command import cli, running
 from schemas.errors import Faults
+from schemas.registry import load
 from tasks.build.preflight import ROWS, check
-from tasks.build.registry import corpora, find_corpus, load
+from tasks.build.registry import corpora, find_corpus
 from tasks.importers.lines import first_rows
-from tasks.importers.registry import read_source
+from tasks.importers.ratings import read_source
 from tasks.mos_preferences.sources import peeks
 from tasks.store.versions import open_store
 from tests.builds import config_of

@@ -16,7 +16,7 @@ from PIL import Image
 
 from schemas.config import parse_config, read_toml
 from schemas.mos_preferences import MosPreferences
-from tasks.importers.registry import read_source
+from tasks.importers.ratings import read_source
 from tasks.importers.rows import Rating, Reject
 from tests.conftest import ROOT
 

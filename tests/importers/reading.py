@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from schemas.mos_preferences import Source
-from tasks.importers.registry import input_files, read_source
+from tasks.importers.ratings import input_files, read_source
 from tasks.importers.rows import Note, Rating, Reject
 
 

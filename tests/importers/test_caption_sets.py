@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import InputError
-from tasks.importers.caption_sets import LAYOUTS, Instruction, read_caption_set
+from tasks.importers.caption_sets import TABLES, Instruction, read_caption_set
 from tasks.importers.rows import Note, Reject
 
 ROOT = Path("/audio")
@@ -87,7 +87,7 @@ def test_a_pattern_without_columns_is_refused(tmp_path: Path, pattern: str) -> N
         list(read_caption_set(tmp_path / "t.csv", "t.csv", "table", ROOT, pattern))
 
 
-@pytest.mark.parametrize("layout", sorted(set(LAYOUTS) - {"musicbench"}))
+@pytest.mark.parametrize("layout", sorted(set(TABLES) - {"musicbench"}))
 def test_a_missing_column_is_one_line(tmp_path: Path, layout: str) -> None:
     (tmp_path / "t.csv").write_text("colour,shape\nred,round\n")
     with pytest.raises(InputError, match=r"^t\.csv"):

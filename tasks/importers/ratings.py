@@ -1,25 +1,30 @@
-"""Which importer reads which format."""
+"""The layouts of rated clips, `ratings.<format>` among the entry points `earmark.importers`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 
 from schemas.mos_preferences import Source
+from schemas.registry import Registry
 from tasks.importers import bvcc, nisqa, singmos, somos, table, tmhint_qi, vmc23
-from tasks.importers.lists import Found
+from tasks.importers.lists import RatingLayout, Resolve
 from tasks.importers.rows import Imported
 
-LAYOUTS: dict[str, ModuleType] = {
-    "bvcc": bvcc,
-    "nisqa": nisqa,
-    "singmos": singmos,
-    "somos": somos,
-    "tmhint-qi": tmhint_qi,
-    "vmc23": vmc23,
-}
-Resolve = Callable[[str], Path]
+RATING_LAYOUTS = Registry(
+    "layout of ratings",
+    "earmark.importers",
+    RatingLayout,
+    {
+        "bvcc": bvcc.LAYOUT,
+        "nisqa": nisqa.LAYOUT,
+        "singmos": singmos.LAYOUT,
+        "somos": somos.LAYOUT,
+        "tmhint-qi": tmhint_qi.LAYOUT,
+        "vmc23": vmc23.LAYOUT,
+        "table": table.LAYOUT,
+    },
+    prefix="ratings.",
+)
 
 
 def read_source(source: Source, resolve: Resolve) -> Imported:
@@ -32,10 +37,7 @@ def read_source(source: Source, resolve: Resolve) -> Imported:
     Raises:
         InputError: the source or one of its lists cannot be read at all.
     """
-    if source.format == "table":
-        return table.read(source, resolve)
-    read: Callable[[Source, Path], Imported] = LAYOUTS[source.format].read
-    return read(source, resolve(source.root or ""))
+    return RATING_LAYOUTS.find(source.format).read(source, resolve)
 
 
 def input_files(source: Source, resolve: Resolve) -> list[tuple[str, Path]]:
@@ -43,23 +45,15 @@ def input_files(source: Source, resolve: Resolve) -> list[tuple[str, Path]]:
 
     Importers open what their own `find` returns and nothing else, so the two agree.
     """
-    if source.format == "table":
-        found = table.find(source, resolve)
-    else:
-        find: Callable[[Source, Path], Found] = LAYOUTS[source.format].find
-        found = find(source, resolve(source.root or ""))
-    return sorted((file.name, file.path) for file in found.lists)
+    return sorted((file.name, file.path) for file in RATING_LAYOUTS.find(source.format).find(source, resolve).lists)
 
 
 def list_root(source: Source, resolve: Resolve, path: Path) -> Path:
     """The folder that clips in a list of a source may not leave."""
-    if source.format == "table":
-        return table.clip_root(source, resolve, path)
-    return resolve(source.root or "")
+    return RATING_LAYOUTS.find(source.format).clip_root(source, resolve, path)
 
 
 def listing(source: Source, resolve: Resolve) -> dict[str, str] | None:
     """What an importer learns from the names in folders rather than from lists, or None where it looks at none."""
-    if source.format != "tmhint-qi":
-        return None
-    return tmhint_qi.listing(source, resolve(source.root or ""))
+    look = RATING_LAYOUTS.find(source.format).listing
+    return look(source, resolve) if look else None

@@ -1,0 +1,177 @@
+"""What can be named in a config or on the command line: ours, and what installed packages add by entry points.
+
+    LAYOUTS = Registry("layout of tracks", "earmark.importers", Layout, {"table": TABLE}, prefix="tracks.")
+
+A package adds one by an entry point of the group, `"tracks.lab" = "lab.earmark:LAYOUT"`. Names are known without an
+import; a package that cannot be imported is the fault of those alone who use it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from importlib import import_module, metadata
+from typing import Any, Generic, TypeVar
+
+from pydantic import BaseModel
+from pydantic_core import CoreSchema, core_schema
+
+from schemas.errors import ConfigError
+
+Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """Where something is declared.
+
+    Attributes:
+        declared: the declaration itself, or its `module:name`.
+        package: name and version of the package that adds it; None for ours.
+    """
+
+    declared: Any
+    package: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class Registry(Generic[Kind]):
+    """Declarations of one kind by name.
+
+    Attributes:
+        what: one of them, for messages.
+        group: the entry points' group.
+        kind: what each declaration is.
+        own: ours: the declarations, or their `module:name`.
+        prefix: what an entry point's name begins with, where several registries share a group.
+    """
+
+    what: str
+    group: str
+    kind: type[Kind]
+    own: Mapping[str, Kind | str]
+    prefix: str = ""
+    loaded: dict[str, Kind] = field(default_factory=dict, init=False, compare=False)
+
+    @cached_property
+    def entries(self) -> dict[str, Registered]:
+        """All of them by name, ours first; no package is imported.
+
+        Raises:
+            ConfigError: two packages, or a package and Earmark, add the same name.
+        """
+        known = {name: Registered(declared) for name, declared in self.own.items()}
+        for point in sorted(_entry_points().select(group=self.group), key=lambda point: point.name):
+            if not point.name.startswith(self.prefix):
+                continue
+            name = point.name.removeprefix(self.prefix)
+            package = (point.dist.name, point.dist.version) if point.dist else (point.module.partition(".")[0], "")
+            if name in known:
+                other = known[name].package
+                raise ConfigError(
+                    f"{self.what} '{name}' is there twice: of {other[0] if other else 'Earmark'} and of the installed "
+                    f"package {package[0]}; remove that package, or rename its entry point"
+                )
+            known[name] = Registered(point.value, package)
+        return known
+
+    def find(self, name: str) -> Kind:
+        """The declaration of that name, which is one of `entries`.
+
+        Raises:
+            ConfigError: its package cannot be imported, or declares something else.
+        """
+        if name not in self.loaded:
+            self.loaded[name] = self._load(name, self.entries[name])
+        return self.loaded[name]
+
+    def _load(self, name: str, entry: Registered) -> Kind:
+        declared = entry.declared
+        try:
+            declared = load(declared) if isinstance(declared, str) else declared
+        except Exception as error:
+            if entry.package is None:
+                raise
+            raise ConfigError(
+                f"{self.what} '{name}': the package {' '.join(entry.package)} cannot be imported: "
+                f"{type(error).__name__}: {' '.join(str(error).split())}"
+            ) from error
+        if not isinstance(declared, self.kind) or getattr(declared, "name", name) != name:
+            raise ConfigError(
+                f"{self.what} '{name}': expected {entry.declared} to be a {self.kind.__name__} of that name, "
+                f"found {declared!r:.80}"
+            )
+        return declared
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """Marks a text of a config that names something registered: `format: Annotated[str, OneOf("module:REGISTRY")]`.
+
+    Attributes:
+        reference: `module:name` of the registry, looked up when a config is read.
+        form: for a text that begins with the name and a colon, how it is written.
+    """
+
+    reference: str
+    form: str = ""
+
+    @property
+    def registry(self) -> Registry[Any]:
+        """The registry."""
+        registry: Registry[Any] = load(self.reference)
+        return registry
+
+    def entry(self, value: str) -> Registered:
+        """What a text of a config names, once it is imported.
+
+        Raises:
+            ConfigError: as `Registry.find`.
+        """
+        name = value.partition(":")[0] if self.form else value
+        self.registry.find(name)
+        return self.registry.entries[name]
+
+    def _check(self, value: str) -> str:
+        name, colon, rest = value.partition(":") if self.form else (value, ":", "-")
+        if not colon or not rest.strip() or name not in self.registry.entries:
+            known = ", ".join(self.registry.entries)
+            what = f"{self.form} with a {self.form.partition(':')[0]} of" if self.form else "one of"
+            raise ValueError(f"expected {what} {known}")
+        return value
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], CoreSchema]) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._check, handler(source))
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: Callable[[Any], dict[str, Any]]) -> Any:
+        names = list(self.registry.entries)
+        return handler(schema) | ({"pattern": f"^({'|'.join(names)}):"} if self.form else {"enum": names})
+
+
+def named_in(part: object) -> Iterator[Registered]:
+    """Everything registered that a config names, at any depth.
+
+    Raises:
+        ConfigError: the package that adds one of them cannot be imported.
+    """
+    if isinstance(part, BaseModel):
+        for name, info in type(part).model_fields.items():
+            value = getattr(part, name)
+            yield from (mark.entry(value) for mark in info.metadata if isinstance(mark, OneOf) and value is not None)
+            yield from named_in(value)
+    elif isinstance(part, tuple | dict):
+        for inner in part.values() if isinstance(part, dict) else part:
+            yield from named_in(inner)
+
+
+def load(reference: str) -> Any:
+    """What `module:name` refers to."""
+    module, _, name = reference.partition(":")
+    return getattr(import_module(module), name)
+
+
+@cache
+def _entry_points() -> Any:  # of another type in Python 3.11
+    """Those of all groups, read once: each look takes some 10 ms."""
+    return metadata.entry_points()
