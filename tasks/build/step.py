@@ -28,6 +28,7 @@ from schemas.tables import REJECTS
 from tasks.build.progress import Work, working
 from tasks.build.rejects import rejects_table
 from tasks.importers.rows import Reject
+from tasks.store.files import write_text
 from tasks.store.manifest import Step
 from tasks.store.staging import Stage
 
@@ -51,6 +52,7 @@ class Account:
         notes: sentences for the reader.
         name, unit, follows, table: as `step` has them, where one step gives several accounts; an account with a name of
             its own follows nothing, and fills no table, unless it says so.
+        stage: the word under which its rejects stand, if it is not its name.
     """
 
     entered: int
@@ -63,6 +65,7 @@ class Account:
     unit: str | None = None
     follows: str | tuple[str, ...] = ()
     table: str | None = None
+    stage: str | None = None
 
 
 class Done(Generic[Output]):
@@ -132,29 +135,34 @@ class BuildStep(Generic[Config, Inputs, Output]):
     def save(self, stage: Stage, done: Done[Output], name: str, place: int) -> Output:
         """Write rejects, then accounts, then the output: whoever finds the output finds all."""
         for number, account in enumerate(done.accounts):
-            own, word = account.name or name, account.name or self.name
-            rejects = account.rejects
-            if not isinstance(rejects, pa.Table):
-                rejects = rejects_table(word, rejects)
-            stage.write_rejects(own, rejects.rename_columns(REJECTS.schema.names), account.sources)
-            follows = account.follows or (self.follows if account.name is None else ())
-            stage.record(
-                Step(
-                    name=own,
-                    place=place + number,
-                    unit=account.unit or self.unit,
-                    stage=word,
-                    follows=(follows,) if isinstance(follows, str) and follows else tuple(follows),
-                    entered=account.entered,
-                    kept=account.kept,
-                    rejected=dict(sorted(Counter(rejects["reason"].to_pylist()).items())),
-                    dropped={reason: count for reason, count in (account.filtered or {}).items() if count},
-                    table=account.table or (self.table if account.name is None else None),
-                    notes=tuple(account.notes),
-                )
-            )
+            own = account.name or name
+            stage.write_rejects(own, self._rejects(account), account.sources)
+            stage.record(self.entry(account, own, place + number))
         stage.keep_output(name, self._outputs.dump_json(done.output).decode())
         return done.output
+
+    def entry(self, account: Account, name: str, place: int = 0) -> Step:
+        """An account as the manifest has it; `place` is where the step stands in the funnel."""
+        follows = account.follows or (self.follows if account.name is None else ())
+        return Step(
+            name=name,
+            place=place,
+            unit=account.unit or self.unit,
+            stage=account.stage or account.name or self.name,
+            follows=(follows,) if isinstance(follows, str) and follows else tuple(follows),
+            entered=account.entered,
+            kept=account.kept,
+            rejected=dict(sorted(Counter(self._rejects(account)["reason"].to_pylist()).items())),
+            dropped={reason: count for reason, count in (account.filtered or {}).items() if count},
+            table=account.table or (self.table if account.name is None else None),
+            notes=tuple(account.notes),
+        )
+
+    def _rejects(self, account: Account) -> pa.Table:
+        rejects = account.rejects
+        if not isinstance(rejects, pa.Table):
+            rejects = rejects_table(account.stage or account.name or self.name, rejects)
+        return rejects.rename_columns(REJECTS.schema.names)
 
     @cached_property
     def _outputs(self) -> TypeAdapter[Output]:
@@ -249,9 +257,15 @@ def advance(work: Work | None, item: Any) -> None:
 
 
 def next_place(stage: Stage, name: str) -> int:
-    """Where a step stands in the funnel: after all that were recorded before it; items of one step share a place."""
-    others = (one.place for one in stage.steps() if one.name != name and not one.name.startswith(f"{name}-"))
-    return 1 + max(others, default=0)
+    """Where a step stands in the funnel: after all that were recorded before it; items of one step share a place.
+
+    It is noted, so that a step which was killed between two of its accounts keeps its place.
+    """
+    path = stage.folder / "steps" / f"{name}.place"
+    if not path.is_file():
+        others = (one.place for one in stage.steps() if one.name != name and not one.name.startswith(f"{name}-"))
+        write_text(path, str(1 + max(others, default=0)))
+    return int(path.read_text("utf-8"))
 
 
 def in_flow() -> bool:

@@ -131,7 +131,8 @@ def sifted(
             start += rows
         other.drop_empty_splits(table)
     counted = {step.name: step for step in recount(other)}
-    return other, _accounts(tables, [counted.get(step.name, step) for step in steps], found)
+    steps = [counted.get(step.name, step).model_copy(update={"place": step.place}) for step in steps]
+    return other, _accounts(tables, steps, found)
 
 
 class _Sifted(Stage):

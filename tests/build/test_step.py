@@ -89,6 +89,37 @@ def test_a_resumed_build_takes_what_finished_steps_left(tmp_path: Path) -> None:
     assert (third.name, third.place, third.follows, third.table, third.unit) == ("check", 3, (), None, "checks")
 
 
+def test_a_step_killed_after_its_accounts_keeps_its_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def end(stage: Stage, name: str, text: str) -> None:
+        raise KeyboardInterrupt
+
+    RAN.append("sum")
+    with staged(tmp_path) as stage:
+        halves = split(stage, Config(), 7)
+        with monkeypatch.context() as killed:
+            killed.setattr(Stage, "keep_output", end)
+            with pytest.raises(KeyboardInterrupt):
+                sum_up(stage, Config(), halves)
+        before = stage.steps()
+        sum_up(stage, Config(), halves)
+        assert stage.steps() == before
+    assert [one.place for one in before] == [1, 2, 3]
+
+
+def test_rejects_stand_under_another_word_where_an_account_says_so(tmp_path: Path) -> None:
+    @step("read", unit="votes")
+    def read(stage: Stage, config: Config) -> Done[None]:
+        reject = ("votes", Reject("3", "audio_silent", "expected sound, found none", "votes.csv", 3))
+        return Done(None, Account(3, 2, [reject], name="read-votes", stage="read"))
+
+    with staged(tmp_path) as stage:
+        read(stage, Config())
+        (one,) = stage.steps()
+        (path,) = stage.rejects("read-votes")
+        assert (one.name, one.stage, one.rejected) == ("read-votes", "read", {"audio_silent": 1})
+        assert pq.read_table(path)["stage"].to_pylist() == ["read"]
+
+
 def test_rejects_and_sources_are_written_beside_the_accounts(tmp_path: Path) -> None:
     with staged(tmp_path) as stage:
         split(stage, Config(), 7)
