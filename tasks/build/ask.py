@@ -36,6 +36,7 @@ from tasks.annotation.backend import Media, question
 from tasks.annotation.outcome import Outcome
 from tasks.annotation.outcome import Reject as NoAnswer
 from tasks.annotation.prompts import Prompt
+from tasks.annotation.request import Ask as Form
 from tasks.annotation.request import Request
 from tasks.annotation.session import Session
 from tasks.build.asking import Fault, check_failed
@@ -83,9 +84,26 @@ class Posed(NamedTuple):
     request: Request
 
 
-def pose(config: AnnotatorConfig, prompt: Prompt, facts: Mapping[str, Any] | None = None, **values: Any) -> Posed:
-    """A prompt, rendered with values, as a request to the configured model; `facts` reach builtin models alone."""
-    return Posed(prompt, question(config, prompt.render(**values), prompt.ask, facts=facts))
+def pose(
+    config: AnnotatorConfig,
+    prompt: Prompt,
+    facts: Mapping[str, Any] | None = None,
+    form: Form | None = None,
+    /,
+    **values: Any,
+) -> Posed:
+    """A prompt, rendered with values, as a request to the configured model.
+
+    Args:
+        config: the model.
+        prompt: words the request.
+        facts: reach builtin models alone.
+        form: of the answer; without one, the prompt's schema, or free text where it has none.
+        values: for the prompt's variables.
+    """
+    if form is None and prompt.schema is not None:
+        form = prompt.ask
+    return Posed(prompt, question(config, prompt.render(**values), form, facts=facts))
 
 
 def accept(config: Any, row: Any, value: Any) -> Fault | None:

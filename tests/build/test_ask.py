@@ -23,10 +23,10 @@ from schemas.errors import EarmarkError
 from tasks.annotation.backend import question
 from tasks.annotation.outcome import Answer, Outcome, Reject
 from tasks.annotation.prompts import Prompt, prompt_named
-from tasks.annotation.request import Message, Request
+from tasks.annotation.request import Audio, FreeText, Message, Request, YesNo
 from tasks.annotation.session import Session
 from tasks.build import sessions as build_sessions
-from tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, Walked, side_by_side, walk
+from tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, Walked, pose, side_by_side, walk
 from tasks.build.asking import Fault
 from tasks.build.forecast import forecast, imagined
 from tasks.build.rows import Rows, keep_rows
@@ -354,3 +354,13 @@ def test_an_exchange_leaves_no_loop_behind(tmp_path: Path) -> None:
         write_about(stage, Trial(), rows_in(stage, 1))
     with pytest.raises(RuntimeError, match="no running event loop"):
         asyncio.get_running_loop()
+
+
+def test_a_request_takes_the_form_that_is_named_then_the_prompts_own_then_free_text() -> None:
+    config = AnnotatorConfig(annotator="openai:tiny")
+    clip = Audio("0" * 64, "a.wav")
+    free, named = prompt_named("caption-direct"), prompt_named("music-pair")
+    assert pose(config, free, clip=clip).request.ask == FreeText()
+    assert pose(config, free, None, YesNo(), clip=clip).request.ask == YesNo()
+    pair = {"text": "a", "lyrics": "", "reference": None, "a": clip, "b": clip}
+    assert pose(config, named, **pair).request.ask == named.ask
