@@ -8,7 +8,9 @@ from urllib.parse import urlsplit
 from pydantic import Field, field_validator, model_validator
 
 from schemas.config import Model
+from schemas.registry import OneOf
 
+BACKENDS = OneOf("tasks.annotation.backends:BACKENDS", "backend:model")
 Seconds = Annotated[float, Field(gt=0)]
 Dollars = Annotated[float, Field(ge=0)]
 
@@ -44,7 +46,9 @@ class Hearing(Model):
 class AnnotatorConfig(Model):
     """An annotator: one model behind one backend. Secrets are never here; they come from the environment."""
 
-    annotator: str = Field(description="`backend:model`, such as `openai:gpt-4.1-mini` or `builtin:music-pair-2`.")
+    annotator: Annotated[str, BACKENDS] = Field(
+        description="`backend:model`, such as `openai:gpt-4.1-mini` or `builtin:music-pair-2`."
+    )
     base_url: str | None = Field(default=None, description="The server, up to and with `/v1`; not part of any key.")
     api_key_env: str | None = Field(
         default=None,
@@ -128,22 +132,13 @@ class AnnotatorConfig(Model):
             raise ValueError("expected no user, password or query in the address; keys come from the environment")
         return value.rstrip("/")
 
-    @field_validator("annotator")
-    @classmethod
-    def _spec(cls, value: str) -> str:
-        backend, colon, model = value.partition(":")
-        known = ("openai", "gemini", "vllm", "transformers", "builtin")
-        if not colon or not model.strip() or backend not in known:
-            raise ValueError(f"expected backend:model with a backend of {', '.join(known)}")
-        return value
-
     @model_validator(mode="after")
     def _money(self) -> Self:
-        paid = self.annotator.startswith(("openai:", "gemini:"))
-        if self.budget_usd is not None and self.prices is None and paid and self.base_url is None:
+        provider = BACKENDS.find(self.annotator)
+        if self.budget_usd is not None and self.prices is None and provider.hosted and self.base_url is None:
             raise ValueError("budget_usd needs [prices]: input_per_million and output_per_million")
-        if self.batch and not paid:
-            raise ValueError("batch = true needs an openai: or gemini: annotator")
+        if self.batch and not provider.batches:
+            raise ValueError(f"batch = true needs an annotator with a batch API, and '{self.annotator}' has none")
         return self
 
 

@@ -123,19 +123,29 @@ class OneOf:
         registry: Registry[Any] = load(self.reference)
         return registry
 
-    def entry(self, value: str) -> Registered:
-        """What a text of a config names, once it is imported.
+    def find(self, value: str) -> Any:
+        """The declaration that a text of a config names.
 
         Raises:
             ConfigError: as `Registry.find`.
         """
-        name = value.partition(":")[0] if self.form else value
-        self.registry.find(name)
-        return self.registry.entries[name]
+        return self.registry.find(self._name(value))
+
+    def entry(self, value: str) -> Registered:
+        """Where it is declared.
+
+        Raises:
+            ConfigError: as `Registry.find`.
+        """
+        self.find(value)
+        return self.registry.entries[self._name(value)]
+
+    def _name(self, value: str) -> str:
+        return value.partition(":")[0] if self.form else value
 
     def _check(self, value: str) -> str:
-        name, colon, rest = value.partition(":") if self.form else (value, ":", "-")
-        if not colon or not rest.strip() or name not in self.registry.entries:
+        complete = not self.form or value.partition(":")[2].strip()
+        if not complete or self._name(value) not in self.registry.entries:
             known = ", ".join(self.registry.entries)
             what = f"{self.form} with a {self.form.partition(':')[0]} of" if self.form else "one of"
             raise ValueError(f"expected {what} {known}")

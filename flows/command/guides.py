@@ -124,8 +124,8 @@ def _inner(annotation: Any) -> tuple[type[BaseModel] | None, str]:
 
 def _names(field: FieldInfo) -> str:
     """What the field may name in a registry, without what installed packages add."""
-    marks = (mark for mark in field.metadata if isinstance(mark, OneOf) and not mark.form)
-    return next((" or ".join(f"`{name}`" for name in mark.registry.own) for mark in marks), "")
+    marks = ((mark.registry.own, ":…" if mark.form else "") for mark in field.metadata if isinstance(mark, OneOf))
+    return next((" or ".join(f"`{name}{more}`" for name in own) for own, more in marks), "")
 
 
 def _kind(annotation: Any) -> str:

@@ -13,7 +13,9 @@ def judge(
     corpus: Annotated[str, typer.Argument(metavar="CORPUS[@vN]", help="A corpus's newest version, or the one named.")],
     annotator: Annotated[
         str | None,
-        typer.Option("--annotator", "-a", metavar="SPEC", help="Who is asked: openai:…, gemini:…, vllm:…, builtin:…"),
+        typer.Option(
+            "--annotator", "-a", metavar="SPEC", help="Who is asked, backend:model, such as openai:gpt-audio."
+        ),
     ] = None,
     scores: Annotated[
         Path | None,

@@ -1,4 +1,4 @@
-"""What a backend is, and which one a spec string names."""
+"""What a backend is, and how the one that a spec names is made."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Any, Protocol, runtime_checkable
 from schemas.annotation import AnnotatorConfig
 from schemas.errors import ConfigError, InputError, MissingExtraError
 from schemas.files import read_regular
+from schemas.registry import load
 from tasks.annotation.answers import Reply
+from tasks.annotation.backends import provider_of
 from tasks.annotation.errors import BadMedia
 from tasks.annotation.keys import find_key
 from tasks.annotation.request import Ask, Audio, FreeText, Image, Message, Request, Sampling, canonical
-
-EXTRAS = {"vllm": "cuda", "transformers": "audio"}  # that hold the backends' libraries
 
 
 def read_image(image: Image) -> bytes:
@@ -148,31 +148,14 @@ def make_backend(config: AnnotatorConfig, media: Media) -> Backend:
     """The backend that `config.annotator` names, not opened yet.
 
     Raises:
-        ConfigError: no such backend or builtin function.
+        ConfigError: no such builtin function, or the backend's module cannot be imported.
     """
-    name, _, _ = config.annotator.partition(":")
-    match name:
-        case "openai":
-            from tasks.annotation.openai_compatible import OpenAICompatible
-
-            return OpenAICompatible(config, media)
-        case "gemini":
-            from tasks.annotation.gemini import Gemini
-
-            return Gemini(config, media)
-        case "vllm":
-            from tasks.annotation.vllm_offline import VllmOffline
-
-            return VllmOffline(config, media)
-        case "transformers":
-            from tasks.annotation.transformers_local import TransformersLocal
-
-            return TransformersLocal(config, media)
-        case "builtin":
-            from tasks.annotation.builtin import Builtin
-
-            return Builtin(config, media)
-    raise ConfigError(f"annotator '{config.annotator}': expected openai, gemini, vllm, transformers or builtin first")
+    try:
+        make = load(provider_of(config.annotator).make)
+    except ImportError as error:
+        raise ConfigError(f"annotator '{config.annotator}' cannot be imported: {error}") from error
+    backend: Backend = make(config, media)
+    return backend
 
 
 def check_annotator(config: AnnotatorConfig) -> None:
@@ -182,13 +165,13 @@ def check_annotator(config: AnnotatorConfig) -> None:
         ConfigError: as `make_backend`; a key's name that the environment does not bind.
         MissingExtraError: its library is not installed.
     """
-    backend = config.annotator.partition(":")[0]
-    if backend == "builtin":
-        make_backend(config, Media())
-    elif backend in EXTRAS and find_spec(backend) is None:
-        raise MissingExtraError(f"annotator '{config.annotator}'", EXTRAS[backend])
-    elif config.api_key_env is not None:
+    provider = provider_of(config.annotator)
+    if provider.library is not None and find_spec(provider.library[0]) is None:
+        raise MissingExtraError(f"annotator '{config.annotator}'", provider.library[1])
+    if config.api_key_env is not None:
         find_key(config.base_url or "", config.api_key_env, (), hosted=False)
+    if not provider.hosted and provider.library is None:
+        make_backend(config, Media())
 
 
 def sampling_of(config: AnnotatorConfig) -> Sampling:

@@ -17,6 +17,7 @@ from typing import Any, Self, TypeVar
 
 from schemas.annotation import AnnotatorConfig
 from tasks.annotation.backend import Media
+from tasks.annotation.backends import provider_of
 from tasks.annotation.engine import Annotator, OnProgress
 from tasks.annotation.ledger import open_ledger
 from tasks.annotation.outcome import Forecast, Outcome, Report
@@ -131,7 +132,7 @@ class Session:
     @property
     def in_process(self) -> bool:
         """Whether the model runs where the session is, rather than behind a server."""
-        return self._config.annotator.startswith(("vllm:", "transformers:"))
+        return provider_of(self._config.annotator).in_process
 
     @property
     def spent_usd(self) -> float:

@@ -28,6 +28,7 @@ SPOKEN = ("say", "telling", "working")
 SHOWN = {"Field": "description", "step": "label", "walk": "label", "Ask": "about"}
 """Keywords, by the call that has them, that only say something to a person."""
 MOST_REMEMBERED = 5_000
+_REFERENCE = re.compile(r"\w+(\.\w+)+:\w+")
 _QUERY = re.compile(r"[a-z_]+/[a-z0-9_]+")
 
 
@@ -39,11 +40,13 @@ class Parsed:
         code: SHA-256 of its parsed code.
         imports: dotted names that it may import: modules, and what it takes from them.
         queries: texts in it that may name a query, such as `mos_preferences/ratings`.
+        references: modules that texts in it may name, as `module:name`.
     """
 
     code: str
     imports: tuple[str, ...]
     queries: tuple[str, ...]
+    references: tuple[str, ...]
 
 
 def code_digest(module: str, *more: str) -> str:
@@ -78,16 +81,18 @@ def parse(text: str) -> Parsed:
     parts: list[str] = []
     _write(tree, parts)
     imports: list[str] = []
-    queries = set()
+    texts = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             imports += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
         elif isinstance(node, ast.Import):
             imports += [alias.name for alias in node.names]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _QUERY.fullmatch(node.value):
-            queries.add(node.value)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            texts.add(node.value)
     code = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    return Parsed(code, tuple(sorted(set(imports))), tuple(sorted(queries)))
+    queries = sorted(filter(_QUERY.fullmatch, texts))
+    references = sorted(text.partition(":")[0] for text in filter(_REFERENCE.fullmatch, texts))
+    return Parsed(code, tuple(sorted(set(imports))), tuple(queries), tuple(references))
 
 
 def plain_sql(text: str) -> str:
@@ -146,6 +151,10 @@ def _closure(*start: str) -> dict[str, Parsed]:
             known = new[key] = parse(raw.decode("utf-8"))
         modules[name] = known
         waiting += known.imports
+        if (
+            name.startswith("tasks.") or name in start[1:]
+        ):  # what a corpus's declaration names is not all run by a build
+            waiting += known.references
     if new:
         _remember({**remembered, **new} if len(remembered) < MOST_REMEMBERED else new)
     return modules
@@ -184,7 +193,10 @@ def _recall() -> dict[str, Parsed]:
     """What was parsed before, by the SHA-256 of the module's text; parsing takes as long as all else of a plan."""
     try:
         held = json.loads((cache_folder() / "code.json").read_bytes())
-        return {key: Parsed(one["code"], tuple(one["imports"]), tuple(one["queries"])) for key, one in held.items()}
+        return {
+            key: Parsed(one["code"], *(tuple(one[name]) for name in ("imports", "queries", "references")))
+            for key, one in held.items()
+        }
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return {}  # not there yet, or not ours: everything is parsed again
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.build.code import code_digest, parse, plain_sql
+from tasks.annotation.backends import BACKENDS
+from tasks.build.code import _closure, code_digest, parse, plain_sql
 from tests.conftest import ROOT
 
 RULE = '''
@@ -128,3 +129,10 @@ def test_a_build_is_stale_after_a_rule_and_not_after_words(tmp_path: Path) -> No
     assert "up to date" in build()
     edit("tasks/mos_preferences/ratings.sql", "ORDER BY", "ORDER BY 1,")
     assert "up to date" not in build()
+
+
+def test_what_a_registry_names_is_covered_and_what_only_exports_is_not() -> None:
+    covered = set(_closure("flows.captions"))
+    assert covered >= {provider.make.partition(":")[0] for provider in BACKENDS.own.values()}  # type: ignore[union-attr]
+    assert {"tasks.importers.jamendo", "tasks.importers.tracks"} <= covered
+    assert not {"tasks.captions.exports", "tasks.importers.bvcc"} & covered

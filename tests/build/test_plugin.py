@@ -22,6 +22,7 @@ NOTES = "id,text,bpm\n" + "".join(f"n{i},a note {i},{60 + i}\n" for i in range(9
 ADDS = {
     "corpora": {"tempos": "earmark_tempos.corpus:CORPUS"},
     "importers": {"ratings.tempo-scores": "earmark_tempos.ratings:LAYOUT"},
+    "backends": {"tempos": "earmark_tempos.backend:BACKEND"},
 }
 SCORES = "".join(f"c{i}.wav,s{i % 3},{1 + i % 5}\n" for i in range(20))
 RATED = """corpus = "mos-preferences"
@@ -58,6 +59,9 @@ class House:
         (folder / "lab").mkdir()
         (folder / "lab/scores.txt").write_text(SCORES)
         (folder / "mos-preferences.toml").write_text(RATED)
+        demo = (ROOT / "data/demo/pseudo-preferences.toml").read_text()
+        judged = demo.replace("builtin:music-pair-2", "tempos:steady").replace('"music/', f'"{ROOT}/data/demo/music/')
+        (folder / "pseudo-preferences.toml").write_text(judged)
         (folder / "tempos.toml").write_text('corpus = "tempos"\nnotes = "notes.csv"\n')
 
     def run(self, *words: object, code: int = 0) -> str:
@@ -149,3 +153,21 @@ def test_its_layout_is_read_by_a_corpus_of_ours(house: House) -> None:
     install(house.site, importers={})
     line = "format: expected one of bvcc, nisqa, singmos, somos, tmhint-qi, vmc23, table, found 'tempo-scores'"
     assert line in house.build("mos-preferences", code=1)
+
+
+@pytest.mark.slow
+def test_its_backend_judges_for_a_corpus_of_ours(house: House) -> None:
+    house.build("pseudo-preferences")
+    manifest = house.manifest("pseudo-preferences/v1")
+    assert manifest["libraries"]["earmark-tempos"] == "1.0"
+    assert manifest["models"] == ["tempos:steady"]
+    labels = pq.read_table(house.folder / "store/pseudo-preferences/v1/labels")
+    assert set(labels["musicality"].to_pylist()) == {"tie"}
+    assert "already up to date: v1" in house.build("pseudo-preferences")
+    install(house.site, backends={"tempos": "earmark_tempos.nowhere:BACKEND"})
+    line = "annotation backend 'tempos': the package earmark-tempos 1.0 cannot be imported: ModuleNotFoundError"
+    assert line in house.build("pseudo-preferences", code=1)
+    install(house.site, backends={})
+    known = "openai, gemini, vllm, transformers, builtin"
+    line = f"judge.annotator: expected backend:model with a backend of {known}, found 'tempos:steady'"
+    assert line in house.build("pseudo-preferences", code=1)

@@ -1,0 +1,51 @@
+"""The backends that an annotator's spec can begin with, `<name>` among the entry points `earmark.backends`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.registry import Registry
+
+
+@dataclass(frozen=True)
+class Provider:
+    """What is known of a backend before its module is imported.
+
+    Attributes:
+        make: `module:name` of what makes a `tasks.annotation.backend.Backend` of an `AnnotatorConfig` and a `Media`.
+        hosted: whether its provider's own servers are asked, for money, unless the config names another.
+        batches: whether it can have a batch API (`tasks.annotation.backend.Batching`).
+        in_process: whether the model runs in the build's own processes.
+        library: the library that it needs, and the extra of Earmark that brings it.
+    """
+
+    make: str
+    hosted: bool = False
+    batches: bool = False
+    in_process: bool = False
+    library: tuple[str, str] | None = None
+
+
+BACKENDS = Registry(
+    "annotation backend",
+    "earmark.backends",
+    Provider,
+    {
+        "openai": Provider("tasks.annotation.openai_compatible:OpenAICompatible", hosted=True, batches=True),
+        "gemini": Provider("tasks.annotation.gemini:Gemini", hosted=True, batches=True),
+        "vllm": Provider("tasks.annotation.vllm_offline:VllmOffline", in_process=True, library=("vllm", "cuda")),
+        "transformers": Provider(
+            "tasks.annotation.transformers_local:TransformersLocal", in_process=True, library=("transformers", "audio")
+        ),
+        "builtin": Provider("tasks.annotation.builtin:Builtin"),
+    },
+)
+
+
+def provider_of(annotator: str) -> Provider:
+    """The backend that a checked spec begins with.
+
+    Raises:
+        ConfigError: the package that adds it cannot be imported.
+    """
+    return BACKENDS.find(annotator.partition(":")[0])
