@@ -1,16 +1,17 @@
 """What is asked of models, declared once; sharded, sent, drawn again, counted, recorded, forecast by this module.
 
-    JUDGE = Ask("judge", annotator="judge", request=pair_request, check=both_dimensions, about="pairs")
+    DRAFT = Ask("draft", annotator="writer", request=draft_request, imagine=imagine_draft, about="threads")
+    LABEL = Ask("label", annotator="labeller", request=label_request, imagine=imagine_label, about="questions")
 
-    @walk("judge", asks=[JUDGE], unit="pairs")
-    async def judge_pair(asker: Asker[PseudoPreferences], pair: Row) -> dict[str, str]:
-        forward, reverse = await both(asker(JUDGE, ...), asker(JUDGE, ...))
-        return ...
+    @walk("questions", asks=[DRAFT, LABEL])
+    async def make_question(asker: Asker[ScoreQuestions], thread: Row) -> dict[str, str]:
+        draft = await asker(DRAFT, thread)
+        return {**draft, "label": await asker(LABEL, draft)}
 
 A walk leads one source row through the asks that it needs, one after the other or side by side, and returns what came
 of it. Each row goes on as soon as its own answer is there; no row waits for another. Only where a step needs all rows
-(quotas, balance, partners) one walk ends and another begins: `waits_for_all` by construction. Prefect sees a task a
-shard of source rows. The result never depends on timing: everything is written in the order of the rows.
+(quotas, balance, partners) one walk ends and another begins. Prefect sees a task a shard of source rows. The result
+never depends on timing: everything is written in the order of the rows.
 
 In a dry run (`tasks/build/forecast.py`) the same walks run on imagined answers, and their requests are counted.
 """
@@ -270,8 +271,24 @@ def _sortable(value: Any) -> tuple[bool, Any]:
 
 
 async def side_by_side(*asked: Coroutine[Any, Any, Got]) -> list[Got]:
-    """What several questions come to that do not wait for one another, in the order given."""
-    return list(await asyncio.gather(*asked))
+    """What several questions come to that do not wait for one another, in the order given.
+
+    Raises:
+        GivenUp: the first of them that is, once all have ended: so what is recorded does not depend on timing.
+    """
+
+    async def to_its_end(question: Coroutine[Any, Any, Got]) -> Got | GivenUp:
+        try:
+            return await question
+        except GivenUp as end:
+            return end
+
+    replies: list[Got] = []
+    for reply in await asyncio.gather(*map(to_its_end, asked)):
+        if isinstance(reply, GivenUp):
+            raise reply
+        replies.append(reply)
+    return replies
 
 
 Shown: TypeAlias = Callable[[Stage, Config, list[Row], Media | None], AbstractContextManager[list[Row]]]

@@ -86,8 +86,10 @@ async def write_about(asker: Asker[Trial], row: Row) -> list[str | None]:
     draft = await asker(DRAFT, row)
     if draft == "no":
         raise GivenUp("draft", "unusable", "expected a draft, found none")
-    replies = await side_by_side(*(asker.reply(SIDES, {"side": side, "draft": draft}) for side in ("left", "right")))
-    return [reply.value for reply in replies]
+    sides = [{"side": side, "draft": draft} for side in ("left", "right")]
+    if "strict" in draft:  # either side without an answer gives the row up
+        return list(await side_by_side(*(asker(SIDES, side) for side in sides)))
+    return [reply.value for reply in await side_by_side(*(asker.reply(SIDES, side) for side in sides))]
 
 
 @contextmanager
@@ -164,7 +166,7 @@ def answer_by(fates: list[str]) -> Callable[[Request], Outcome]:
             if fate == "short" or (fate == "short once" and request.sample == 0):
                 return Answer(request.key, f"short {words}")
             return Answer(request.key, "no" if fate == "no draft" else f"about {words} {fate}")
-        if "lost" in words and words.startswith("left"):
+        if "lost" in words and words.startswith("left"):  # also of those that are strict
             return Reject(request.key, "refused", "no", final=True)
         return Answer(request.key, words.upper())
 
@@ -172,13 +174,19 @@ def answer_by(fates: list[str]) -> Callable[[Request], Outcome]:
 
 
 PRICES = {"input_per_million": 10, "output_per_million": 10}
-FATES = ("good", "short once", "short", "refused", "no draft", "lost", "later")
+FATES = ("good", "short once", "short", "refused", "no draft", "lost", "lost strict", "later")
 
 
 def plain(fates: list[str]) -> tuple[list[tuple[int, Any]], list[tuple[int, str]]]:
     """Results and rejects by the walk's rule in plain words: a second implementation without any timing."""
     results, rejects = [], []
-    reasons = {"short": "too_few_words", "refused": "refused", "no draft": "unusable", "later": "timed_out"}
+    reasons = {
+        "short": "too_few_words",
+        "refused": "refused",
+        "no draft": "unusable",
+        "later": "timed_out",
+        "lost strict": "refused",
+    }
     for at, fate in enumerate(fates):
         if fate in reasons:
             rejects.append((at, reasons[fate]))
@@ -209,6 +217,7 @@ def test_results_are_those_of_the_rule_whatever_comes_first(
         drafts = [row for row in draws if row["at"] == at and row["ask"] == "draft"]
         assert len(drafts) == {"short": 3, "short once": 2}.get(fate, 1)
         assert [row["last"] for row in drafts] == [*[False] * (len(drafts) - 1), True]
+        assert sum(row["at"] == at and row["ask"] == "sides" for row in draws) == 2 * (fate not in FATES[2:5])
 
 
 def test_a_row_goes_on_while_another_waits_for_its_answer(tmp_path: Path) -> None:
