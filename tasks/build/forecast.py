@@ -57,7 +57,7 @@ class Forecast:
         label = ask.label(self.config, row) if ask.label else ask.name
         annotator = self.config.asked()[role]
         counted = self.asks.setdefault(label, Counted(annotator, ask.about, ask.draws(self.config, row)))
-        if STAND_IN in request.canonical:
+        if any(STAND_IN in text for text in (request.canonical, *request.long_texts().values())):
             request = replace(request, sample=len(counted.requests))
         counted.requests.append(request)
         return Answer(request.key, ask.imagine(self.config, row))

@@ -28,7 +28,7 @@ from tasks.annotation.session import Session
 from tasks.build import sessions as build_sessions
 from tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, Walked, pose, side_by_side, walk
 from tasks.build.asking import Fault
-from tasks.build.forecast import forecast, imagined
+from tasks.build.forecast import Forecast, forecast, imagined
 from tasks.build.rows import Rows, keep_rows
 from tasks.build.step import Done, step
 from tasks.store.staging import Stage
@@ -302,6 +302,15 @@ def test_a_dry_run_counts_every_question_of_the_flow(tmp_path: Path) -> None:
     assert (facts["stage"], facts["about"], facts["requests"], facts["to_ask"]) == ("draft", "7 names", 7, 7)
     assert (facts["tries"], facts["sides"]["requests"], facts["sides"]["to_ask"]) == (3, 14, 14)
     assert not (tmp_path / "store").exists() or not list((tmp_path / "store").rglob("*.parquet"))
+
+
+@pytest.mark.parametrize("words", [3, 5_000])
+def test_requests_about_imagined_texts_count_each_however_long_they_are(words: int) -> None:
+    counting = Forecast(Trial())
+    row = {"side": "left", "draft": imagined(words)}
+    for _ in range(2):
+        asyncio.run(counting.put(SIDES, "writer", row, SIDES.request(Trial(), row).request))
+    assert len({request.key for request in counting.asks["sides"].requests}) == 2
 
 
 # -- the engine's stream ------------------------------------------------------------------------------------------
