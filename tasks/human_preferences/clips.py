@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
@@ -15,7 +16,8 @@ from schemas.vote_tables import CLIPS
 from tasks.audio.probe import AudioFault
 from tasks.build.media import EMBEDDED_AT_ONCE, clip_below, embed, media_index
 from tasks.build.progress import working
-from tasks.human_preferences.sources import audio_folder, root_of
+from tasks.build.step import Done, step
+from tasks.human_preferences.sources import Exports, audio_folder, root_of
 from tasks.store.parquet import write_rows
 from tasks.store.sql import query
 from tasks.store.staging import Stage
@@ -34,27 +36,31 @@ MEDIA_SCHEMA = pa.schema(
 )
 
 
-def measure_clips(stage: Stage, config: HumanPreferences) -> None:
-    """Hash and measure every clip that is named, each once; leaves `work/media.parquet`, empty if audio is let be."""
-    path = stage.work / "media.parquet"
-    if path.is_file():
-        return
-    wanted: set[tuple[str, str]] = set()
-    if config.audio != "none":
-        for name, columns in (("votes", ("audio_a", "audio_b", "reference")), ("ratings", ("file",))):
-            for row in pq.read_table(stage.work / f"{name}.parquet", columns=["source", *columns]).to_pylist():
-                wanted |= {(row["source"], row[column]) for column in columns if row[column]}
+@step("measure", label="")
+def measure_clips(stage: Stage, config: HumanPreferences, exports: Exports) -> Done[Path]:
+    """Hash and measure every clip that is named, each once; none where the config leaves audio alone.
+
+    Returns:
+        Parquet, columns `MEDIA_SCHEMA`.
+    """
     here = {source.name for source in config.sources if source.clips == "here"}
+    named: set[tuple[str, str]] = set()
+    if config.audio != "none":
+        for file, columns in ((exports.votes, ("audio_a", "audio_b", "reference")), (exports.ratings, ("file",))):
+            for row in pq.read_table(file, columns=["source", *columns]).to_pylist():
+                named |= {(row["source"], row[name]) for name in columns if row[name] and row["source"] in here}
+    clips = sorted(named)
     roots = {source.name: root_of(config, source) for source in config.sources}
-    named = sorted(one for one in wanted if one[0] in here)
-    with working("measure clips", len(named)) as work:
-        files = [clip_below(roots[source], roots[source].folder / file) for source, file in named]
-        found = media_index(stage.store).look(files, seen=work.advance)
+    with working("measure clips", len(clips)) as work:
+        files = [clip_below(roots[source], roots[source].folder / file) for source, file in clips]
+        probes = media_index(stage.store).look(files, seen=work.advance)
     rows = [
-        (*name, *([None] * 4), *probe) if isinstance(probe, AudioFault) else (*name, *probe[:4], None, None)
-        for name, probe in zip(named, found, strict=True)
+        (*clip, *([None] * 4), *probe) if isinstance(probe, AudioFault) else (*clip, *probe[:4], None, None)
+        for clip, probe in zip(clips, probes, strict=True)
     ]
+    path = stage.work / "media.parquet"
     write_rows(path, MEDIA_SCHEMA, rows)
+    return Done(path)
 
 
 def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> None:
@@ -74,10 +80,10 @@ def _rows(connection: duckdb.DuckDBPyConnection, config: HumanPreferences, split
             yield pa.Table.from_batches([batch]).append_column("audio", pa.nulls(len(batch), AUDIO))
             continue
         rows = pa.Table.from_batches([batch])
-        held = rows.filter(pc.is_valid(rows["clip_sha256"]))
+        measured = rows.filter(pc.is_valid(rows["clip_sha256"]))
         without = rows.filter(pc.is_null(rows["clip_sha256"]))
-        for start in range(0, len(held), EMBEDDED_AT_ONCE):
-            part = held.slice(start, EMBEDDED_AT_ONCE)
+        for start in range(0, len(measured), EMBEDDED_AT_ONCE):
+            part = measured.slice(start, EMBEDDED_AT_ONCE)
             pairs = zip(part["source"].to_pylist(), part["file"].to_pylist(), strict=True)
             yield embed(part, [folders[source] / file for source, file in pairs], part["clip_sha256"].to_pylist())
         if len(without):

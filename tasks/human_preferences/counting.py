@@ -1,29 +1,61 @@
-"""`human-preferences`: votes become comparisons in splits, and the published tables. No Prefect."""
+"""`human-preferences`: votes become comparisons in splits, and the published tables."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 
 from schemas.human_preferences import HumanPreferences
-from schemas.tables import REJECTS, SPLITS, Table
+from schemas.tables import SPLITS, Table
 from schemas.vote_tables import COMPARISONS, RATINGS, VOTES
+from tasks.build.step import Account, Done, step
 from tasks.human_preferences.clips import MEDIA_SCHEMA, write_clips
-from tasks.human_preferences.sources import RATINGS_READ, VOTES_READ, drops_ties, layout_of, split_rule
+from tasks.human_preferences.sources import (
+    RATINGS_READ,
+    VOTES_READ,
+    Exports,
+    drops_ties,
+    layout_of,
+    split_rule,
+)
 from tasks.human_preferences.splitting import STRONGEST, Piece, place
-from tasks.store.manifest import Step
-from tasks.store.sql import query, view_parquet
+from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
 
 FILTERS = ("tie", "both_bad", "generation_failed")
 
 
-def open_votes(connection: duckdb.DuckDBPyConnection, stage: Stage, config: HumanPreferences) -> None:
+@step("comparisons", unit="comparisons", table=COMPARISONS.name, label="count votes")
+def write_comparisons(stage: Stage, config: HumanPreferences, exports: Exports, media: Path) -> Done[None]:
+    """Turn votes into comparisons, place these in splits, and write `clips`, `comparisons`, `votes` and `ratings`."""
+    with connect(stage.work / "spill") as connection:
+        open_votes(connection, config, exports, media)
+        voted = _voted(connection)
+        rated = [_rated(connection)] if any(layout_of(source).rated for source in config.sources) else []
+        notes = split_comparisons(connection, config)
+        write_clips(stage, connection, config)
+        rows = {table.name: _write(stage, connection, table) for table in (COMPARISONS, VOTES, RATINGS)}
+        comparisons = _count(connection, "(SELECT DISTINCT comparison_id FROM cast_votes)")
+    cast = Account(
+        entered=voted.kept,
+        kept=rows["votes"],
+        name="cast",
+        unit="votes",
+        follows="votes",
+        table=VOTES.name,
+        notes=(f"{rows['votes']} votes on {rows['comparisons']} comparisons",),
+    )
+    return Done(None, voted, *rated, cast, Account(comparisons, rows["comparisons"], notes=notes))
+
+
+def open_votes(connection: duckdb.DuckDBPyConnection, config: HumanPreferences, exports: Exports, media: Path) -> None:
     """Create views of what was read and the tables that say what counts."""
-    for name, schema in (("votes", VOTES_READ), ("ratings", RATINGS_READ), ("media", MEDIA_SCHEMA)):
-        view_parquet(connection, name, [stage.work / f"{name}.parquet"], schema)
+    view_parquet(connection, "votes", [exports.votes], VOTES_READ)
+    view_parquet(connection, "ratings", [exports.ratings], RATINGS_READ)
+    view_parquet(connection, "media", [media], MEDIA_SCHEMA)
     connection.execute("CREATE TABLE sources (source VARCHAR, task VARCHAR, rule VARCHAR, low DOUBLE, high DOUBLE)")
     connection.executemany(
         "INSERT INTO sources VALUES (?, ?, ?, ?, ?)",
@@ -37,51 +69,37 @@ def open_votes(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Huma
         connection.execute(query(f"human_preferences/{name}"))
 
 
-def count_votes(stage: Stage, connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> None:
-    """Note which votes and ratings are left out, and why."""
+def _voted(connection: duckdb.DuckDBPyConnection) -> Account:
+    """Which votes are left out, and why."""
     refused = connection.sql(
         """SELECT 'votes', vote_id, 'votes', reason, detail, source_file, line FROM refused_votes ORDER BY row"""
     ).to_arrow_table()
     kept = _count(connection, "cast_votes")
     filtered = Counter(reason for reason in refused.column(3).to_pylist() if reason in FILTERS)
-    told = ", ".join(f"{count} {reason}" for reason, count in sorted(filtered.items())) or "nothing"
-    _account(
-        stage,
-        "votes",
-        "votes",
-        _by_source(connection, "votes"),
-        refused,
-        kept,
-        f"filters left out: {told}; {kept} votes stay",
-    )
-    if not stage.recorded("import-ratings"):
-        return
-    dropped = connection.sql(
+    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(filtered.items())) or "nothing"
+    return _account(connection, "votes", "votes", refused, kept, f"filters left out: {counts}; {kept} votes stay")
+
+
+def _rated(connection: duckdb.DuckDBPyConnection) -> Account:
+    """Which ratings are left out, and why; of those that stay, one row a clip stays in `rated`."""
+    refused = connection.sql(
         """SELECT 'ratings', clip_id, 'ratings', reason, detail, source_file, line
            FROM rated WHERE reason IS NOT NULL ORDER BY row"""
     ).to_arrow_table()
-    rated = _count(connection, "rated WHERE reason IS NULL")
+    kept = _count(connection, "rated WHERE reason IS NULL")
     connection.execute("DELETE FROM rated WHERE reason IS NOT NULL OR NOT is_first")
     clips = _count(connection, "rated")
-    note = f"averaged {rated:,} ratings into {clips:,} clips" if rated > clips else f"{rated} rated clips stay"
-    _account(stage, "ratings", "rated clips", _by_source(connection, "ratings"), dropped, rated, note)
+    note = f"averaged {kept:,} ratings into {clips:,} clips" if kept > clips else f"{kept} rated clips stay"
+    return _account(connection, "ratings", "rated clips", refused, kept, note)
 
 
-def _account(stage: Stage, name: str, unit: str, read: dict[str, int], refused: pa.Table, kept: int, note: str) -> None:
-    stage.write_rejects(name, refused.rename_columns(REJECTS.schema.names), read)
-    stage.record(
-        Step(
-            name=name,
-            place=2,
-            unit=unit,
-            stage=name,
-            follows=(f"import-{name}",),
-            entered=kept + refused.num_rows,
-            kept=kept,
-            rejected=dict(Counter(refused.column(3).to_pylist())),
-            notes=(note,),
-        )
-    )
+def _account(
+    connection: duckdb.DuckDBPyConnection, name: str, unit: str, refused: pa.Table, kept: int, note: str
+) -> Account:
+    count = f"SELECT source, count(*) FROM {name} GROUP BY source ORDER BY ALL"
+    sources = dict(connection.execute(count).fetchall())
+    entered, follows = sum(sources.values()), f"import-{name}"
+    return Account(entered, kept, refused, sources=sources, notes=(note,), name=name, unit=unit, follows=follows)
 
 
 def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> tuple[str, ...]:
@@ -146,37 +164,6 @@ def _fill(
     connection.unregister("filling")
 
 
-def write_tables(
-    stage: Stage, connection: duckdb.DuckDBPyConnection, config: HumanPreferences, notes: tuple[str, ...]
-) -> Step:
-    """Write `clips`, `comparisons`, `votes` and `ratings`."""
-    write_clips(stage, connection, config)
-    rows = {table.name: _write(stage, connection, table) for table in (COMPARISONS, VOTES, RATINGS)}
-    stage.record(
-        Step(
-            name="cast",
-            place=3,
-            unit="votes",
-            follows=("votes",),
-            entered=rows["votes"],
-            kept=rows["votes"],
-            table=VOTES.name,
-            notes=(f"{rows['votes']} votes on {rows['comparisons']} comparisons",),
-        )
-    )
-    return stage.record(
-        Step(
-            name="comparisons",
-            place=4,
-            unit="comparisons",
-            entered=rows["comparisons"],
-            kept=rows["comparisons"],
-            table=COMPARISONS.name,
-            notes=notes,
-        )
-    )
-
-
 def _write(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) -> int:
     text = query(f"human_preferences/{table.name}")
     kept = 0
@@ -184,10 +171,6 @@ def _write(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) ->
         kept += stage.write(table, split, connection.sql(text, params={"split": split}).to_arrow_reader(100_000))
     stage.drop_empty_splits(table)
     return kept
-
-
-def _by_source(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, int]:
-    return dict(connection.execute(f"SELECT source, count(*) FROM {table} GROUP BY source ORDER BY ALL").fetchall())
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:

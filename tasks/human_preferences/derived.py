@@ -1,4 +1,4 @@
-"""`human-preferences`: what is counted from published votes and ratings, in a build and after a withdrawal. No Prefect.
+"""`human-preferences`: what is counted from published votes and ratings, in a build and after a withdrawal.
 
 It reads published tables alone, so that votes which were withdrawn later have no part in it.
 """
@@ -22,14 +22,21 @@ from schemas.vote_tables import (
     TRAINING,
     VOTES,
 )
+from tasks.build.step import Account, Done, step
 from tasks.human_preferences.agreement import agreement_rows
 from tasks.store.manifest import Step
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
 
 
-def derive_tables(stage: Stage, config: HumanPreferences) -> Step:
-    """Write `preferences`, `training`, `benchmark`, `agreement` and `dimensions`; gives the step's accounts."""
+@step("derived", unit="preferences", label="measure agreement")
+def derive_tables(stage: Stage, config: HumanPreferences) -> Done[None]:
+    """Write what the published votes say together, the training table, the benchmark, and how far annotators agree."""
+    return Done(None, write_derived(stage, config))
+
+
+def write_derived(stage: Stage, config: HumanPreferences) -> Account:
+    """Write `preferences`, `training`, `benchmark`, `agreement` and `dimensions`."""
     with connect(stage.work / "spill") as connection:
         for table in (CLIPS, COMPARISONS, VOTES, RATINGS):
             _view(stage, connection, table)
@@ -46,25 +53,18 @@ def derive_tables(stage: Stage, config: HumanPreferences) -> Step:
             stage.drop_empty_splits(table)
         counts = "SELECT count(*), count(*) FILTER (preference = 'tie') FROM preferences"
         pairs, ties = connection.execute(counts).fetchall()[0]
-    return Step(
-        name="derived",
-        place=5,
-        unit="preferences",
-        entered=pairs,
-        kept=pairs - ties,
-        dropped={"ties": ties} if ties else {},
-        notes=(f"{pairs - ties} preferences can be learnt from; {ties} are ties",),
-    )
+    note = f"{pairs - ties} preferences can be learnt from; {ties} are ties"
+    return Account(pairs, pairs - ties, filtered={"ties": ties}, notes=(note,))
 
 
 def recount(stage: Stage, config: HumanPreferences) -> tuple[Step, ...]:
     """Count again what comparisons and the tables made from them say of their votes, after some were withdrawn."""
     with connect(stage.work / "spill") as connection:
         _view(stage, connection, VOTES)
-        said = connection.execute(
+        counts = connection.execute(
             "SELECT comparison_id, min(left(date, 7)), count(*) FROM votes GROUP BY comparison_id"
         ).fetchall()
-    of = {comparison: (month, votes) for comparison, month, votes in said}
+    of = {comparison: (month, votes) for comparison, month, votes in counts}
     for split, paths in stage.tables()[COMPARISONS.name].items():
         rows = pa.concat_tables([pq.ParquetFile(path).read() for path in paths])
         counted = [of[comparison] for comparison in rows["comparison_id"].to_pylist()]
@@ -73,7 +73,7 @@ def recount(stage: Stage, config: HumanPreferences) -> tuple[Step, ...]:
             values = pa.array([row[at] for row in counted], field.type)
             rows = rows.set_column(rows.schema.get_field_index(name), field, values)
         stage.write(COMPARISONS, split, [rows.cast(COMPARISONS.schema)])
-    return (derive_tables(stage, config),)
+    return (derive_tables.entry(write_derived(stage, config), derive_tables.name),)
 
 
 def read_choices(connection: duckdb.DuckDBPyConnection) -> list[dict[str, object]]:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -21,14 +21,14 @@ from tasks.build.mirror import bring, bring_folder, is_list
 from tasks.build.plan import Plan, make_plan
 from tasks.build.preflight import Peek
 from tasks.build.progress import working
-from tasks.build.rejects import came_in, rejects_table
+from tasks.build.step import Account, Done, step
 from tasks.importers.lists import ListFile, require_below
 from tasks.importers.preferences import VOTE_LAYOUTS
 from tasks.importers.rated_music import MusicRating
 from tasks.importers.rows import Note, Reject
 from tasks.importers.table import kind_of
 from tasks.importers.votes import Vote, VoteLayout
-from tasks.store.manifest import Step, digest_of
+from tasks.store.manifest import digest_of
 from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage
 from tasks.store.versions import Store
@@ -80,11 +80,11 @@ def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
 def peeks(config: HumanPreferences) -> Iterator[Peek]:
     """What is looked at before a build starts: each file, or each folder of them."""
     for source in config.sources:
-        heard = config.audio != "none" and source.clips == "here"
+        audio = config.audio != "none" and source.clips == "here"
         parts = [source.model_copy(update={"files": (written,)}) for written in source.files]
         for part in parts or [source]:
             name = "/".join((source.name, *map(without_place, part.files)))
-            yield Peek(name, partial(_peek, config, part), partial(_clips, root_of(config, source)) if heard else None)
+            yield Peek(name, partial(_peek, config, part), partial(_clips, root_of(config, source)) if audio else None)
 
 
 def _peek(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRating | Reject | Note]:
@@ -131,8 +131,8 @@ def _files_digests(config: HumanPreferences, source: Source) -> dict[str, str]:
     digests: list[tuple[str, str]] = []
     for written in source.files:
         path = _path(config, source, written)
-        found = file_digests((file.name, file.path) for file in _files_of(source, written, path))
-        digests += [(f"{source.name}/{without_place(written)}", digest_of(found))] if path.is_dir() else found.items()
+        files = file_digests((file.name, file.path) for file in _files_of(source, written, path))
+        digests += [(f"{source.name}/{without_place(written)}", digest_of(files))] if path.is_dir() else files.items()
     return distinct(digests)
 
 
@@ -197,49 +197,75 @@ def _clips_of(row: Vote | MusicRating) -> list[str]:
     return [name for name in named if name]
 
 
-def import_sources(stage: Stage, config: HumanPreferences) -> None:
-    """Read all sources. Leaves `work/votes.parquet` and `work/ratings.parquet`, with people's ids hashed.
+class Exports(NamedTuple):
+    """What was read of the sources, with people's ids hashed.
+
+    Attributes:
+        votes: Parquet, columns `VOTES_READ`.
+        ratings: Parquet, columns `RATINGS_READ`.
+    """
+
+    votes: Path
+    ratings: Path
+
+
+@step("import", label="")
+def import_sources(stage: Stage, config: HumanPreferences) -> Done[Exports]:
+    """Read all exports of votes and all sets of rated clips.
 
     Raises:
         InputError: a file or one of its columns is missing.
     """
-    if stage.recorded("import-votes"):
-        return
     salt = salt_of(config.salt, stage.store.root)
-    held: dict[str, list[tuple[Any, ...]]] = {"votes": [], "ratings": []}
-    rejects: dict[str, list[tuple[str, Reject]]] = {"votes": [], "ratings": []}
-    notes: dict[str, list[str]] = {"votes": [], "ratings": []}
+    read = {"votes": _Read(), "ratings": _Read()}
     for source in config.sources:
         kind = "ratings" if layout_of(source).rated else "votes"
-        before = len(held[kind])
         with working(f"import {source.name}"):
-            for row in read_source(config, source):
-                if config.limit is not None and len(held[kind]) - before >= config.limit:
-                    break
-                if isinstance(row, Reject):
-                    rejects[kind].append((kind, _told(row, source, salt)))
-                elif isinstance(row, Note):
-                    notes[kind].append(row.text)
-                else:
-                    row = row if isinstance(row, MusicRating) else _unnamed(row, source, salt)
-                    held[kind].append((len(held[kind]), source.name, *row))
-    for kind, schema in (("ratings", RATINGS_READ), ("votes", VOTES_READ)):
-        write_rows(stage.work / f"{kind}.parquet", schema, held[kind])
-        if kind == "ratings" and not (held[kind] or rejects[kind] or notes[kind]):
-            continue
-        read = came_in((f"{row[1]}/" for row in held[kind]), rejects[kind])
-        stage.write_rejects(f"import-{kind}", rejects_table("import", rejects[kind]), read)
-        stage.record(
-            Step(
-                name=f"import-{kind}",
-                place=1,
-                unit="votes" if kind == "votes" else "rated clips",
-                stage="import",
-                entered=len(held[kind]) + len(rejects[kind]),
-                kept=len(held[kind]),
-                rejected=dict(Counter(reject.reason for _, reject in rejects[kind])),
-                notes=tuple(notes[kind]),
-            )
+            read[kind].take(config, source, kind, salt)
+    exports = Exports(stage.work / "votes.parquet", stage.work / "ratings.parquet")
+    write_rows(exports.votes, VOTES_READ, read["votes"].rows)
+    write_rows(exports.ratings, RATINGS_READ, read["ratings"].rows)
+    rated = any(layout_of(source).rated for source in config.sources)
+    votes = read["votes"].account("import-votes", "votes")
+    return Done(exports, votes, *([read["ratings"].account("import-ratings", "rated clips")] if rated else []))
+
+
+class _Read:
+    """Rows of one kind, as they come in."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+        self.rejects: list[tuple[str, Reject]] = []
+        self.notes: list[str] = []
+        self.entered: Counter[str] = Counter()
+
+    def take(self, config: HumanPreferences, source: Source, table: str, salt: str) -> None:
+        """Read a source; a vote or a reject is kept without what names its author."""
+        before = len(self.rows)
+        for row in read_source(config, source):
+            if config.limit is not None and len(self.rows) - before >= config.limit:
+                break
+            if isinstance(row, Note):
+                self.notes.append(row.text)
+                continue
+            self.entered[f"{source.name}/"] += 1
+            if isinstance(row, Reject):
+                self.rejects.append((table, _without_author(row, source, salt)))
+            else:
+                row = row if isinstance(row, MusicRating) else _unnamed(row, source, salt)
+                self.rows.append((len(self.rows), source.name, *row))
+
+    def account(self, name: str, unit: str) -> Account:
+        """What became of them."""
+        return Account(
+            entered=self.entered.total(),
+            kept=len(self.rows),
+            rejects=self.rejects,
+            sources=self.entered,
+            notes=self.notes,
+            name=name,
+            unit=unit,
+            stage="import",
         )
 
 
@@ -252,7 +278,7 @@ def _unnamed(vote: Vote, source: Source, salt: str) -> Vote:
     )
 
 
-def _told(reject: Reject, source: Source, salt: str) -> Reject:
+def _without_author(reject: Reject, source: Source, salt: str) -> Reject:
     """The reject with the key of who cast the vote, so that it leaves with them."""
     who = _key(reject.author, source, salt)
     return reject if who is None else reject._replace(detail=f"{reject.detail}; annotator {who}", author=None)

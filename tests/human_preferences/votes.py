@@ -5,38 +5,26 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from flows.human_preferences import build
 from schemas.config import parse_config, read_toml
 from schemas.human_preferences import HumanPreferences
-from tasks.build import plan
-from tasks.human_preferences.sources import plan_build
-from tasks.human_preferences.steps import compare, derive, read_votes
-from tasks.store.versions import Version, open_store
+from tasks.store.versions import Version
 from tests.builds import serve_builds
+from tests.runner import run_flow
 
 Row = dict[str, Any]
 SALT = "a salt of the tests, long enough"
 
-# The code does not change while tests run; reading it anew is a third of what a small build takes.
-plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
-
 
 def build_votes(config: HumanPreferences, store_root: Path, *, force: bool = False) -> Version:
-    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
-    planned = plan_build(config, open_store(str(store_root)))
-    if (done := planned.up_to_date()) and not force:
-        return done
-    with planned.stage() as stage:
-        read_votes.fn(stage, config)
-        compare.fn(stage, config)
-        derive.fn(stage, config)
-        return planned.commit(stage)
+    """Build a version, or find it up to date."""
+    return run_flow(build, config, store_root, force=force)
 
 
 def build_from_file(config: str, store: str) -> None:
