@@ -17,6 +17,6 @@ def came_in(kept: Iterable[str], rejects: Iterable[tuple[str, Reject]]) -> Count
 
 
 def rejects_table(stage: str, rejects: Iterable[tuple[str, Reject]]) -> pa.Table:
-    """Rejects as rows of the `rejects` table."""
-    rows = [(t, r.item, stage, r.reason, r.detail, r.source_file, r.line) for t, r in rejects]
+    """Rejects as rows of the `rejects` table; `file` is null where a reject names no source file."""
+    rows = [(t, r.item, stage, r.reason, r.detail, r.source_file or None, r.line) for t, r in rejects]
     return pa.Table.from_pylist([dict(zip(REJECTS.schema.names, row, strict=True)) for row in rows], REJECTS.schema)

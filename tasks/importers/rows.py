@@ -34,7 +34,7 @@ class Reject(NamedTuple):
     item: str  # the id as far as it could be read, else the first 80 characters of the line
     reason: str  # a fixed word, snake_case
     detail: str  # what was expected, what was found
-    source_file: str
+    source_file: str  # "" where no file names it
     line: int | None
     author: str | None = None  # who wrote the line, as the export names the person: it never leaves the build
 

@@ -29,8 +29,10 @@ from tasks.build import sessions as build_sessions
 from tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, Walked, pose, side_by_side, walk
 from tasks.build.asking import Fault
 from tasks.build.forecast import Forecast, forecast, imagined
+from tasks.build.rejects import rejects_table
 from tasks.build.rows import Rows, keep_rows
 from tasks.build.step import Done, step
+from tasks.importers.rows import Reject as NoRow
 from tasks.store.staging import Stage
 from tasks.store.versions import open_store
 from tests.annotation.conftest import LocalServer, config_for, requests_for
@@ -231,19 +233,22 @@ def test_a_row_goes_on_while_another_waits_for_its_answer(tmp_path: Path) -> Non
 
 
 def test_accounts_lead_from_stage_to_stage(tmp_path: Path) -> None:
-    from tasks.importers.rows import Reject as Rejected
-
     fates = ["good", "refused", "no draft", "lost"]
     with staged(tmp_path) as stage, scripted(answer_by(fates)):
         walked = write_about(stage, Trial(), rows_in(stage, 4))
         accounts = walked.accounts(
-            ["draft", "sides"], lambda row, reason, detail: ("t", Rejected(row["name"], reason, detail, "f", 1))
+            ["draft", "sides"], lambda row, reason, detail: ("t", NoRow(row["name"], reason, detail, "f", 1))
         )
     assert [(one.name, one.entered, one.kept, one.follows) for one in accounts] == [
         ("draft", 4, 2, ""),
         ("sides", 2, 2, "draft"),
     ]
     assert [reject.item for _, reject in accounts[0].rejects] == ["n1", "n2"]
+
+
+def test_a_reject_of_no_file_names_none() -> None:
+    rejects = [("t", NoRow("n1", "unusable", "none", file, None)) for file in ("", "a.csv")]
+    assert rejects_table("draft", rejects)["file"].to_pylist() == [None, "a.csv"]
 
 
 def test_what_may_still_come_stops_the_build_and_is_asked_again(tmp_path: Path) -> None:
