@@ -86,6 +86,16 @@ class Registry(Generic[Kind]):
             self.loaded[name] = self._load(name, self.entries[name])
         return self.loaded[name]
 
+    def all(self) -> tuple[dict[str, Kind], dict[str, str]]:
+        """Those that can be imported, and of the others what is wrong with their packages, by name."""
+        faults = {}
+        for name in self.entries:
+            try:
+                self.find(name)
+            except ConfigError as error:
+                faults[name] = str(error)
+        return {name: self.loaded[name] for name in self.entries if name not in faults}, faults
+
     def _load(self, name: str, entry: Registered) -> Kind:
         declared = entry.declared
         try:

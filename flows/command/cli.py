@@ -20,7 +20,7 @@ from flows.command.review_cli import app as review_app
 from flows.command.serve_cli import serve
 from flows.command.sweep_cli import sweep
 from flows.command.withdraw_cli import withdraw
-from schemas.errors import ConfigError, EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
+from schemas.errors import EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
 from tasks.build.logs import set_up
 
 app = typer.Typer(
@@ -58,25 +58,18 @@ def list_corpora(store: StoreOption = None, as_json: JsonOption = False) -> None
     **Example:** `earmark list`
     """
     from flows.command import console
-    from tasks.build.registry import corpora, find_corpus
+    from tasks.build.registry import all_corpora
     from tasks.store.versions import manifest_fault
 
     place = _store(store)
-    known, faults = [], []
-    for name, registered in corpora().items():
-        try:
-            known.append(find_corpus(name))
-        except ConfigError as error:
-            if registered.package is None:
-                raise
-            faults.append(str(error))
-    newest = {corpus.name: place.latest(corpus.name) for corpus in known}
+    known, faults = all_corpora()
+    newest = {name: place.latest(name) for name in known}
     damaged = [fault for version in newest.values() if version and (fault := manifest_fault(version))]
     if as_json:
-        _print_json([console.corpus_facts(corpus, newest[corpus.name]) for corpus in known])
+        _print_json([console.corpus_facts(corpus, newest[corpus.name]) for corpus in known.values()])
     else:
-        console.show_corpora(known, newest)
-    for fault in faults:
+        console.show_corpora(list(known.values()), newest)
+    for fault in faults.values():
         print(fault, file=sys.stderr)
     if damaged:
         raise StoreError("; ".join(damaged))

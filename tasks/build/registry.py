@@ -33,6 +33,15 @@ def corpora() -> Mapping[str, Registered]:
     return _registry().entries
 
 
+def all_corpora() -> tuple[dict[str, Corpus], dict[str, str]]:
+    """Every corpus that can be imported, and of the others what is wrong with their packages, by name.
+
+    Raises:
+        ConfigError: as `corpora`.
+    """
+    return _registry().all()
+
+
 def find_corpus(name: str) -> Corpus:
     """The corpus of that name.
 

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-import pyarrow as pa
 
 from schemas.corpus import Corpus
 from schemas.errors import StoreError
 from schemas.registry import load
 from schemas.views import View, Writer
-from tasks.exports.formats import FORMATS, TABLE, Format
-from tasks.exports.rows import view_columns
+from tasks.exports.formats import FORMATS, TABLE, Format, Row, Write
+from tasks.exports.rows import Selection, view_columns
 from tasks.exports.shapes import Shape, plain
 from tasks.store.versions import Version
-
-Write = Callable[[Iterator[pa.RecordBatch], Path], None]
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class Target:
     Attributes:
         format: its name.
         says: what reads it.
-        sink: the kind of file; `own` for a format that the corpus adds.
+        sink: the kind of file; `own` for what only its corpus or package can write.
         shape: a row as the trainer's row.
         clips: whether the clips become files.
         view: the view; None for a table.
@@ -60,6 +56,7 @@ class Target:
         suffix: the file's ending, for `own`.
         whole: the one file of all splits, for `own`; without it, one a split.
         write: writes a file, for `own`.
+        finish: writes what else is read beside the files of rows.
     """
 
     format: str
@@ -72,6 +69,7 @@ class Target:
     suffix: str = ""
     whole: str = ""
     write: Write | None = None
+    finish: Callable[[Path, Selection, Shape], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -87,9 +85,11 @@ class Offer:
 def offers(version: Version, corpus: Corpus) -> list[Offer]:
     """Every format for every view of a version, possible or not."""
     found = []
+    formats, faults = FORMATS.all()
     for view in corpus.views:
         columns = view_columns(version, corpus, view)
-        found += [Offer(view, f.name, f.says, f.why_not(view, columns, blind=False)) for f in FORMATS]
+        found += [Offer(view, f.name, f.says, f.why_not(view, columns, blind=False)) for f in formats.values()]
+        found += [Offer(view, name, "", fault) for name, fault in faults.items()]
         found += [Offer(view, writer.format, writer.says, None) for writer in view.writers]
     return found
 
@@ -100,30 +100,30 @@ def choose(version: Version, corpus: Corpus, wish: Wish) -> Target:
     Raises:
         StoreError: there is no such format, view or table, or they do not go together.
     """
-    formats = {f.name: f for f in FORMATS}
     added = [(writer, view) for view in corpus.views for writer in view.writers if writer.format == wish.format]
-    if wish.format not in formats and not added:
-        known = [*formats, *sorted({writer.format for view in corpus.views for writer in view.writers})]
+    if wish.format not in FORMATS.entries and not added:
+        known = [*FORMATS.entries, *sorted({writer.format for view in corpus.views for writer in view.writers})]
         raise StoreError(f"unknown format '{wish.format}'; {corpus.name} has: {', '.join(known)}")
     if wish.table is not None:
-        return _for_table(formats.get(wish.format), wish)
+        return _for_table(FORMATS.find(wish.format) if wish.format in FORMATS.entries else None, wish)
     views = [view for view in corpus.views if wish.view in (None, view.name)]
     if wish.view is not None and not views:
         known = [view.name for view in corpus.views]
         raise StoreError(f"{corpus.name} has no view '{wish.view}'; views: {', '.join(known) or 'none, see --table'}")
     if added:
         return _for_own(added, wish)
+    format_ = FORMATS.find(wish.format)
     refusals: dict[str, list[str]] = {}
     fitting = []
     for view in views:
         columns = view_columns(version, corpus, view)
-        reason = formats[wish.format].why_not(view, columns, wish.blind)
+        reason = format_.why_not(view, columns, wish.blind)
         if reason is None:
-            fitting.append(_for_view(formats[wish.format], view, columns))
+            fitting.append(_for_view(format_, view, columns))
         else:
             refusals.setdefault(reason, []).append(view.name)
     if fitting:  # rather rows that are made for such a trainer than rows that serve
-        return next((t for t in fitting if t.view and t.view.kind in formats[wish.format].shapes), fitting[0])
+        return next((t for t in fitting if t.view and t.view.kind in format_.shapes), fitting[0])
     said = (
         "; ".join(f"{', '.join(names)}: {reason}" for reason, names in refusals.items())
         or "it declares no views, see --table"
@@ -135,19 +135,24 @@ def choose(version: Version, corpus: Corpus, wish: Wish) -> Target:
 
 def _for_table(format_: Format | None, wish: Wish) -> Target:
     if format_ is None or TABLE not in format_.shapes:
-        can = ", ".join(f.name for f in FORMATS if TABLE in f.shapes)
+        can = ", ".join(f.name for f in FORMATS.all()[0].values() if TABLE in f.shapes)
         raise StoreError(f"{wish.format} takes views, not tables; formats for tables: {can}")
     if wish.view is not None:
         raise StoreError("expected --view or --table, found both")
-    return Target(format_.name, format_.says, format_.sink, plain, True, None, format_.command[TABLE])
+    return _target(format_, TABLE, plain, clips=True)
 
 
 def _for_view(format_: Format, view: View, columns: Sequence[str]) -> Target:
     row = format_.row(view.kind, columns)
     assert row is not None
+    return _target(format_, row, format_.shapes[row], clips=format_.hears, view=view)
+
+
+def _target(format_: Format, row: Row, shape: Shape, *, clips: bool, view: View | None = None) -> Target:
     return Target(
-        format_.name, format_.says, format_.sink, format_.shapes[row], format_.hears, view, format_.command[row]
-    )
+        format_.name, format_.says, format_.sink, shape, clips, view, format_.command.get(row, ""), format_.suffix,
+        write=format_.write, finish=format_.finish,
+    )  # fmt: skip
 
 
 def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:
@@ -156,5 +161,6 @@ def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:
         raise StoreError(f"{wish.format} is written from the view '{added[0][1].name}', not from '{wish.view}'")
     writer, view = found[0]
     write = load(writer.function)
-    named = {"suffix": writer.suffix, "whole": writer.whole}
-    return Target(writer.format, writer.says, "own", plain, writer.audio, view, **named, write=write)
+    return Target(
+        writer.format, writer.says, "own", plain, writer.audio, view, "", writer.suffix, writer.whole, write=write
+    )

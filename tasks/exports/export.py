@@ -21,7 +21,6 @@ from tasks.exports.clips import Clips, write_clips
 from tasks.exports.folder import RECORD, building
 from tasks.exports.readme import render_readme
 from tasks.exports.rows import Selection, select_table, select_view
-from tasks.exports.shapes import llama_factory_preference
 from tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
 from tasks.store.files import sha256_file
 from tasks.store.versions import Store, Version
@@ -89,8 +88,8 @@ def _write_rows(
             _write_split(place, name, target, rows, clips)
     if packed:
         shutil.rmtree(place / PACKED, ignore_errors=True)
-    if target.format == "llama-factory":
-        _write_dataset_info(place, selection, target)
+    if target.finish is not None:
+        target.finish(place, selection, target.shape)
     files = sorted(path for path in place.iterdir() if path.is_file())
     return {
         "format": target.format,
@@ -147,21 +146,3 @@ def _with_files(batches: Iterable[pa.RecordBatch], clips: Clips) -> Iterator[pa.
             shown = [[clips.path(clip) for clip in held or []] for held in batch[name].to_pylist()]
             columns[name] = pa.array(shown, pa.list_(pa.string()))
         yield pa.RecordBatch.from_pydict(columns)
-
-
-def _write_dataset_info(place: Path, selection: Selection, target: Target) -> None:
-    """LLaMA-Factory's list of data sets, one a split."""
-    ranking = target.shape is llama_factory_preference
-    columns = {"messages": "messages", "audios": "audios"}
-    if "images" in selection.columns:
-        columns["images"] = "images"
-    info = {}
-    for split in selection.counts:
-        info[f"{selection.name}_{split}"] = {
-            "file_name": f"{split}.jsonl",
-            "formatting": "sharegpt",
-            **({"ranking": True} if ranking else {}),
-            "columns": {**columns, **({"chosen": "chosen", "rejected": "rejected"} if ranking else {})},
-            "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"},
-        }
-    (place / "dataset_info.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8", newline="\n")

@@ -1,16 +1,24 @@
-"""The export formats: what each can hold, why not the rest, and how it is used."""
+"""The export formats, `<name>` among the entry points `earmark.exports`: what each can hold, and how it is used."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
+import pyarrow as pa
+
+from schemas.registry import Registry
 from schemas.views import Kind, View
 from tasks.exports import shapes
+from tasks.exports.rows import Selection
 from tasks.exports.shapes import Shape
 
-Sink = Literal["parquet", "jsonl", "tar"]
+Sink = Literal["parquet", "jsonl", "tar", "own"]
+Write = Callable[[Iterator[pa.RecordBatch], Path], None]
+"""Writes one split's rows; clips are paths relative to the file's folder by then."""
 Row = Literal["preference", "clips", "sft", "grpo", "rows"]
 TABLE: Row = "rows"
 
@@ -23,10 +31,13 @@ class Format:
         name: as in `--for NAME`.
         says: what reads it, a few words.
         shapes: how a row is shaped, by what the rows are; `clips` are preferences between two clips.
-        sink: the kind of file.
+        sink: the kind of file; `own` with `write`.
         hears: whether its trainer takes audio and images in prompts.
         command: how to train or load, by what the rows are; run in the export's folder.
         refuses: why other rows do not go, one clause.
+        write: of an own kind of file, writes one; it gets the rows as the view has them, not shaped.
+        suffix: that file's ending.
+        finish: writes what else its trainer reads, into the export's folder.
     """
 
     name: str
@@ -36,6 +47,9 @@ class Format:
     hears: bool
     command: Mapping[Row, str]
     refuses: str = ""
+    write: Write | None = None
+    suffix: str = ""
+    finish: Callable[[Path, Selection, Shape], None] | None = None
 
     def why_not(self, view: View, columns: Collection[str], blind: bool) -> str | None:
         """Why this format cannot hold a view, one clause; None if it can."""
@@ -79,7 +93,26 @@ _TRL = "trl {} --model_name_or_path MODEL --dataset_name . --output_dir out"
 _SWIFT_RLHF = "swift rlhf --rlhf_type {} --model MODEL --dataset {{train}}"
 _LLAMA = "llamafactory-cli train --stage {} --dataset_dir . --dataset {{name}}_{{split}} --model_name_or_path MODEL …"
 
-FORMATS: tuple[Format, ...] = (
+
+def _write_dataset_info(place: Path, selection: Selection, shape: Shape) -> None:
+    """LLaMA-Factory's list of data sets, one a split."""
+    ranking = shape is shapes.llama_factory_preference
+    columns = {"messages": "messages", "audios": "audios"}
+    if "images" in selection.columns:
+        columns["images"] = "images"
+    info = {}
+    for split in selection.counts:
+        info[f"{selection.name}_{split}"] = {
+            "file_name": f"{split}.jsonl",
+            "formatting": "sharegpt",
+            **({"ranking": True} if ranking else {}),
+            "columns": {**columns, **({"chosen": "chosen", "rejected": "rejected"} if ranking else {})},
+            "tags": {"role_tag": "role", "content_tag": "content", "user_tag": "user", "assistant_tag": "assistant"},
+        }
+    (place / "dataset_info.json").write_text(json.dumps(info, indent=1) + "\n", encoding="utf-8", newline="\n")
+
+
+_OURS = (
     Format(
         "trl-reward", "TRL's RewardTrainer", {"preference": shapes.trl_preference}, "parquet", False,
         {"preference": _TRL.format("reward")}, "RewardTrainer takes preferences between two texts",
@@ -116,7 +149,7 @@ FORMATS: tuple[Format, ...] = (
         "llama-factory", "LLaMA-Factory: DPO, reward models, SFT",
         {"preference": shapes.llama_factory_preference, "sft": shapes.swift_sft}, "jsonl", True,
         {"preference": _LLAMA.format("dpo"), "sft": _LLAMA.format("sft")},
-        "LLaMA-Factory takes clips in prompts only, and answers in text",
+        "LLaMA-Factory takes clips in prompts only, and answers in text", finish=_write_dataset_info,
     ),
     Format(
         "jsonl", "anything: JSON lines, with the clips as files beside them", _PLAIN, "jsonl", True,
@@ -131,3 +164,4 @@ FORMATS: tuple[Format, ...] = (
         ),
     ),
 )  # fmt: skip
+FORMATS = Registry("export format", "earmark.exports", Format, {format_.name: format_ for format_ in _OURS})

@@ -22,6 +22,7 @@ NOTES = "id,text,bpm\n" + "".join(f"n{i},a note {i},{60 + i}\n" for i in range(9
 ADDS = {
     "corpora": {"tempos": "earmark_tempos.corpus:CORPUS"},
     "importers": {"ratings.tempo-scores": "earmark_tempos.ratings:LAYOUT"},
+    "exports": {"ids": "earmark_tempos.exports:IDS"},
     "backends": {"tempos": "earmark_tempos.backend:BACKEND"},
 }
 SCORES = "".join(f"c{i}.wav,s{i % 3},{1 + i % 5}\n" for i in range(20))
@@ -138,15 +139,24 @@ def test_it_is_built_explained_exported_judged_and_compared(house: House) -> Non
 
 
 @pytest.mark.slow
-def test_its_layout_is_read_by_a_corpus_of_ours(house: House) -> None:
+def test_its_layout_is_read_by_a_corpus_of_ours_and_its_format_exports_it(house: House) -> None:
     house.build("mos-preferences")
     manifest = house.manifest("mos-preferences/v1")
     assert manifest["libraries"]["earmark-tempos"] == "1.0"
     assert pq.read_table(house.folder / "store/mos-preferences/v1/ratings").num_rows == 20
     assert "already up to date: v1" in house.build("mos-preferences")
+    words = ("export", "mos-preferences", "--view", "preferred-clips")
+    assert "who wants names" in house.run(*words[:2])
+    house.run(*words, "--for", "ids", "--split", "train", "--out", "out")
+    pairs = pq.read_table(house.folder / "store/mos-preferences/v1/pairs")
+    assert len((house.folder / "out/train.txt").read_text().split()) == pairs.num_rows > 0
     layout = house.site / "earmark_tempos/ratings.py"
     layout.write_text(layout.read_text().replace("LOWEST = 0.0", "LOWEST = 2.0"))
     assert "already up to date" not in house.build("mos-preferences"), "a rule of the layout did not make it stale"
+    install(house.site, exports={"ids": "earmark_tempos.nowhere:IDS"})
+    line = "export format 'ids': the package earmark-tempos 1.0 cannot be imported: ModuleNotFoundError"
+    assert line in " ".join(house.run(*words[:2]).split())
+    assert line in house.run(*words, "--for", "ids", "--out", "out2", code=1)
     install(house.site, importers={"ratings.tempo-scores": "earmark_tempos.nowhere:LAYOUT"})
     line = "layout of ratings 'tempo-scores': the package earmark-tempos 1.0 cannot be imported: ModuleNotFoundError"
     assert line in house.build("mos-preferences", code=1)

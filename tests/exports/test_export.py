@@ -200,7 +200,7 @@ def test_offers_agree_with_what_is_chosen(demo_store: Store) -> None:
     version = demo_store.find(MUSIC)
     corpus = find_corpus(MUSIC)
     found = offers(version, corpus)
-    assert len(found) == len(corpus.views) * len(FORMATS)
+    assert len(found) == len(corpus.views) * len(FORMATS.entries)
     for offer in found:
         wish = Wish(offer.format, view=offer.view.name)
         if offer.refusal is None:
