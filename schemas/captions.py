@@ -58,7 +58,7 @@ class Listening(AnnotatorConfig):
         return self
 
     @property
-    def held_to(self) -> Checks:
+    def text_checks(self) -> Checks:
         """The checks that stand after this stage."""
         return self.checks or Checks(look_for=LOOKED_FOR[self.ask], longest_words=LONGEST_WORDS[self.ask])
 
@@ -103,13 +103,18 @@ class Pipeline(Model):
     @property
     def stages(self) -> dict[str, Listening | Refining | Judging]:
         """The stages by name, in the order in which they are asked."""
-        held = {"listen": self.listen, "refine": self.refine, "judge": self.judge}
-        return {name: stage for name, stage in held.items() if stage is not None}
+        stages = {"listen": self.listen, "refine": self.refine, "judge": self.judge}
+        return {name: stage for name, stage in stages.items() if stage is not None}
 
     @property
     def last(self) -> str:
         """The stage whose text is the caption."""
         return "refine" if self.refine else "listen"
+
+
+def role_of(pipeline: str, stage: str) -> str:
+    """The role of one stage of a pipeline, by its name."""
+    return f"{pipeline}: {stage}"
 
 
 class Repeats(Model):
@@ -142,10 +147,13 @@ class Captions(BuildConfig):
             raise ValueError(f"expected shares that add up to 1, found {self.shares}")
         return self
 
-    @property
-    def judged(self) -> bool:
-        """Whether any pipeline has a judge."""
-        return any(pipeline.judge is not None for pipeline in self.pipelines)
+    def asked(self) -> dict[str, AnnotatorConfig]:
+        """Who is asked, by role: a role for each stage of each pipeline."""
+        return {
+            role_of(pipeline.name, name): stage
+            for pipeline in self.pipelines
+            for name, stage in pipeline.stages.items()
+        }
 
     def reads(self) -> tuple[str, ...]:
         """The version of instrumentals that is heard."""
@@ -323,7 +331,6 @@ CORPUS = Corpus(
     plan="tasks.captions.tracks:plan_build",
     peeks="tasks.captions.tracks:peeks",
     flow="flows.captions:build",
-    forecast="tasks.captions.captioning:forecast",
     recount="tasks.captions.recounting:recount",
     card="tasks.captions.writing:sections",
     report="tasks.captions.report:sections",

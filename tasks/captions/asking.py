@@ -1,45 +1,27 @@
-"""`captions`: which seconds of a track are heard, and the requests of both stages."""
+"""`captions`: which seconds of a track are heard, and what every stage of a pipeline is asked."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
-from importlib import resources
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from schemas.captions import Captions, Judging, Listening, Pipeline, Refining
-from tasks.annotation.backend import question
-from tasks.annotation.prompts import Prompt, load_prompt
-from tasks.annotation.request import Audio, AudioForm, Request, YesNo
+from schemas.caption_checks import Checks
+from schemas.captions import Captions, Listening, Pipeline, role_of
+from tasks.annotation.prompts import Prompt, prompt_named
+from tasks.annotation.request import Audio, AudioForm, YesNo
+from tasks.build.ask import Ask, Posed, Row, pose
+from tasks.build.asking import Fault
+from tasks.build.forecast import imagined
+from tasks.captions.checks import find_faults
 from tasks.importers.jamendo import MARK, Tag
 from tasks.text.tag_words import vocal_tags, written
 
-JUDGING = "caption-voices"
+MERGING, JUDGING = "caption-merge", "caption-voices"
 Span = tuple[float, float]
 TRACKS_A_SHARD = 50
 HEARD_A_SHARD_S = 6_000.0  # encoded, it is in memory at once: about 1 MB for each half minute at 16 kHz
 LISTENING = {"direct": "caption-direct", "describe": "caption-describe", "mix": "caption-mix"}
-
-
-class Piece(NamedTuple):
-    """One span of one segment of a track, for one pipeline."""
-
-    row: int
-    pipeline: str
-    segment: int
-    span: int
-    start_s: float
-    end_s: float
-    audio: Audio
-    tags: list[str]
-
-
-@cache
-def prompt_named(name: str) -> Prompt:
-    """A prompt of the repository."""
-    return load_prompt(Path(str(resources.files("prompts"))), name)
 
 
 def listening_prompt(pipeline: Pipeline) -> Prompt:
@@ -49,7 +31,7 @@ def listening_prompt(pipeline: Pipeline) -> Prompt:
 
 def refining_prompt(pipeline: Pipeline) -> Prompt:
     """The prompt that the stage that refines is asked with."""
-    return prompt_named("caption-merge" if pipeline.listen.spans > 1 else "caption-refine")
+    return prompt_named(MERGING if pipeline.listen.spans > 1 else "caption-refine")
 
 
 def prompt_digests(config: Captions) -> dict[str, str]:
@@ -62,7 +44,7 @@ def prompt_digests(config: Captions) -> dict[str, str]:
 
 def annotators(config: Captions) -> tuple[str, ...]:
     """Every model that is asked, once, in the order of the config."""
-    return tuple(dict.fromkeys(stage.annotator for pipeline in config.pipelines for stage in pipeline.stages.values()))
+    return tuple(dict.fromkeys(role.annotator for role in config.asked().values()))
 
 
 def cut(duration_s: float, listen: Listening) -> list[list[Span]]:
@@ -97,8 +79,7 @@ def shard_sizes(config: Captions, durations_s: Sequence[float]) -> list[int]:
     A track that is longer by itself is a shard of its own. With a provider's batch API a shard fills a batch; what is
     heard of it is then encoded as it is sent.
     """
-    stages = [stage for pipeline in config.pipelines for stage in pipeline.stages.values()]
-    batch = max((stage.batch_requests for stage in stages if stage.batch), default=0)
+    batch = max((role.batch_requests for role in config.asked().values() if role.batch), default=0)
     most, most_s = max(TRACKS_A_SHARD, batch), math.inf if batch else HEARD_A_SHARD_S
     sizes: list[int] = []
     full_s = math.inf
@@ -117,40 +98,120 @@ def shard_sizes(config: Captions, durations_s: Sequence[float]) -> list[int]:
     return sizes
 
 
-def pieces_of(pipeline: Pipeline, tracks: Sequence[Mapping[str, Any]]) -> Iterator[Piece]:
-    """What a pipeline hears of tracks (rows of `pool.sql`)."""
-    form = AudioForm(**pipeline.listen.hearing.model_dump())
-    for track in tracks:
-        duration_s = track["duration_s"]
-        for segment, spans in enumerate(cut(duration_s, pipeline.listen)):
-            for number, (start_s, end_s) in enumerate(spans):
-                audio = Audio(
-                    track["clip_sha256"],
-                    track["path"],
-                    start_s=start_s or None,
-                    end_s=end_s if end_s < duration_s - 0.001 else None,
-                    duration_s=duration_s,
-                    form=form,
-                )
-                yield Piece(track["row"], pipeline.name, segment, number, start_s, end_s, audio, track["tags"])
+def pipeline_of(config: Captions, row: Row) -> Pipeline:
+    """The pipeline that a row is on its way through."""
+    return next(pipeline for pipeline in config.pipelines if pipeline.name == row["pipeline"])
 
 
-def listening_request(pipeline: Pipeline, piece: Piece) -> Request:
-    """What a model is asked about a span. Nothing but its audio reaches a model; builtin ones get the tags too."""
-    messages = listening_prompt(pipeline).render(clip=piece.audio)
-    tags = [Tag(category, name) for category, _, name in (mark.partition(MARK) for mark in piece.tags)]
+def spans_of(pipeline: Pipeline, track: Row) -> list[list[Row]]:
+    """What a pipeline hears of a track (a row of `pool.sql`): for each segment a row a span."""
+    return [
+        [
+            {**track, "pipeline": pipeline.name, "segment": segment, "span": number, "start_s": start_s, "end_s": end_s}
+            for number, (start_s, end_s) in enumerate(spans)
+        ]
+        for segment, spans in enumerate(cut(track["duration_s"], pipeline.listen))
+    ]
+
+
+def audio_of(config: Captions, span: Row) -> Audio:
+    """The audio of a span, in the form that its pipeline's model gets."""
+    duration_s = span["duration_s"]
+    return Audio(
+        span["clip_sha256"],
+        span["path"],
+        start_s=span["start_s"] or None,
+        end_s=span["end_s"] if span["end_s"] < duration_s - 0.001 else None,
+        duration_s=duration_s,
+        form=AudioForm(**pipeline_of(config, span).listen.hearing.model_dump()),
+    )
+
+
+def listening_request(config: Captions, span: Row) -> Posed:
+    """What is in a span. Nothing but its audio reaches a model; builtin ones get the track's tags too."""
+    pipeline = pipeline_of(config, span)
+    tags = [Tag(category, name) for category, _, name in (mark.partition(MARK) for mark in span["tags"])]
     words = [written(tag) for tag in tags if tag not in vocal_tags()]
-    return question(pipeline.listen, messages, facts={"tags": words})
+    return pose(pipeline.listen, listening_prompt(pipeline), {"tags": words}, clip=audio_of(config, span))
 
 
-def refining_request(pipeline: Pipeline, refine: Refining, texts: Sequence[str]) -> Request:
-    """What a model is asked about the texts of a segment's spans."""
+def refining_request(config: Captions, segment: Row) -> Posed:
+    """A caption from the `texts` of a segment's spans."""
+    pipeline, texts = pipeline_of(config, segment), segment["texts"]
+    assert pipeline.refine is not None
     prompt = refining_prompt(pipeline)
-    merged = prompt.name == "caption-merge"
-    messages = prompt.render(descriptions=list(texts)) if merged else prompt.render(description=texts[0])
-    return question(refine, messages, facts={"texts": list(texts)})
+    values = {"descriptions": texts} if prompt.name == MERGING else {"description": texts[0]}
+    return pose(pipeline.refine, prompt, {"texts": texts}, **values)
 
 
-def judging_request(judge: Judging, caption: str) -> Request:
+def judging_request(config: Captions, segment: Row) -> Posed:
     """Whether a caption speaks of voices."""
-    return question(judge, prompt_named(JUDGING).render(caption=caption), YesNo())
+    judge = pipeline_of(config, segment).judge
+    assert judge is not None
+    return pose(judge, prompt_named(JUDGING), None, YesNo(), caption=segment["text"])
+
+
+def checks_of(pipeline: Pipeline, stage: str) -> Checks:
+    """The checks of a stage that writes."""
+    return pipeline.refine.checks if stage == "refine" and pipeline.refine else pipeline.listen.text_checks
+
+
+def flags_of(pipeline: Pipeline, stage: str, value: Any) -> list[str]:
+    """What an answer does not pass and the config only notes."""
+    if stage == "judge":
+        judge = pipeline.judge
+        return ["implies_vocals"] if judge and judge.action == "flag" and value["p_yes"] >= judge.least else []
+    checks, text = checks_of(pipeline, stage), value.strip()
+    return [fault.reason for fault in find_faults(text, checks) if fault.reason in checks.flag] if text else []
+
+
+def check_text(stage: str) -> Callable[[Captions, Row, Any], Fault | None]:
+    """The first fault of a stage's text that is not only noted."""
+
+    def check(config: Captions, row: Row, text: Any) -> Fault | None:
+        checks = checks_of(pipeline_of(config, row), stage)
+        return next((fault for fault in find_faults(text, checks) if fault.reason not in checks.flag), None)
+
+    return check
+
+
+def check_voices(config: Captions, segment: Row, value: Any) -> Fault | None:
+    """Whether a caption is refused because a judge finds voices in it."""
+    judge = pipeline_of(config, segment).judge
+    if judge is None or judge.action == "flag" or value["p_yes"] < judge.least:
+        return None
+    probability = f"with a probability of {value['p_yes']:.3f}"
+    return Fault("implies_vocals", f"expected no word of voices, found one by {judge.annotator}, {probability}")
+
+
+def _role(stage: str) -> Callable[[Captions, Row], str]:
+    return lambda config, row: role_of(row["pipeline"], stage)
+
+
+LISTEN = Ask(
+    "listen",
+    annotator=_role("listen"),
+    label=_role("listen"),
+    request=listening_request,
+    imagine=lambda config, span: imagined(60),
+    check=check_text("listen"),
+    about="spans of tracks",
+)
+REFINE = Ask(
+    "refine",
+    annotator=_role("refine"),
+    label=_role("refine"),
+    request=refining_request,
+    imagine=lambda config, segment: imagined(60),
+    check=check_text("refine"),
+    about="texts about them",
+)
+JUDGE = Ask(
+    "judge",
+    annotator=_role("judge"),
+    label=_role("judge"),
+    request=judging_request,
+    imagine=lambda config, segment: {"p_yes": 0.0},
+    check=check_voices,
+    about="captions",
+)

@@ -6,8 +6,8 @@ WITH heard AS (
         segment,
         list(start_s ORDER BY span) AS start_s,
         list(end_s ORDER BY span) AS end_s
-    FROM said
-    WHERE stage = 'listen'
+    FROM answers
+    WHERE ask = 'listen'
     GROUP BY row, pipeline, segment
 )
 
@@ -17,13 +17,13 @@ SELECT
     texts.segment,
     pool.split,
     texts.text,
-    said.stage,
-    said.model,
-    said.prompt,
-    said.request_key,
-    said.sample,
-    list_concat(said.flags, coalesce(judged.flags, [])) AS flags,
-    first_said.track_id AS repeats,
+    answers.ask AS stage,
+    answers.annotator AS model,
+    answers.prompt,
+    answers.request_key,
+    answers.draw AS sample,
+    list_concat(answers.flags, coalesce(judged.flags, [])) AS flags,
+    repeated.track_id AS repeats,
     pool.clip_sha256 AS heard_sha256,
     pool.heard,
     heard.start_s,
@@ -36,19 +36,19 @@ SELECT
 FROM texts
 JOIN pool USING (row)
 JOIN pipelines ON texts.pipeline = pipelines.name
-JOIN said
+JOIN answers
     ON
-        texts.row = said.row
-        AND texts.pipeline = said.pipeline
-        AND texts.segment = said.segment
-        AND pipelines.last = said.stage
+        texts.row = answers.row
+        AND texts.pipeline = answers.pipeline
+        AND texts.segment = answers.segment
+        AND pipelines.last = answers.ask
 JOIN heard ON texts.row = heard.row AND texts.pipeline = heard.pipeline AND texts.segment = heard.segment
-LEFT JOIN said AS judged
+LEFT JOIN answers AS judged
     ON
         texts.row = judged.row
         AND texts.pipeline = judged.pipeline
         AND texts.segment = judged.segment
-        AND judged.stage = 'judge'
-LEFT JOIN pool AS first_said ON texts.repeats_row = first_said.row
+        AND judged.ask = 'judge'
+LEFT JOIN pool AS repeated ON texts.repeats_row = repeated.row
 WHERE pool.split = $split AND (texts.repeats_row IS NULL OR NOT $refuse_repeats)
 ORDER BY pool.row, pipelines.place, texts.segment

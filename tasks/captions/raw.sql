@@ -3,15 +3,15 @@ SELECT
     pool.track_id AS clip_id,
     draws.pipeline,
     draws.segment,
-    draws.stage,
+    draws.ask AS stage,
     draws.span,
     draws.start_s,
     draws.end_s,
     draws.text,
-    draws.model,
+    draws.annotator AS model,
     draws.prompt,
     draws.request_key,
-    draws.sample,
+    draws.draw AS sample,
     draws.flags,
     draws.notes,
     draws.reason,
@@ -20,4 +20,4 @@ SELECT
 FROM draws
 JOIN pool USING (row)
 JOIN pipelines ON draws.pipeline = pipelines.name
-ORDER BY pool.row, pipelines.place, draws.segment, draws.stage, draws.span, draws.sample
+ORDER BY pool.row, pipelines.place, draws.segment, draws.ask, draws.span, draws.draw

@@ -4,9 +4,9 @@ WITH failed AS (
         row,
         pipeline,
         segment,
-        first(reason ORDER BY stage, span) AS reason,
-        first(concat(stage, ': ', detail) ORDER BY stage, span) AS detail
-    FROM said
+        first(reason ORDER BY ask, span) AS reason,
+        first(concat(ask, ': ', detail) ORDER BY ask, span) AS detail
+    FROM answers
     WHERE reason IS NOT NULL
     GROUP BY row, pipeline, segment
 ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import partial
 from itertools import islice
@@ -13,23 +12,25 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.captions import CAPTIONS, CORPUS, Captions
-from schemas.errors import ConfigError, InputError
+from schemas.errors import ConfigError
 from schemas.files import Root
 from schemas.places import without_place
-from schemas.tables import REJECTS, SPLITS
+from schemas.tables import SPLITS
 from tasks.audio.probe import AudioFault
 from tasks.build.fingerprint import file_digests, roots_digest
 from tasks.build.media import audio_digest, clip_below, media_index
 from tasks.build.plan import Plan, make_plan
 from tasks.build.preflight import Peek
 from tasks.build.progress import working
-from tasks.build.rejects import came_in, rejects_table
+from tasks.build.rejects import came_in
+from tasks.build.rows import Rows, keep_rows
+from tasks.build.step import Account, Done, step
 from tasks.captions.asking import annotators, prompt_digests, shard_sizes
 from tasks.importers.jamendo import MARK, Track, read_tag_map
 from tasks.importers.rows import Note, Reject
 from tasks.importers.tracks import TRACK_LAYOUTS
 from tasks.store.files import replacing
-from tasks.store.manifest import Parent, Step
+from tasks.store.manifest import Parent
 from tasks.store.parquet import write_rows
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
@@ -168,8 +169,9 @@ def audio_folder(config: Captions) -> Path:
     return config.path(source.audio_root) if source.audio_root else config.path(source.tracks).parent
 
 
-def import_tracks(stage: Stage, config: Captions) -> Step:
-    """Read the list; what cannot be read is a reject. Leaves `work/tracks.parquet`.
+@step("import", unit="tracks", label="import tracks")
+def import_tracks(stage: Stage, config: Captions) -> Done[Path]:
+    """Read the list; what cannot be read is a reject.
 
     Raises:
         InputError: the list or one of its columns is missing.
@@ -177,76 +179,69 @@ def import_tracks(stage: Stage, config: Captions) -> Step:
     rejects: list[tuple[str, Reject]] = []
     notes: list[str] = []
     rows: list[tuple[Any, ...]] = []
-    with working(f"import {config.source.name}"):
-        for found in listed(config):
-            if isinstance(found, Note):
-                notes.append(found.text)
-            elif isinstance(found, Reject):
-                rejects.append((CAPTIONS.name, found))
-            elif len(rows) == config.limit:
-                break
-            else:
-                tags = [f"{tag.category}{MARK}{tag.name}" for tag in found.tags]
-                place = (found.source_file, found.line)
-                rows.append((len(rows), found.track_id, found.artist_id or None, tags, found.path, *place))
-    write_rows(stage.work / "tracks.parquet", IMPORTED, rows)
-    stage.write_rejects("import", rejects_table("import", rejects), came_in((row[-2] for row in rows), rejects))
-    return stage.record(
-        Step(
-            name="import",
-            place=1,
-            unit="tracks",
-            stage="import",
-            entered=len(rows) + len(rejects),
-            kept=len(rows),
-            rejected=dict(Counter(reject.reason for _, reject in rejects)),
-            notes=tuple(notes),
-        )
-    )
+    for entry in listed(config):
+        if isinstance(entry, Note):
+            notes.append(entry.text)
+        elif isinstance(entry, Reject):
+            rejects.append((CAPTIONS.name, entry))
+        elif len(rows) == config.limit:
+            break
+        else:
+            tags = [f"{tag.category}{MARK}{tag.name}" for tag in entry.tags]
+            place = (entry.source_file, entry.line)
+            rows.append((len(rows), entry.track_id, entry.artist_id or None, tags, entry.path, *place))
+    tracks = stage.work / "tracks.parquet"
+    write_rows(tracks, IMPORTED, rows)
+    sources = came_in((row[-2] for row in rows), rejects)
+    return Done(tracks, Account(len(rows) + len(rejects), len(rows), rejects, sources=sources, notes=notes))
 
 
-def index_tracks(stage: Stage, config: Captions, *, extract: bool = True) -> Step:
-    """Hash and measure what is heard of every track. Leaves `work/pool.parquet`, a row group a shard.
+@step("index", unit="tracks", follows="import", label="")
+def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows]:
+    """Hash and measure what is heard of every track.
 
-    Args:
-        stage: where the build works.
-        config: the build config.
-        extract: whether embedded instrumentals are written to files, to be heard.
+    Returns:
+        The tracks that can be captioned, rows of `pool.sql`. In a dry run embedded instrumentals have no file.
     """
-    columns = ["track_id", "audio"]
-    tracks = pq.ParquetFile(stage.work / "tracks.parquet").read(columns).to_pylist()
+    listing = pq.ParquetFile(tracks).read(["track_id", "audio"]).to_pylist()
     version = instrumentals_version(config, stage.store)
     separated = instrumentals_of(version)
-    extracted = _extract(stage, version) if version and extract else {}
+    extracted = _extract(stage, version) if version and stage.forecast is None else {}
     root = Root(audio_folder(config), config.source.links)
-    heard = [_heard(track, separated.get(track["track_id"]), root.folder, extracted) for track in tracks]
-    files = [(row, kind, path) for row, (kind, path) in enumerate(heard) if path is not None]
+    sounds = [_sound_of(track, separated.get(track["track_id"]), root.folder, extracted) for track in listing]
+    files = [(row, kind, path) for row, (kind, path) in enumerate(sounds) if path is not None]
     with working("index audio", len(files)) as work:
         paths = [clip_below(root, path) if kind == "mix" else path for _, kind, path in files]
-        found = media_index(stage.store).look(paths, longest_s=config.tracks.longest_s, seen=work.advance)
+        probes = media_index(stage.store).look(paths, longest_s=config.tracks.longest_s, seen=work.advance)
     rows: list[tuple[Any, ...]] = []
-    for (row, kind, path), probe in zip(files, found, strict=True):
+    for (row, kind, path), probe in zip(files, probes, strict=True):
         if isinstance(probe, AudioFault):
             rows.append((row, None, None, None, kind, str(path), *probe))
         else:
             measured = (probe.clip_sha256, probe.duration_s, probe.peak_dbfs)
             rows.append((row, *measured, kind, str(path), None, None))
-    for row, (kind, file) in enumerate(heard):
-        if file is None:  # embedded, and only the plan is asked for: its silence is not known yet
-            held = separated[tracks[row]["track_id"]]
-            rows.append((row, held.clip_sha256, held.duration_s, 0.0, kind, "", None, None))
-    mixes = sum(kind == "mix" for kind, _ in heard)
-    write_rows(stage.work / "media.parquet", MEDIA, rows)
-    return _write_pool(stage, config, len(rows), len(rows) - mixes)
+    for row, (kind, file) in enumerate(sounds):
+        if file is None:  # embedded, and only the plan is wanted: its silence is not known yet
+            instrumental = separated[listing[row]["track_id"]]
+            rows.append((row, instrumental.clip_sha256, instrumental.duration_s, 0.0, kind, "", None, None))
+    media = stage.work / "media.parquet"
+    write_rows(media, MEDIA, rows)
+    pool, refused, sources = _choose_pool(stage, config, tracks, media)
+    instrumentals = sum(kind == "instrumental" for kind, _ in sounds)
+    note = f"{instrumentals:,} of {len(rows):,} tracks are heard without voice"
+    return Done(
+        keep_rows(stage, "pool", pool, shard_sizes(config, pool["duration_s"].to_pylist())),
+        Account(len(rows), len(pool), refused, sources=sources, notes=(note,) if config.instrumentals else ()),
+    )
 
 
-def _heard(
-    track: Mapping[str, Any], held: Instrumental | None, folder: Path, extracted: Mapping[str, Path]
+def _sound_of(
+    track: Mapping[str, Any], instrumental: Instrumental | None, folder: Path, extracted: Mapping[str, Path]
 ) -> tuple[str, Path | None]:
     """What is heard of a track, and its file; None where the instrumental is embedded and was not taken out."""
-    if held is None:
+    if instrumental is None:
         return "mix", folder / track["audio"]
-    return "instrumental", held.file or extracted.get(held.clip_sha256)
+    return "instrumental", instrumental.file or extracted.get(instrumental.clip_sha256)
 
 
 def _extract(stage: Stage, version: Version) -> dict[str, Path]:
@@ -266,61 +261,21 @@ def _extract(stage: Stage, version: Version) -> dict[str, Path]:
     return files
 
 
-def _write_pool(stage: Stage, config: Captions, entered: int, instrumentals: int) -> Step:
+def _choose_pool(
+    stage: Stage, config: Captions, tracks: Path, media: Path
+) -> tuple[pa.Table, pa.Table, dict[str, int]]:
+    """The tracks that can be captioned, rejects for the others, and how many there were by file."""
     with connect(stage.work / "spill") as connection:
-        for name in ("tracks", "media"):
-            view_parquet(connection, name, [stage.work / f"{name}.parquet"])
+        view_parquet(connection, "tracks", [tracks])
+        view_parquet(connection, "media", [media])
         limits = {"shortest_s": config.tracks.shortest_s, "silence_dbfs": config.tracks.silence_dbfs}
         connection.execute(query("importers/refuse_tracks"), limits)
         refused = connection.sql(
             "SELECT 'captions', track_id, 'index', reason, detail, source_file, line FROM refused_tracks ORDER BY row"
         ).to_arrow_table()
         pool = connection.sql(query("captions/pool"), params={"seed": config.seed, **_ends(config)}).to_arrow_table()
-        by_file = dict(connection.execute("SELECT source_file, count(*) FROM tracks GROUP BY ALL").fetchall())
-    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), by_file)
-    sizes, at = shard_sizes(config, pool["duration_s"].to_pylist()), 0
-    with replacing(stage.work / "pool.parquet") as temporary, pq.ParquetWriter(temporary, pool.schema) as writer:
-        for size in sizes:
-            writer.write_table(pool.slice(at, size))
-            at += size
-    heard = f"{instrumentals:,} of {entered:,} tracks are heard without voice"
-    return stage.record(
-        Step(
-            name="index",
-            place=2,
-            unit="tracks",
-            stage="index",
-            follows=("import",),
-            entered=entered,
-            kept=len(pool),
-            rejected=dict(Counter(refused.column(3).to_pylist())),
-            notes=(heard,) if config.instrumentals else (),
-        )
-    )
-
-
-def shards_of(stage: Stage) -> list[int]:
-    """The numbers of the shards of tracks."""
-    return list(range(pq.read_metadata(stage.work / "pool.parquet").num_row_groups))
-
-
-def count_tracks(stage: Stage) -> int:
-    """How many tracks can be captioned."""
-    return int(pq.read_metadata(stage.work / "pool.parquet").num_rows)
-
-
-def tracks_of(stage: Stage, shard: int, *, heard: bool = True) -> list[dict[str, Any]]:
-    """The tracks of a shard: rows of `pool.sql`; `heard` says whether their audio will be read.
-
-    Raises:
-        InputError: an instrumental's file is not there.
-    """
-    with pq.ParquetFile(stage.work / "pool.parquet") as file:
-        rows: list[dict[str, Any]] = file.read_row_group(shard).to_pylist()
-    for row in rows:
-        if heard and row["heard"] == "instrumental" and not Path(row["path"]).is_file():
-            raise InputError(f"{row['track_id']}: expected its instrumental's file, found none; build again")
-    return rows
+        by_file = connection.execute("SELECT source_file, count(*) FROM tracks GROUP BY ALL").fetchall()
+    return pool, refused, dict(by_file)
 
 
 def _ends(config: Captions) -> dict[str, float]:

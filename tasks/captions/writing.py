@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
-from schemas.tables import REJECTS, SPLITS, UNSPLIT
-from tasks.build.asking import check_failed
-from tasks.captions.captioning import SAID
+from schemas.tables import SPLITS, UNSPLIT
+from tasks.build.ask import DRAW, Walked
+from tasks.build.rows import Rows
+from tasks.build.step import Account, Done, step
+from tasks.captions.asking import flags_of, pipeline_of
+from tasks.captions.captioning import caption_tracks
 from tasks.importers.jamendo import MARK, Tag
-from tasks.store.manifest import Step
+from tasks.store.files import replacing
 from tasks.store.parquet import write_rows
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
@@ -33,78 +37,73 @@ TEXTS = pa.schema(
 )
 
 
-def write_captions(stage: Stage, config: Captions) -> Step:
-    """Write `captions`, `raw` and `tag_coverage`; a piece of a track without a caption is a reject.
+WRITTEN = [("text", pa.string()), ("flags", pa.list_(pa.string()))]
 
-    Raises:
-        EarmarkError: more requests than the config allows have no answer yet.
-    """
+
+@step("captions", unit="captions", table=CAPTIONS.name, label="write captions", final=True)
+def write_captions(stage: Stage, config: Captions, pool: Rows, captioned: Walked) -> Done[None]:
+    """Write `captions`, `raw` and `tag_coverage`; a piece of a track without a caption is a reject."""
     with connect(stage.work / "spill") as connection:
-        _open(connection, stage, config)
-        _check_failed(connection, config)
-        _write_texts(stage, connection, config)
-        given = {"source": config.source.name}
+        _open(connection, stage, config, pool, captioned)
+        _write_texts(stage, connection, config, pool)
+        source = {"source": config.source.name}
         refuse = {"refuse_repeats": config.repeats is not None and config.repeats.action == "reject"}
         kept = 0
         for split in SPLITS:
-            rows = connection.sql(query("captions/captions"), params={**given, **refuse, "split": split})
+            rows = connection.sql(query("captions/captions"), params={**source, **refuse, "split": split})
             kept += stage.write(CAPTIONS, split, rows.to_arrow_reader(10_000))
         stage.drop_empty_splits(CAPTIONS)
-        stage.write(RAW, UNSPLIT, connection.sql(query("captions/raw"), params=given).to_arrow_reader(10_000))
+        stage.write(RAW, UNSPLIT, connection.sql(query("captions/raw"), params=source).to_arrow_reader(10_000))
         coverage = connection.sql(query("captions/tag_coverage"), params=refuse)
         stage.write(TAG_COVERAGE, UNSPLIT, coverage.to_arrow_reader(10_000))
         refused = connection.sql(query("captions/refuse_captions"), params=refuse).to_arrow_table()
-        stage.write_rejects("captions", refused.rename_columns(REJECTS.schema.names))
-        pieces = "SELECT count(*) FROM (SELECT DISTINCT row, pipeline, segment FROM said)"
+        pieces = "SELECT count(*) FROM (SELECT DISTINCT row, pipeline, segment FROM answers)"
         entered = int(connection.sql(pieces).fetchall()[0][0])
-    return stage.record(
-        Step(
-            name="captions",
-            place=3,
-            unit="captions",
-            stage="captions",
-            entered=entered,
-            kept=kept,
-            rejected=dict(sorted(Counter(refused.column(3).to_pylist()).items())),
-            table=CAPTIONS.name,
-        )
-    )
+    return Done(None, Account(entered, kept, refused))
 
 
-def _open(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Captions) -> None:
-    view_parquet(connection, "pool", [stage.work / "pool.parquet"])
-    said = [
-        path for part in ("listened", "refined", "judged") for path in sorted((stage.work / part).glob("*.parquet"))
-    ]
-    view_parquet(connection, "draws", said, SAID)
-    connection.execute("CREATE VIEW said AS FROM draws WHERE last")
-    rows = [{"place": at, "name": held.name, "last": held.last} for at, held in enumerate(config.pipelines)]
+def _open(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Captions, pool: Rows, captioned: Walked) -> None:
+    view_parquet(connection, "pool", [pool.path])
+    draws = [_with_texts(stage, config, path) for path in captioned.draws()]
+    view_parquet(connection, "draws", draws, pa.schema([*DRAW, *caption_tracks.columns, *WRITTEN]))
+    connection.execute("CREATE VIEW answers AS FROM draws WHERE last")
+    rows = [{"place": at, "name": one.name, "last": one.last} for at, one in enumerate(config.pipelines)]
     connection.register("pipelines", pa.Table.from_pylist(rows))
 
 
-def _check_failed(connection: duckdb.DuckDBPyConnection, config: Captions) -> None:
-    for pipeline in config.pipelines:
-        for name, asked in pipeline.stages.items():
-            said = "FROM said WHERE pipeline = ? AND stage = ?"
-            rows = connection.execute(f"SELECT reason, final {said}", [pipeline.name, name]).fetchall()
-            failed = [{"reason": reason, "final": final} for reason, final in rows if reason is not None]
-            check_failed(asked.most_failed, len(rows), failed)
+def _with_texts(stage: Stage, config: Captions, draws: Path) -> Path:
+    """A file of draws, with what each wrote (of a judge, its probability of yes) and its flags. Leaves it in `work`."""
+    table = pq.read_table(draws)
+    texts: list[str | None] = []
+    flags: list[list[str]] = []
+    for draw in table.select(["pipeline", "ask", "value"]).to_pylist():
+        value = None if draw["value"] is None else json.loads(draw["value"])
+        if value is None:
+            texts.append(None)
+            flags.append([])
+        else:
+            texts.append(f"{value['p_yes']:.6f}" if draw["ask"] == "judge" else value.strip())
+            flags.append(flags_of(pipeline_of(config, draw), draw["ask"], value))
+    for (name, kind), values in zip(WRITTEN, (texts, flags), strict=True):
+        table = table.append_column(name, pa.array(values, kind))
+    path = stage.work / "written" / draws.name
+    with replacing(path) as temporary:
+        pq.write_table(table, temporary)
+    return path
 
 
-def _write_texts(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Captions) -> None:
+def _write_texts(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Captions, pool: Rows) -> None:
     """Leave `work/texts.parquet`: every accepted text, the earlier row that it repeats, and the tags that it names."""
     texts = connection.sql(query("captions/texts")).to_arrow_table().to_pylist()
-    marked = {
-        tag for tags in pq.read_table(stage.work / "pool.parquet", columns=["tags"])["tags"] for tag in tags.as_py()
-    }
+    marked = {tag for tags in pq.read_table(pool.path, columns=["tags"])["tags"] for tag in tags.as_py()}
     lexicon = Lexicon(_tag(tag) for tag in marked)
     rows = []
     for pipeline in config.pipelines:
-        held = [text for text in texts if text["pipeline"] == pipeline.name]
-        repeated = _repeated([text["text"] for text in held], config)
-        for text, earlier in zip(held, repeated, strict=True):
+        own = [text for text in texts if text["pipeline"] == pipeline.name]
+        repeated = _repeated([text["text"] for text in own], config)
+        for text, earlier in zip(own, repeated, strict=True):
             named = sorted(f"{tag.category}{MARK}{tag.name}" for tag in lexicon.named(text["text"]))
-            first = None if earlier is None else held[earlier]["row"]
+            first = None if earlier is None else own[earlier]["row"]
             rows.append((text["row"], pipeline.name, text["segment"], text["text"], first, named))
     path = stage.work / "texts.parquet"
     write_rows(path, TEXTS, rows)
@@ -132,11 +131,11 @@ def sections(stage: Stage) -> dict[str, str]:
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for name in dict.fromkeys(row["pipeline"] for row in rows):
-        held = [row for row in rows if row["pipeline"] == name]
-        words = sum(len(row["text"].split()) for row in held) / len(held)
-        again, flagged = sum(row["sample"] > 0 for row in held), sum(bool(row["flags"]) for row in held)
-        repeats = sum(row["repeats"] is not None for row in held)
+        own = [row for row in rows if row["pipeline"] == name]
+        words = sum(len(row["text"].split()) for row in own) / len(own)
+        again, flagged = sum(row["sample"] > 0 for row in own), sum(bool(row["flags"]) for row in own)
+        repeats = sum(row["repeats"] is not None for row in own)
         lines.append(
-            f"| {name} | `{held[0]['model']}` | {len(held):,} | {words:.1f} | {again:,} | {flagged:,} | {repeats:,} |"
+            f"| {name} | `{own[0]['model']}` | {len(own):,} | {words:.1f} | {again:,} | {flagged:,} | {repeats:,} |"
         )
     return {"What was written": "\n".join(lines)}

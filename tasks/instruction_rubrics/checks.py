@@ -49,9 +49,9 @@ def perturbation_fault(caption: str, value: Mapping[str, Any]) -> Fault | None:
 
 def items_fault(instruction: str, items: Sequence[Mapping[str, Any]]) -> Fault | None:
     """Whether each item rests on words of the instruction, and no question stands twice."""
-    words = _plain(instruction)
+    held = _plain(instruction)
     for item in items:
-        if _plain(item["basis"]) not in words:
+        if _plain(item["basis"]) not in held:
             return Fault("basis_not_found", f"expected words of the instruction, found '{item['basis'][:60]}'")
     questions = Counter(_plain(item["question"]) for item in items)
     question, times = questions.most_common(1)[0]
@@ -60,10 +60,10 @@ def items_fault(instruction: str, items: Sequence[Mapping[str, Any]]) -> Fault |
 
 def numbers_fault(count: int, answers: Sequence[Mapping[str, Any]]) -> Fault | None:
     """Whether answers are there for the items 1 to `count`, in order, once each."""
-    numbers = [answer["id"] for answer in answers]
-    if numbers == list(range(1, count + 1)):
+    found = [answer["id"] for answer in answers]
+    if found == list(range(1, count + 1)):
         return None
-    return Fault("items_do_not_match", f"expected answers to items 1 to {count}, found {numbers}")
+    return Fault("items_do_not_match", f"expected answers to items 1 to {count}, found {found}")
 
 
 def translation_fault(texts: Sequence[str], into: str, translated: Sequence[str]) -> Fault | None:
@@ -86,14 +86,14 @@ def lost(text: str, language: str, translated: str, into: str) -> list[str]:
         translated: the same in another language.
         into: that language.
     """
-    losses = []
+    found = []
     if _numbers(text, language) - _numbers(translated, into):
-        losses.append("numbers")
+        found.append("numbers")
     if any(name.casefold() not in translated.casefold() for name in _names(text, language)):
-        losses.append("names")
+        found.append("names")
     if _negates(text, language) != _negates(translated, into):
-        losses.append("negations")
-    return losses
+        found.append("negations")
+    return found
 
 
 def _plain(text: str) -> str:
@@ -102,13 +102,13 @@ def _plain(text: str) -> str:
 
 def _numbers(text: str, language: str) -> set[str]:
     """Numbers that a text names, as digits; one is no number: it stands for an article too often."""
-    numbers = set(_DIGITS.findall(text))
+    found = set(_DIGITS.findall(text))
     if language == "en":
         words = re.findall(r"[a-z]+", text.lower())
-        numbers |= {str(_EN_NUMBERS[word]) for word in words if word in _EN_NUMBERS}
+        found |= {str(_EN_NUMBERS[word]) for word in words if word in _EN_NUMBERS}
     else:
-        numbers |= {str(_zh_number(sign)) for sign in _ZH_NUMBER.findall(text)}
-    return numbers - {"1"}
+        found |= {str(_zh_number(sign)) for sign in _ZH_NUMBER.findall(text)}
+    return found - {"1"}
 
 
 def _zh_number(signs: str) -> int:

@@ -9,7 +9,6 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -17,16 +16,15 @@ import pyarrow.parquet as pq
 
 from schemas.errors import StoreError
 from schemas.instrumentals import FLAGS, TRACKS, Checks, Instrumentals
-from schemas.tables import AUDIO, SPLITS
+from schemas.tables import AUDIO, REJECTS, SPLITS
 from tasks.audio.decode import decode
 from tasks.build.media import EMBEDDED_AT_ONCE, embed
 from tasks.build.progress import working
-from tasks.build.rows import Rows
-from tasks.build.step import Account, Done, step
-from tasks.instrumentals.separated import SEPARATED, separate_shard
+from tasks.instrumentals.separated import SEPARATED
 from tasks.instrumentals.separators import describe_separator
 from tasks.instrumentals.sources import audio_folder
 from tasks.store.files import place
+from tasks.store.manifest import Step
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
 
@@ -55,30 +53,43 @@ def _length_error_s(heard: Mapping[str, float]) -> float:
     return heard["written_frames"] / heard["written_rate_hz"] - heard["frames"] / heard["sample_rate_hz"]
 
 
-@step("tracks", unit="tracks", follows="index", table=TRACKS.name, label="")
-def write_tracks(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Path]) -> Done[None]:
+def write_tracks(stage: Stage, config: Instrumentals) -> Step:
     """Write the published table `tracks`, and the instrumentals beside it where they are kept as files.
 
     Raises:
-        StoreError: what a shard left is not there any more; it is separated again in the next build.
+        StoreError: what a shard left is not there any more.
     """
+    if done := stage.recorded("tracks"):
+        return done
+    shards = sorted((stage.work / "separated").glob("*.parquet"))
     flagged: Counter[str] = Counter()
     kept = 0
     with connect(stage.work / "spill") as connection:
-        _view(connection, pool, separated)
+        view_parquet(connection, "pool", [stage.work / "pool.parquet"])
+        view_parquet(connection, "separated", shards, SEPARATED)
         refused = connection.sql(query("instrumentals/refuse_separated")).to_arrow_table()
+        stage.write_rejects("separate", refused.rename_columns(REJECTS.schema.names))
         with working("write tracks") as work:
             for split in SPLITS:
                 rows = connection.sql(query("instrumentals/tracks"), params={"split": split}).to_arrow_reader(10_000)
                 kept += stage.write(TRACKS, split, work.watching(_published(stage, config, rows, flagged)))
     stage.drop_empty_splits(TRACKS)
-    flags = ", ".join(f"{flag} {flagged[flag]}" for flag in FLAGS if flagged[flag]) or "none"
-    return Done(None, Account(pool.total, kept, refused, notes=(f"flags: {flags}",), stage="separate"))
-
-
-def _view(connection: duckdb.DuckDBPyConnection, pool: Rows, separated: Sequence[Path]) -> None:
-    view_parquet(connection, "pool", [pool.path])
-    view_parquet(connection, "separated", separated, SEPARATED)
+    entered = pq.read_metadata(stage.work / "pool.parquet").num_rows
+    told = ", ".join(f"{flag} {flagged[flag]}" for flag in FLAGS if flagged[flag]) or "none"
+    return stage.record(
+        Step(
+            name="tracks",
+            place=3,
+            unit="tracks",
+            stage="separate",
+            follows=("index",),
+            entered=entered,
+            kept=kept,
+            rejected=dict(Counter(refused.column(3).to_pylist())),
+            table=TRACKS.name,
+            notes=(f"flags: {told}",),
+        )
+    )
 
 
 def _published(
@@ -87,9 +98,9 @@ def _published(
     separator = describe_separator(config.separator, config.path, stage.store)
     bare = pa.schema([field for field in TRACKS.schema if field.name != "audio"])
     for batch in batches:
-        for part in _handfuls(batch.to_pylist(), stage):
-            files = [stage.store.root / row["kept"] for row in part]
-            rows = [row_of(row, config, separator) for row in part]
+        for held in _handfuls(batch.to_pylist(), stage.store.root):
+            files = [stage.store.root / row["kept"] for row in held]
+            rows = [row_of(row, config, separator) for row in held]
             for row in rows:
                 flagged.update(row["flags"])
             table = pa.Table.from_pylist(rows, bare)
@@ -101,22 +112,21 @@ def _published(
                 yield table.append_column("audio", pa.nulls(len(table), AUDIO))
 
 
-def _handfuls(rows: Sequence[dict[str, Any]], stage: Stage) -> Iterator[list[dict[str, Any]]]:
+def _handfuls(rows: Sequence[dict[str, Any]], root: Path) -> Iterator[list[dict[str, Any]]]:
     """Rows in turn, as many as may be in memory with their audio: a long track is a handful of its own."""
-    part: list[dict[str, Any]] = []
+    held: list[dict[str, Any]] = []
     size = 0
     for row in rows:
-        path = stage.store.root / row["kept"]
+        path = root / row["kept"]
         if not path.is_file():
-            separate_shard.forget(stage)
             raise StoreError(f"{path.name}: expected what this build separated, found none; build again")
         size += path.stat().st_size
-        if part and (len(part) == EMBEDDED_AT_ONCE or size > BYTES_AT_ONCE):
-            yield part
-            part, size = [], path.stat().st_size
-        part.append(row)
-    if part:
-        yield part
+        if held and (len(held) == EMBEDDED_AT_ONCE or size > BYTES_AT_ONCE):
+            yield held
+            held, size = [], path.stat().st_size
+        held.append(row)
+    if held:
+        yield held
 
 
 def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[str | None]) -> dict[str, Any]:
@@ -160,7 +170,7 @@ def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[
     }
 
 
-def sections(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Path]) -> dict[str, str]:
+def sections(stage: Stage, config: Instrumentals) -> dict[str, str]:
     """What the card tells of the separation: levels, flags, and for demos how much of the true lead is gone."""
     columns = ["track_id", "removed_db", "residual_voice", "flags", "separator", "duration_s"]
     paths = [path for paths in stage.tables()[TRACKS.name].values() for path in paths]
@@ -179,23 +189,23 @@ def sections(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Pa
         "|---|---:|---:|",
         *(f"| `{flag}` | {counts[flag]:,} | {counts[flag] / len(rows):.1%} |" for flag in FLAGS),
     ]
-    texts = {"What was removed": "\n".join(lines)}
+    told = {"What was removed": "\n".join(lines)}
     if config.known_leads:
-        texts["How much of the known lead is gone"] = _lead_section(stage, config, pool, separated)
-    return texts
+        told["How much of the known lead is gone"] = _lead_section(stage, config, config.path(config.known_leads))
+    return told
 
 
-def _lead_section(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Path]) -> str:
+def _lead_section(stage: Stage, config: Instrumentals, folder: Path) -> str:
     """How much of each known lead is gone, as a Markdown table."""
-    folder = config.path(str(config.known_leads))
     with connect(stage.work / "spill") as connection:
-        _view(connection, pool, separated)
-        tracks = connection.sql(
+        view_parquet(connection, "pool", [stage.work / "pool.parquet"])
+        view_parquet(connection, "separated", sorted((stage.work / "separated").glob("*.parquet")), SEPARATED)
+        found = connection.sql(
             """SELECT track_id, name, kept, audio, heard_gain_db FROM pool JOIN separated USING (row)
                WHERE kept IS NOT NULL ORDER BY row"""
         ).fetchall()
     rows = []
-    for track_id, name, kept, audio, gain_db in tracks:
+    for track_id, name, kept, audio, gain_db in found:
         lead = folder / f"{name}.flac"
         if lead.is_file():
             lead_db, band_db = changes_db(lead, audio_folder(config) / audio, stage.store.root / kept)

@@ -9,7 +9,7 @@ answers any number of requests after 20 ms, so that what limits is the client; a
 - `server`: ready bodies, sent by a bare aiohttp loop that does nothing else: what the server itself can do.
 - `openai`: the openai client as it comes, with audio ready; `own audio`: the same, reading and encoding it.
 - `engine`: our engine with its durable ledger, with audio ready: no clip is read, no text checked, no table written.
-- `build`: a whole build of `captions` from the clips to a committed version, without Prefect's engine; `asking`: the
+- `build`: a whole build of `captions` from the clips to a committed version, by its flow; `asking`: the
   part of it from the first request to the last answer; `again`: the same build with every answer in the ledger.
 
 The server is one process of its own, each client another one, which is timed after a short warm-up.
@@ -31,9 +31,12 @@ import time
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import soundfile
+
+from tasks.store.versions import Store
 
 RATE_HZ, SECONDS = 22_050, 4.0  # of a clip of the demo
 CLIENTS = ("server", "openai", "own audio", "engine", "build")
@@ -163,30 +166,34 @@ def as_requests(prepared: list[dict[str, Any]], sounds: dict[str, bytes]) -> lis
 
 
 def build(folder: Path, base_url: str, concurrency: int, limit: int | None = None) -> dict[str, float]:
-    """A whole build without Prefect's engine; how often each clip was decoded is counted on the way."""
-    from tasks.captions.steps import SHARDS_AT_ONCE
-    from tests.captions.captions import build_captions, counting_readings
+    """A whole build by its flow; how often each clip was decoded is counted on the way."""
+    from flows.command.running import start_prefect
 
-    store = Path(tempfile.mkdtemp(prefix="bench-store-"))
+    start_prefect()  # before Prefect is imported
+    import flows.captions as story
+    from tests.captions.captions import counting_readings
+
+    store, walk, asking = Path(tempfile.mkdtemp(prefix="bench-store-")), story.caption_tracks, []
+
+    def timed(*inputs: Any) -> Any:
+        started, used = time.perf_counter(), _cpu_s()
+        walked = walk(*inputs)
+        asking.extend([time.perf_counter() - started, _cpu_s() - used])
+        return walked
+
     try:
         config, spent = config_for(folder, base_url, concurrency, limit), []
-        marks: dict[str, tuple[float, float]] = {}
-
-        def mark(name: str) -> None:
-            marks.setdefault(name, (time.perf_counter(), _cpu_s()))
-
-        with counting_readings() as decoded:
+        with counting_readings() as decoded, patch.object(story, "caption_tracks", timed):
             for force in (False, True):
                 started, used = time.perf_counter(), _cpu_s()
-                version = build_captions(config, store, force=force, at_once=SHARDS_AT_ONCE, tell=mark)
+                story.build(config, str(store), force=force)
                 spent += [time.perf_counter() - started, _cpu_s() - used]
-        rows = sum(version.manifest.rows["captions"].values())
+        rows = sum(Store(store).find("captions").manifest.rows["captions"].values())
     finally:
         shutil.rmtree(store)
-    found = {"captions": rows, "decoded": max(decoded.values()), "peak_mb": _peak_mb()}
-    for at, name in enumerate(("asking_s", "asking_cpu_s")):
-        found[name] = marks["asked"][at] - marks["indexed"][at]
-    return found | dict(zip(("seconds", "cpu_s", "again_s", "again_cpu_s"), spent, strict=True))
+    names = ("asking_s", "asking_cpu_s", "seconds", "cpu_s", "again_s", "again_cpu_s")
+    measured = {"captions": rows, "decoded": max(decoded.values()), "peak_mb": _peak_mb()}
+    return measured | dict(zip(names, [*asking[:2], *spent], strict=True))
 
 
 def client(name: str, folder: Path, base_url: str, concurrency: int) -> dict[str, float]:

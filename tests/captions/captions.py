@@ -1,37 +1,27 @@
-"""Small lists of tracks, configs that ask a local server about them, and a whole build of `captions` without Prefect.
+"""Small lists of tracks, configs that ask a local server about them, and a whole build of `captions` in this process.
 
 `python -m tests.captions.captions CONFIG STORE` runs a build as a process of its own, to be killed.
 """
 
 from __future__ import annotations
 
-import functools
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-
+from flows.captions import build
 from schemas.captions import Captions
 from schemas.config import parse_config, read_toml
 from tasks.audio import encode
-from tasks.audio.encode import SharedEncoder
-from tasks.build import plan
-from tasks.captions.captioning import judges, listeners, refiners
-from tasks.captions.steps import import_tracks, index_tracks, judge, listen, refine, write_captions
-from tasks.captions.tracks import plan_build, shards_of
-from tasks.captions.writing import sections
-from tasks.store.versions import Version, open_store
+from tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.pseudo_preferences.music import write_clip
+from tests.runner import run_flow
 from tests.servers.openai_server import MOODS, PLAYED, caption_answer
 
 QUICK: dict[str, Any] = {
@@ -43,41 +33,10 @@ QUICK: dict[str, Any] = {
 HEARS, READS = "openai:hears", "openai:reads"
 SMALL_HEARING = {"sample_rate_hz": 8000}
 
-# The code does not change while tests run; reading it anew is a third of what a small build takes.
-plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
 
-
-def build_captions(
-    config: Captions,
-    store_root: Path,
-    *,
-    force: bool = False,
-    at_once: int = 1,
-    tell: Callable[[str], None] = lambda mark: None,
-) -> Version:
-    """Build a version, or find it up to date, by the same steps in the same order as the flow; `tell` hears when the
-    audio is indexed and when everything is asked."""
-    planned = plan_build(config, open_store(str(store_root)))
-    if (done := planned.up_to_date()) and not force:
-        return done
-    if force:
-        planned.forget()
-    with planned.stage() as stage, ThreadPoolExecutor(at_once) as pool:
-        import_tracks.fn(stage, config)
-        index_tracks.fn(stage, config)
-        planned.check_inputs(stage)
-        tell("indexed")
-        shards, encoder = shards_of(stage), SharedEncoder()
-        with listeners(stage.store, config, encoder) as sessions:
-            list(pool.map(lambda shard: listen.fn(stage, config, sessions, encoder, shard), shards))
-        with refiners(stage.store, config) as sessions:
-            list(pool.map(lambda shard: refine.fn(stage, config, sessions, shard), shards))
-        if config.judged:
-            with judges(stage.store, config) as sessions:
-                list(pool.map(lambda shard: judge.fn(stage, config, sessions, shard), shards))
-        tell("asked")
-        write_captions.fn(stage, config)
-        return planned.commit(stage, sections=sections(stage))
+def build_captions(config: Captions, store_root: Path, *, force: bool = False) -> Version:
+    """Build a version by the flow, or find it up to date."""
+    return run_flow(build, config, store_root, force=force)
 
 
 def read_config(path: Path) -> Captions:
