@@ -188,6 +188,10 @@ class InstructionRubrics(BuildConfig):
             "translator": self.translator or self.writer,
         }
 
+    def for_forecast(self) -> Self:
+        """Without similarity: measuring it would load the model, and what it keeps out is not asked about."""
+        return self.model_copy(update={"similarity": None})
+
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = self.recorded()
@@ -247,7 +251,6 @@ CORPUS = Corpus(
     plan="tasks.instruction_rubrics.sources:plan_build",
     peeks="tasks.instruction_rubrics.sources:peeks",
     flow="flows.instruction_rubrics:build",
-    forecast="tasks.instruction_rubrics.forecast:forecast",
     card="tasks.instruction_rubrics.report:card_sections",
     report="tasks.instruction_rubrics.report:sections",
     views=VIEWS,

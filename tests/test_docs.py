@@ -68,14 +68,6 @@ def test_commands_of_a_group_are_in_the_table() -> None:
             assert (command.name or command.callback.__name__) in row
 
 
-def test_corpora_are_in_the_table_and_no_others() -> None:
-    named = [re.fullmatch(r"\[`([a-z-]+)`\]\((flows/[a-z_]+\.md)\)", row[0]) for row in table("What it builds")]
-    assert {found[1] for found in named if found} == set(corpora())
-    for found in named:
-        assert found
-        assert (ROOT / found[2]).is_file()
-
-
 def test_readme_is_short() -> None:
     assert len(README.splitlines()) <= 250
 

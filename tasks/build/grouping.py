@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 
 import numpy as np
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 
 def group(ties: Sequence[Sequence[Hashable]]) -> list[int]:
@@ -15,6 +13,9 @@ def group(ties: Sequence[Sequence[Hashable]]) -> list[int]:
     Args:
         ties: for each item, what it has in common with others, such as its prompt and its clips.
     """
+    from scipy.sparse import coo_array  # half a second, of which a build that is up to date should know nothing
+    from scipy.sparse.csgraph import connected_components
+
     places: dict[Hashable, int] = {}
     edges = [(row, places.setdefault(tie, len(places))) for row, own in enumerate(ties) for tie in own]
     size = len(ties) + len(places)

@@ -49,7 +49,10 @@ _OF_BUILD: ContextVar[Sessions] = ContextVar("sessions of the build under way")
 
 @contextmanager
 def sessions_of_build(store: Store) -> Iterator[None]:
-    """Keep sessions open from the first walk to the end of the block."""
+    """Keep sessions open from the first walk to the end of the block; those that the caller keeps open serve too."""
+    if _OF_BUILD.get(None) is not None:
+        yield
+        return
     with Sessions(store) as sessions:
         token = _OF_BUILD.set(sessions)
         try:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
 from prefect.client.schemas.objects import RunInput
@@ -254,6 +255,12 @@ def travelling(value: Any) -> Any:
     """A parameter as processes elsewhere need it: paths absolute, and no progress, which nobody there sees."""
     if isinstance(value, Stage):
         return replace(value, store=value.store.absolute(), folder=value.folder.absolute())
+    if isinstance(value, Path):
+        return value.absolute()
+    if isinstance(value, dict):
+        return {name: travelling(one) for name, one in value.items()}
+    if isinstance(value, tuple) and hasattr(value, "_make"):
+        return value._make(map(travelling, value))
     return None if isinstance(value, Work) else value
 
 

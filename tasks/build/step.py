@@ -132,6 +132,12 @@ class BuildStep(Generic[Config, Inputs, Output]):
         """
         return run_each(self.name, self.label, run_item, stage, config, items, step=self, inputs=inputs)
 
+    def forget(self, stage: Stage) -> None:
+        """Have the step, or all of its items, run again when this build is resumed."""
+        for pattern in (f"{self.name}.output", f"{self.name}-*.output"):
+            for path in (stage.folder / "steps").glob(pattern):
+                path.unlink()
+
     def save(self, stage: Stage, done: Done[Output], name: str, place: int) -> Output:
         """Write rejects, then accounts, then the output: whoever finds the output finds all."""
         for number, account in enumerate(done.accounts):

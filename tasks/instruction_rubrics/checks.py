@@ -49,9 +49,9 @@ def perturbation_fault(caption: str, value: Mapping[str, Any]) -> Fault | None:
 
 def items_fault(instruction: str, items: Sequence[Mapping[str, Any]]) -> Fault | None:
     """Whether each item rests on words of the instruction, and no question stands twice."""
-    held = _plain(instruction)
+    words = _plain(instruction)
     for item in items:
-        if _plain(item["basis"]) not in held:
+        if _plain(item["basis"]) not in words:
             return Fault("basis_not_found", f"expected words of the instruction, found '{item['basis'][:60]}'")
     questions = Counter(_plain(item["question"]) for item in items)
     question, times = questions.most_common(1)[0]
@@ -60,10 +60,10 @@ def items_fault(instruction: str, items: Sequence[Mapping[str, Any]]) -> Fault |
 
 def numbers_fault(count: int, answers: Sequence[Mapping[str, Any]]) -> Fault | None:
     """Whether answers are there for the items 1 to `count`, in order, once each."""
-    found = [answer["id"] for answer in answers]
-    if found == list(range(1, count + 1)):
+    numbers = [answer["id"] for answer in answers]
+    if numbers == list(range(1, count + 1)):
         return None
-    return Fault("items_do_not_match", f"expected answers to items 1 to {count}, found {found}")
+    return Fault("items_do_not_match", f"expected answers to items 1 to {count}, found {numbers}")
 
 
 def translation_fault(texts: Sequence[str], into: str, translated: Sequence[str]) -> Fault | None:
@@ -86,14 +86,14 @@ def lost(text: str, language: str, translated: str, into: str) -> list[str]:
         translated: the same in another language.
         into: that language.
     """
-    found = []
+    losses = []
     if _numbers(text, language) - _numbers(translated, into):
-        found.append("numbers")
+        losses.append("numbers")
     if any(name.casefold() not in translated.casefold() for name in _names(text, language)):
-        found.append("names")
+        losses.append("names")
     if _negates(text, language) != _negates(translated, into):
-        found.append("negations")
-    return found
+        losses.append("negations")
+    return losses
 
 
 def _plain(text: str) -> str:
@@ -102,13 +102,13 @@ def _plain(text: str) -> str:
 
 def _numbers(text: str, language: str) -> set[str]:
     """Numbers that a text names, as digits; one is no number: it stands for an article too often."""
-    found = set(_DIGITS.findall(text))
+    numbers = set(_DIGITS.findall(text))
     if language == "en":
         words = re.findall(r"[a-z]+", text.lower())
-        found |= {str(_EN_NUMBERS[word]) for word in words if word in _EN_NUMBERS}
+        numbers |= {str(_EN_NUMBERS[word]) for word in words if word in _EN_NUMBERS}
     else:
-        found |= {str(_zh_number(sign)) for sign in _ZH_NUMBER.findall(text)}
-    return found - {"1"}
+        numbers |= {str(_zh_number(sign)) for sign in _ZH_NUMBER.findall(text)}
+    return numbers - {"1"}
 
 
 def _zh_number(signs: str) -> int:

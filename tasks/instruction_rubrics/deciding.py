@@ -1,9 +1,9 @@
-"""`instruction-rubrics`: the decisions, as pure functions: groups, sets, roles, verdicts, pairs."""
+"""`instruction-rubrics`: the decisions, as pure functions: draws, roles, verdicts, pairs."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tasks.build.asking import Fault
@@ -14,33 +14,6 @@ def draw(seed: int, *parts: object) -> float:
     """A number from 0 to below 1 that follows from seed and parts alone."""
     text = "\n".join(map(str, (seed, *parts)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:7], "big") / 2**56
-
-
-def groups_of(count: int, links: Iterable[Sequence[Hashable | None]]) -> list[int]:
-    """Rows that must stay together: those that share a key of one kind, and all that hang together so.
-
-    Args:
-        count: how many rows there are.
-        links: for each kind of link, each row's key; None links to nothing.
-
-    Returns:
-        For each row the first row of its group.
-    """
-    root = list(range(count))
-
-    def find(row: int) -> int:
-        while root[row] != row:
-            root[row] = root[root[row]]
-            row = root[row]
-        return row
-
-    for keys in links:
-        first: dict[Hashable, int] = {}
-        for row, key in enumerate(keys):
-            if key is not None:
-                one, other = find(first.setdefault(key, row)), find(row)
-                root[max(one, other)] = min(one, other)
-    return [find(row) for row in range(count)]
 
 
 def role_of(seed: int, base: str, weights: Mapping[str, float]) -> str:
@@ -58,7 +31,7 @@ def verdict(passes: Sequence[bool], similarity: float | None, least: float | Non
     """Whether a caption fits its clip.
 
     Args:
-        passes: what the judge said: once of real audio, twice of generated audio.
+        passes: what the judge answered: once of real audio, twice of generated audio.
         similarity: of clip and caption, where it was measured.
         least: similarity that a positive must have.
 
@@ -94,7 +67,7 @@ def partners(ring: Sequence[Mapping[str, Any]], at: int, tries: int) -> Iterator
         at: the place of the caption that needs another one.
         tries: how many at most.
     """
-    own, given, seen = ring[at], 0, set()
+    own, count, seen = ring[at], 0, set()
     for step in range(1, len(ring)):
         other = ring[(at + step) % len(ring)]
         if other["group_id"] == own["group_id"] or other["language"] != own["language"]:
@@ -103,8 +76,8 @@ def partners(ring: Sequence[Mapping[str, Any]], at: int, tries: int) -> Iterator
             continue
         seen.add(other["instruction_id"])
         yield other
-        given += 1
-        if given == tries:
+        count += 1
+        if count == tries:
             return
 
 
@@ -125,12 +98,12 @@ def choose_pairs(
     Returns:
         Pairs of a positive and a negative.
     """
-    held: dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {
+    by_kind: dict[str, list[tuple[Mapping[str, Any], Mapping[str, Any]]]] = {
         kind: [(one, one["negative"]) for one in positives if one["role"] == kind and one["negative"] is not None]
         for kind in ("swap", "perturb")
     }
-    held["judged"] = list(zip((one for one in positives if one["role"] == "judged"), judged, strict=False))
-    available = {kind: len(pairs) for kind, pairs in held.items()}
+    by_kind["judged"] = list(zip((one for one in positives if one["role"] == "judged"), judged, strict=False))
+    available = {kind: len(pairs) for kind, pairs in by_kind.items()}
     wanted = sum(available.values()) if count is None else count // 2
     takes = share_out(wanted, available, weights)
-    return [pair for kind, pairs in held.items() for pair in pairs[: takes[kind]]]
+    return [pair for kind, pairs in by_kind.items() for pair in pairs[: takes[kind]]]

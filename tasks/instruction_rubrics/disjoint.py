@@ -52,10 +52,10 @@ def crossings(here: Side, there: Side, *, recording: float, text: float) -> Iter
         recording: likeness of fingerprints from which two clips are one recording, 0.5 to 1.
         text: Jaccard similarity from which texts say nearly the same, 0.5 to 1.
     """
-    held = {clip: at for at, clip in enumerate(there.clips)}
+    places = {clip: at for at, clip in enumerate(there.clips)}
     for at, clip in enumerate(here.clips):
-        if clip in held:
-            yield Crossing("clip", at, held[clip])
+        if clip in places:
+            yield Crossing("clip", at, places[clip])
     for pair in alike([*here.prints, *there.prints], recording):
         if pair.first < len(here.prints) <= pair.second:
             yield Crossing("recording", pair.first, pair.second - len(here.prints), pair.likeness)
@@ -65,15 +65,15 @@ def crossings(here: Side, there: Side, *, recording: float, text: float) -> Iter
 
 
 def check_disjoint(here: Side, there: Side, *, recording: float, text: float) -> None:
-    """Prove that two sets have nothing in common. Arguments as `crossings`.
+    """Check that two sets have nothing in common. Arguments as `crossings`.
 
     Raises:
         StoreError: how much they share, with the first example.
     """
-    found = list(crossings(here, there, recording=recording, text=text))
-    if not found:
+    shared = list(crossings(here, there, recording=recording, text=text))
+    if not shared:
         return
-    first = found[0]
+    first = shared[0]
     if first.kind == "text":
         example = f"'{here.texts[first.here][:80]}' and '{there.texts[first.there][:80]}'"
     else:
@@ -81,5 +81,5 @@ def check_disjoint(here: Side, there: Side, *, recording: float, text: float) ->
         example += "" if first.likeness is None else f", fingerprints alike by {first.likeness:.3f}"
     raise StoreError(
         f"expected '{here.name}' and '{there.name}' to share no clip, recording or near-duplicate text, "
-        f"found {len(found)} in common; the first is a {first.kind}: {example}"
+        f"found {len(shared)} in common; the first is a {first.kind}: {example}"
     )

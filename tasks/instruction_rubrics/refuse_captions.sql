@@ -1,6 +1,6 @@
 -- Grain: one row a caption whose clip cannot be used, with the first reason that applies.
 CREATE TABLE refused AS
-WITH found AS (
+WITH measured AS (
     SELECT
         captions.*,
         media.* EXCLUDE (row),
@@ -34,7 +34,7 @@ SELECT
     END AS detail,
     source_file,
     line
-FROM found
+FROM measured
 WHERE
     reason IS NOT NULL
     OR duration_s < $shortest_s

@@ -26,7 +26,7 @@ def sections(material: Material) -> list[Section]:
                 if row["attribute"]
                 else "",
             },
-            {"instruction": row["instruction"], "true of the clip": row["truth"], "items": row["told"]},
+            {"instruction": row["instruction"], "true of the clip": row["truth"], "items": row["items_shown"]},
             clips=(Clip("clip", row["clip_sha256"]),),
         )
         for row in sample(db, "shown", "sample_id", by="kind")
@@ -51,24 +51,24 @@ def balance(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 
 
 def card_sections(stage: Stage) -> dict[str, str]:
-    """What the card tells of the tables: how many samples there are of each kind."""
+    """The card's section on the tables: how many samples there are of each kind."""
     with connect(stage.work / "spill") as db:
         view_parquet(db, "samples", [path for paths in stage.tables()["samples"].values() for path in paths])
-        held = balance(db)
-    if not held:
+        rows = balance(db)
+    if not rows:
         return {"Samples by subset": "No pair was left."}
     lines = ["| split | subset | kind | samples | items | items that are yes |", "|---|---|---|---:|---:|---:|"]
     lines += [
-        f"| {s} | {subset} | {kind} | {n:,} | {items:,} | {share:.0%} |" for s, subset, kind, n, items, share in held
+        f"| {s} | {subset} | {kind} | {n:,} | {items:,} | {share:.0%} |" for s, subset, kind, n, items, share in rows
     ]
     return {"Samples by subset": "\n".join(lines)}
 
 
 def build_sections(stage: Stage) -> dict[str, str]:
-    """What the card of a build tells: of the tables, and how often both passes over generated audio agreed.
+    """The card's sections of a build: on the tables, and how often both passes over generated audio agreed.
 
-    The latter counts what was heard, not rows: where some were withdrawn, it is not told again.
+    The latter counts answers, not rows: where some were withdrawn, it is left out.
     """
     passes = next((note for step in stage.steps() if step.name == "verify" for note in step.notes[1:]), None)
-    told = {"Generated audio, judged twice": f"{passes[0].upper()}{passes[1:]}."} if passes else {}
-    return card_sections(stage) | told
+    agreement = {"Generated audio, judged twice": f"{passes[0].upper()}{passes[1:]}."} if passes else {}
+    return card_sections(stage) | agreement

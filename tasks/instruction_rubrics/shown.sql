@@ -2,7 +2,7 @@
 CREATE VIEW shown AS
 SELECT
     samples.*,
-    told.told
+    listed.items_shown
 FROM samples
 JOIN (
     SELECT
@@ -11,7 +11,7 @@ JOIN (
             concat(labels.item, '. ', items.question, ' ', CASE WHEN labels.answer THEN 'Yes' ELSE 'No' END, ': ',
                 labels.rationale),
             chr(10) ORDER BY labels.item
-        ) AS told
+        ) AS items_shown
     FROM labels
     JOIN samples ON labels.sample_id = samples.sample_id AND labels.language = samples.language
     JOIN items
@@ -21,5 +21,5 @@ JOIN (
             AND labels.language = items.language
     WHERE labels.language = (SELECT min(language) FROM samples)
     GROUP BY labels.sample_id
-) AS told USING (sample_id)
+) AS listed USING (sample_id)
 WHERE samples.language = (SELECT min(language) FROM samples)

@@ -7,15 +7,15 @@ from pathlib import Path
 
 from schemas.instruction_rubrics import InstructionRubrics
 from tasks.audio.similarity import Said
+from tasks.build.ask import Row
 from tasks.build.media import similarity_of
 from tasks.build.progress import working
-from tasks.instruction_rubrics.records import Record
 from tasks.store.staging import Stage
 from tasks.store.versions import Store
 
 
 def similarities(
-    stage: Stage, config: InstructionRubrics, pairs: Sequence[tuple[Record, str]]
+    stage: Stage, config: InstructionRubrics, pairs: Sequence[tuple[Row, str]]
 ) -> list[float] | list[None]:
     """The cosine similarity of clips and instructions, -1 to 1; without a model, None for each.
 
@@ -31,9 +31,9 @@ def similarities(
     """
     if config.similarity is None or not pairs:
         return [None] * len(pairs)
-    said = [Said(row["clip_sha256"], Path(row["path"]), text) for row, text in pairs]
-    with working(f"similarity by {config.similarity.model}", len(said)) as work:
-        return similarity_of(stage.store, model_of(config)).cosines(said, work.advance)
+    fits = [Said(row["clip_sha256"], Path(row["path"]), text) for row, text in pairs]
+    with working(f"similarity by {config.similarity.model}", len(fits)) as work:
+        return similarity_of(stage.store, model_of(config)).cosines(fits, work.advance)
 
 
 def model_of(config: InstructionRubrics) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,6 @@ from schemas.files import Root
 from schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
 from schemas.places import without_place
 from schemas.rubric_tables import SAMPLES
-from schemas.tables import REJECTS
 from tasks.audio.probe import AudioFault
 from tasks.audio.recordings import require_chromaprint
 from tasks.build.fingerprint import file_digests, roots_digest
@@ -23,12 +21,12 @@ from tasks.build.media import audio_digest, clip_below, media_index
 from tasks.build.plan import Plan, make_plan
 from tasks.build.preflight import Peek
 from tasks.build.progress import working
-from tasks.build.rejects import came_in, rejects_table
+from tasks.build.rejects import came_in
+from tasks.build.step import Account, Done, step
 from tasks.importers.caption_sets import Instruction, read_caption_set
 from tasks.importers.rows import Note, Reject
-from tasks.instruction_rubrics.asking import annotators, prompt_digests
+from tasks.instruction_rubrics.asks import annotators, prompt_digests
 from tasks.instruction_rubrics.similarity import model_digest
-from tasks.store.manifest import Step
 from tasks.store.parquet import write_rows
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
@@ -125,8 +123,12 @@ def listed(config: InstructionRubrics, source: CaptionSource) -> Iterator[Instru
     return read_caption_set(path, source.captions, source.format, root, source.audio)
 
 
-def import_captions(stage: Stage, config: InstructionRubrics) -> Step:
-    """Read every source's list; what cannot be read is a reject. Leaves `work/captions.parquet`.
+@step("import", unit="captions", label="")
+def import_captions(stage: Stage, config: InstructionRubrics) -> Done[Path]:
+    """Read every source's list; what cannot be read is a reject.
+
+    Returns:
+        The captions.
 
     Raises:
         InputError: a list or one of its columns is missing.
@@ -138,73 +140,57 @@ def import_captions(stage: Stage, config: InstructionRubrics) -> Step:
         facts = (source.subset, source.domain, source.language, source.generated, source.set)
         kept = 0
         with working(f"import {source.name}"):
-            for found in listed(config, source):
-                if isinstance(found, Note):
-                    notes.append(found.text)
-                elif isinstance(found, Reject):
-                    rejects.append((SAMPLES.name, found))
+            for entry in listed(config, source):
+                if isinstance(entry, Note):
+                    notes.append(entry.text)
+                elif isinstance(entry, Reject):
+                    rejects.append((SAMPLES.name, entry))
                 elif kept == config.limit:
                     break
                 else:
                     kept += 1
-                    rows.append((len(rows), source.name, *found, *facts))
-    write_rows(stage.work / "captions.parquet", IMPORTED, rows)
-    stage.write_rejects(
-        "import",
-        rejects_table("import", rejects),
-        came_in((row[IMPORTED.get_field_index("source_file")] for row in rows), rejects),
-    )
-    return stage.record(
-        Step(
-            name="import",
-            place=1,
-            unit="captions",
-            stage="import",
-            entered=len(rows) + len(rejects),
-            kept=len(rows),
-            rejected=dict(Counter(reject.reason for _, reject in rejects)),
-            notes=tuple(notes),
-        )
-    )
+                    rows.append((len(rows), source.name, *entry, *facts))
+    captions = stage.work / "captions.parquet"
+    write_rows(captions, IMPORTED, rows)
+    sources = came_in((row[IMPORTED.get_field_index("source_file")] for row in rows), rejects)
+    return Done(captions, Account(len(rows) + len(rejects), len(rows), rejects, sources=sources, notes=notes))
 
 
-def index_clips(stage: Stage, config: InstructionRubrics) -> Step:
-    """Hash and measure every clip. Leaves `work/heard.parquet`: captions whose clip can be used."""
-    captions = pq.ParquetFile(stage.work / "captions.parquet").read(["source", "file"]).to_pylist()
+@step("index", unit="captions", follows="import", label="")
+def index_clips(stage: Stage, config: InstructionRubrics, captions: Path) -> Done[Path]:
+    """Hash and measure every clip.
+
+    Returns:
+        Captions whose clip can be used.
+    """
+    media, usable = stage.work / "media.parquet", stage.work / "usable.parquet"
+    write_rows(media, MEDIA, _measured(stage, config, pq.ParquetFile(captions).read(["source", "file"]).to_pylist()))
+    with connect(stage.work / "spill") as connection:
+        for name, path in (("captions", captions), ("media", media)):
+            view_parquet(connection, name, [path])
+        limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
+        connection.execute(query("instruction_rubrics/refuse_captions"), limits)
+        refused = connection.sql(
+            "SELECT 'samples', item, 'index', reason, detail, source_file, line FROM refused ORDER BY row"
+        ).to_arrow_table()
+        kept = connection.sql(query("instruction_rubrics/usable_captions")).to_arrow_table()
+        sources = dict(connection.execute("SELECT source_file, count(*) FROM captions GROUP BY ALL").fetchall())
+    pq.write_table(kept, usable)
+    return Done(usable, Account(sum(sources.values()), len(kept), refused, sources=sources))
+
+
+def _measured(stage: Stage, config: InstructionRubrics, captions: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    """Rows of `MEDIA`, one a caption."""
     roots = {source.name: Root(audio_folder(config, source), source.links) for source in config.sources}
     named = [(row["source"], roots[row["source"]].folder / row["file"]) for row in captions]
     distinct = {(source, path): clip_below(roots[source], path) for source, path in dict.fromkeys(named)}
     with working("index audio", len(distinct)) as work:
         files = [*distinct.values()]
         probes = media_index(stage.store).look(files, longest_s=config.clips.longest_s, seen=work.advance)
-    found = dict(zip(distinct, probes, strict=True))
+    by_file = dict(zip(distinct, probes, strict=True))
     rows: list[tuple[Any, ...]] = []
     for row, (source, path) in enumerate(named):
-        probe = found[source, path]
+        probe = by_file[source, path]
         measured = (*[None] * 5, *probe) if isinstance(probe, AudioFault) else (*probe[:5], None, None)
         rows.append((row, str(path), *measured))
-    write_rows(stage.work / "media.parquet", MEDIA, rows)
-    with connect(stage.work / "spill") as connection:
-        for name in ("captions", "media"):
-            view_parquet(connection, name, [stage.work / f"{name}.parquet"])
-        limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
-        connection.execute(query("instruction_rubrics/refuse_captions"), limits)
-        refused = connection.sql(
-            "SELECT 'samples', item, 'index', reason, detail, source_file, line FROM refused ORDER BY row"
-        ).to_arrow_table()
-        heard = connection.sql(query("instruction_rubrics/heard")).to_arrow_table()
-        entered = dict(connection.execute("SELECT source_file, count(*) FROM captions GROUP BY ALL").fetchall())
-    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), entered)
-    pq.write_table(heard, stage.work / "heard.parquet")
-    return stage.record(
-        Step(
-            name="index",
-            place=2,
-            unit="captions",
-            stage="index",
-            follows=("import",),
-            entered=len(rows),
-            kept=len(heard),
-            rejected=dict(Counter(refused.column(3).to_pylist())),
-        )
-    )
+    return rows

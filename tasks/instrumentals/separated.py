@@ -9,15 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from schemas.errors import InputError
 from schemas.instrumentals import Instrumentals, Result
 from tasks.audio.probe import Probe
-from tasks.audio.separation.jobs import Done, Failed, Job, Output, Separator
+from tasks.audio.separation.jobs import Done as Written
+from tasks.audio.separation.jobs import Failed, Job, Output, Separator
 from tasks.audio.separation.pipeline import separate
 from tasks.build.media import media_index
-from tasks.build.progress import Work
+from tasks.build.progress import Work, working
+from tasks.build.rows import Rows, Shard, read_shard, shards_of
+from tasks.build.step import Done, step
 from tasks.instrumentals.separators import Separators
 from tasks.instrumentals.sources import audio_folder
 from tasks.store.files import sha256_file, write_text
@@ -26,7 +28,7 @@ from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage
 from tasks.store.versions import Store
 
-TRACKS_A_SHARD = 256
+SHARDS_AT_ONCE = 16  # at most; each waits for a device of its own
 FORMAT = 1  # of what is kept: raised when the same separator and settings would write other files
 FOLDER = "separated"
 MEASURED = (
@@ -74,22 +76,22 @@ class Kept:
         """What was measured of a clip's instrumental, if it is there and whole."""
         path = self.path(clip_sha256)
         try:
-            held: dict[str, Any] = json.loads(path.with_suffix(".json").read_bytes())
-            return held if path.stat().st_size == held["bytes"] else None
+            measures: dict[str, Any] = json.loads(path.with_suffix(".json").read_bytes())
+            return measures if path.stat().st_size == measures["bytes"] else None
         except (FileNotFoundError, ValueError, KeyError):
             return None
 
-    def keep(self, clip_sha256: str, done: Done) -> dict[str, Any]:
+    def keep(self, clip_sha256: str, written: Written) -> dict[str, Any]:
         """Note that a clip's instrumental is written."""
         path = self.path(clip_sha256)
-        held = {"sha256": sha256_file(path), "bytes": path.stat().st_size} | {
-            name: getattr(done, name) for name in MEASURED
+        measures = {"sha256": sha256_file(path), "bytes": path.stat().st_size} | {
+            name: getattr(written, name) for name in MEASURED
         }
         note = path.with_suffix(".json")
         for left in path.parent.glob(f".{note.name}.*.tmp"):
             left.unlink()  # by a build that was killed at this point
-        write_text(note, json.dumps(held, indent=1) + "\n")
-        return held
+        write_text(note, json.dumps(measures, indent=1) + "\n")
+        return measures
 
 
 def output_of(result: Result) -> Output:
@@ -97,36 +99,44 @@ def output_of(result: Result) -> Output:
     return Output(result.codec, result.bits, result.crop_s)
 
 
-def in_shards(stage: Stage) -> list[int]:
-    """Where each shard of tracks begins."""
-    return list(range(0, pq.read_metadata(stage.work / "pool.parquet").num_rows, TRACKS_A_SHARD))
+def separate_tracks(stage: Stage, config: Instrumentals, pool: Rows) -> list[Path]:
+    """Remove the voice from all tracks that can be separated; those that are kept already are not done again.
 
-
-def separate_shard(stage: Stage, config: Instrumentals, separators: Separators, start: int, work: Work | None) -> None:
-    """Remove the voice from one shard of tracks; those that are kept already are not done again.
-
-    Leaves `work/separated/<start>.parquet`, one row a track.
+    Returns:
+        Parquet files, columns `SEPARATED`, a row a track, in the order of the pool.
 
     Raises:
         InputError: an audio file changed during the build.
         Interrupted: the build was stopped.
         StoreError: a file cannot be written.
     """
-    path = stage.work / "separated" / f"{start:09d}.parquet"
-    tracks = pq.ParquetFile(stage.work / "pool.parquet").read(["row", "audio", "clip_sha256"])
-    shard = {str(track["row"]): track for track in tracks.slice(start, TRACKS_A_SHARD).to_pylist()}
+    with (
+        Separators(config.separator, config.path, stage.store) as separators,
+        working("remove voices", pool.total) as work,
+    ):
+        return separate_shard.map(stage, config, shards_of(pool), pool=pool, separators=separators, work=work)
+
+
+@step("separate", unit="tracks", label="")
+def separate_shard(
+    stage: Stage, config: Instrumentals, shard: Shard, *, pool: Rows, separators: Separators, work: Work | None
+) -> Done[Path]:
+    """Remove the voice from one shard of tracks."""
+    tracks = {str(track["row"]): track for track in read_shard(pool, shard)}
     rows: list[tuple[Any, ...]] = []
     with separators.one() as separator:
         kept = Kept(stage.store, separator.digest, output_of(config.output))
         jobs = []
-        for name, track in shard.items():
-            if held := kept.find(track["clip_sha256"]):
-                rows.append(_row(stage.store, kept, track, held))
-                _advance(work, 1)
+        for name, track in tracks.items():
+            if measures := kept.find(track["clip_sha256"]):
+                rows.append(_row(stage.store, kept, track, measures))
+                _advance(work)
             else:
                 jobs.append(Job(name, audio_folder(config) / track["audio"], kept.path(track["clip_sha256"])))
-        rows += _separated(stage, config, separator, kept, shard, jobs, work, separators.check)
+        rows += _separated(stage, config, separator, kept, tracks, jobs, work, separators.check)
+    path = stage.work / "separated" / f"{shard.name}.parquet"
     write_rows(path, SEPARATED, sorted(rows))
+    return Done(path)
 
 
 def _separated(
@@ -134,7 +144,7 @@ def _separated(
     config: Instrumentals,
     separator: Separator,
     kept: Kept,
-    shard: dict[str, dict[str, Any]],
+    tracks: dict[str, dict[str, Any]],
     jobs: list[Job],
     work: Work | None,
     check: Callable[[], None],
@@ -142,25 +152,25 @@ def _separated(
     rows: list[tuple[Any, ...]] = []
     index = media_index(stage.store)
     for result in separate(jobs, separator, kept.output, longest_s=config.tracks.longest_s):
-        track = shard[result.job.track]
+        track = tracks[result.job.track]
         if isinstance(result, Failed):
             rows.append((track["row"], None, None, *[None] * len(MEASURED), result.reason, result.detail))
         else:
-            (found,) = index.look([result.job.source], threads=1)
-            if not isinstance(found, Probe) or found.clip_sha256 != track["clip_sha256"]:
+            (probe,) = index.look([result.job.source], threads=1)
+            if not isinstance(probe, Probe) or probe.clip_sha256 != track["clip_sha256"]:
                 result.job.target.unlink()
                 raise InputError(f"{track['audio']} changed during the build; leave inputs alone, and build again")
             rows.append(_row(stage.store, kept, track, kept.keep(track["clip_sha256"], result)))
-        _advance(work, 1)
+        _advance(work)
         check()
     return rows
 
 
-def _row(store: Store, kept: Kept, track: dict[str, Any], held: dict[str, Any]) -> tuple[Any, ...]:
+def _row(store: Store, kept: Kept, track: dict[str, Any], measures: dict[str, Any]) -> tuple[Any, ...]:
     path = kept.path(track["clip_sha256"]).relative_to(store.root).as_posix()
-    return (track["row"], path, held["sha256"], *(float(held[name]) for name in MEASURED), None, None)
+    return (track["row"], path, measures["sha256"], *(float(measures[name]) for name in MEASURED), None, None)
 
 
-def _advance(work: Work | None, count: int) -> None:
-    if work is not None:
-        work.advance(count)
+def _advance(work: Work | None) -> None:
+    if work is not None:  # of another process, which has no progress to show
+        work.advance(1)

@@ -1,4 +1,4 @@
-"""`instrumentals`: from a list of tagged tracks to those whose audio can be separated. No Prefect."""
+"""`instrumentals`: from a list of tagged tracks to those whose audio can be separated."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from schemas.files import Root
 from schemas.instrumentals import CORPUS, TRACKS, Instrumentals
 from schemas.places import without_place
-from schemas.tables import REJECTS, SPLITS
+from schemas.tables import SPLITS
 from tasks.audio.probe import AudioFault
 from tasks.build.fingerprint import file_digests, roots_digest
 from tasks.build.media import audio_digest, clip_below, media_index
@@ -23,19 +23,19 @@ from tasks.build.mirror import bring_folder
 from tasks.build.plan import Plan, make_plan
 from tasks.build.preflight import Peek
 from tasks.build.progress import working
-from tasks.build.rejects import came_in, rejects_table
+from tasks.build.rows import Rows, keep_rows
+from tasks.build.step import Account, Done, step
 from tasks.importers.cells import shown
 from tasks.importers.jamendo import MARK, Track, read_tag_map
 from tasks.importers.rows import Note, Reject
 from tasks.importers.tracks import TRACK_LAYOUTS
 from tasks.instrumentals.separators import describe_separator
-from tasks.store.files import replacing
-from tasks.store.manifest import Step
 from tasks.store.parquet import write_rows
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
 from tasks.store.versions import Store
 
+TRACKS_A_SHARD = 256
 IMPORTED = pa.schema(
     [
         ("row", pa.int64()),
@@ -134,45 +134,39 @@ def file_name(config: Instrumentals, track: Track) -> str:
     return TRACK_LAYOUTS.find(config.source.format).file_name(track)
 
 
-def import_tracks(stage: Stage, config: Instrumentals) -> Step:
-    """Read the list; what cannot be read is a reject. Leaves `work/tracks.parquet`.
+@step("import", unit="tracks", label="")
+def import_tracks(stage: Stage, config: Instrumentals) -> Done[Path]:
+    """Read the list; what cannot be read is a reject.
+
+    Returns:
+        Parquet, columns `IMPORTED`.
 
     Raises:
         InputError: the list or one of its columns is missing.
     """
-    if done := stage.recorded("import"):
-        return done
     rejects: list[tuple[str, Reject]] = []
     notes: list[str] = []
     rows: list[tuple[object, ...]] = []
+    entered: Counter[str] = Counter()
     with working(f"import {config.source.name}"):
-        for found in listed(config):
-            if isinstance(found, Note):
-                notes.append(found.text)
-            elif isinstance(found, Reject):
-                rejects.append((TRACKS.name, found))
-            elif len(rows) == config.limit:
+        for track in listed(config):
+            if isinstance(track, Note):
+                notes.append(track.text)
+                continue
+            if isinstance(track, Track) and len(rows) == config.limit:
                 break
+            entered[track.source_file] += 1
+            if isinstance(track, Reject):
+                rejects.append((TRACKS.name, track))
             else:
-                tags = [f"{tag.category}{MARK}{tag.name}" for tag in found.tags]
+                tags = [f"{tag.category}{MARK}{tag.name}" for tag in track.tags]
                 rows.append(
-                    (len(rows), found.track_id, file_name(config, found), found.artist_id or None,
-                     found.album_id or None, tags, found.path, found.source_file, found.line)
+                    (len(rows), track.track_id, file_name(config, track), track.artist_id or None,
+                     track.album_id or None, tags, track.path, track.source_file, track.line)
                 )  # fmt: skip
-    write_rows(stage.work / "tracks.parquet", IMPORTED, rows)
-    stage.write_rejects("import", rejects_table("import", rejects), came_in((str(row[-2]) for row in rows), rejects))
-    return stage.record(
-        Step(
-            name="import",
-            place=1,
-            unit="tracks",
-            stage="import",
-            entered=len(rows) + len(rejects),
-            kept=len(rows),
-            rejected=dict(Counter(reject.reason for _, reject in rejects)),
-            notes=tuple(notes),
-        )
-    )
+    path = stage.work / "tracks.parquet"
+    write_rows(path, IMPORTED, rows)
+    return Done(path, Account(entered.total(), len(rows), rejects, sources=entered, notes=notes))
 
 
 def _name_fault(config: Instrumentals, track: Track, named: dict[str, Track]) -> Reject | None:
@@ -189,23 +183,27 @@ def _name_fault(config: Instrumentals, track: Track, named: dict[str, Track]) ->
     return None
 
 
-def index_audio(stage: Stage, config: Instrumentals) -> Step:
-    """Hash and measure every track's audio; what cannot be separated is a reject. Leaves `work/pool.parquet`."""
-    if done := stage.recorded("index"):
-        return done
-    tracks = pq.ParquetFile(stage.work / "tracks.parquet").read(["audio"])["audio"].to_pylist()
-    with working("index audio", len(tracks)) as work:
+@step("index", unit="tracks", follows="import", label="")
+def index_audio(stage: Stage, config: Instrumentals, tracks: Path) -> Done[Rows]:
+    """Hash and measure every track's audio; what cannot be separated is a reject.
+
+    Returns:
+        What can be, as `pool.sql` gives it.
+    """
+    names = pq.ParquetFile(tracks).read(["audio"])["audio"].to_pylist()
+    with working("index audio", len(names)) as work:
         root = Root(audio_folder(config), config.source.links)
-        files = [clip_below(root, root.folder / file) for file in tracks]
-        found = media_index(stage.store).look(files, longest_s=config.tracks.longest_s, seen=work.advance)
+        files = [clip_below(root, root.folder / name) for name in names]
+        probes = media_index(stage.store).look(files, longest_s=config.tracks.longest_s, seen=work.advance)
     rows = [
         (row, *[None] * 8, *probe) if isinstance(probe, AudioFault) else (row, *probe, None, None)
-        for row, probe in enumerate(found)
+        for row, probe in enumerate(probes)
     ]
-    write_rows(stage.work / "media.parquet", MEDIA, rows)
+    media = stage.work / "media.parquet"
+    write_rows(media, MEDIA, rows)
     with connect(stage.work / "spill") as connection:
-        for name in ("tracks", "media"):
-            view_parquet(connection, name, [stage.work / f"{name}.parquet"])
+        view_parquet(connection, "tracks", [tracks])
+        view_parquet(connection, "media", [media])
         limits = {"shortest_s": config.tracks.shortest_s, "silence_dbfs": config.tracks.silence_dbfs}
         connection.execute(query("importers/refuse_tracks"), limits)
         refused = connection.sql(
@@ -215,25 +213,14 @@ def index_audio(stage: Stage, config: Instrumentals) -> Step:
             query("instrumentals/pool"), params={"seed": config.seed, **_ends(config)}
         ).to_arrow_table()
         entered = dict(connection.execute("SELECT source_file, count(*) FROM tracks GROUP BY ALL").fetchall())
-    stage.write_rejects("index", refused.rename_columns(REJECTS.schema.names), entered)
-    with replacing(stage.work / "pool.parquet") as temporary:
-        pq.write_table(pool, temporary)
-    return stage.record(
-        Step(
-            name="index",
-            place=2,
-            unit="tracks",
-            stage="index",
-            follows=("import",),
-            entered=len(rows),
-            kept=len(pool),
-            rejected=dict(Counter(refused.column(3).to_pylist())),
-            notes=(f"{_told(sum(pool['duration_s'].to_pylist()))} of audio can be separated",),
-        )
+    note = f"{_length(sum(pool['duration_s'].to_pylist()))} of audio can be separated"
+    return Done(
+        keep_rows(stage, "pool", pool, TRACKS_A_SHARD),
+        Account(sum(entered.values()), len(pool), refused, sources=entered, notes=(note,)),
     )
 
 
-def _told(duration_s: float) -> str:
+def _length(duration_s: float) -> str:
     return f"{duration_s / 3600:,.1f} h" if duration_s >= 3600 else f"{duration_s:.0f} s"
 
 

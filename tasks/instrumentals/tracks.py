@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -16,15 +17,16 @@ import pyarrow.parquet as pq
 
 from schemas.errors import StoreError
 from schemas.instrumentals import FLAGS, TRACKS, Checks, Instrumentals
-from schemas.tables import AUDIO, REJECTS, SPLITS
+from schemas.tables import AUDIO, SPLITS
 from tasks.audio.decode import decode
 from tasks.build.media import EMBEDDED_AT_ONCE, embed
 from tasks.build.progress import working
-from tasks.instrumentals.separated import SEPARATED
+from tasks.build.rows import Rows
+from tasks.build.step import Account, Done, step
+from tasks.instrumentals.separated import SEPARATED, separate_shard
 from tasks.instrumentals.separators import describe_separator
 from tasks.instrumentals.sources import audio_folder
 from tasks.store.files import place
-from tasks.store.manifest import Step
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
 
@@ -53,43 +55,30 @@ def _length_error_s(heard: Mapping[str, float]) -> float:
     return heard["written_frames"] / heard["written_rate_hz"] - heard["frames"] / heard["sample_rate_hz"]
 
 
-def write_tracks(stage: Stage, config: Instrumentals) -> Step:
+@step("tracks", unit="tracks", follows="index", table=TRACKS.name, label="")
+def write_tracks(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Path]) -> Done[None]:
     """Write the published table `tracks`, and the instrumentals beside it where they are kept as files.
 
     Raises:
-        StoreError: what a shard left is not there any more.
+        StoreError: what a shard left is not there any more; it is separated again in the next build.
     """
-    if done := stage.recorded("tracks"):
-        return done
-    shards = sorted((stage.work / "separated").glob("*.parquet"))
     flagged: Counter[str] = Counter()
     kept = 0
     with connect(stage.work / "spill") as connection:
-        view_parquet(connection, "pool", [stage.work / "pool.parquet"])
-        view_parquet(connection, "separated", shards, SEPARATED)
+        _view(connection, pool, separated)
         refused = connection.sql(query("instrumentals/refuse_separated")).to_arrow_table()
-        stage.write_rejects("separate", refused.rename_columns(REJECTS.schema.names))
         with working("write tracks") as work:
             for split in SPLITS:
                 rows = connection.sql(query("instrumentals/tracks"), params={"split": split}).to_arrow_reader(10_000)
                 kept += stage.write(TRACKS, split, work.watching(_published(stage, config, rows, flagged)))
     stage.drop_empty_splits(TRACKS)
-    entered = pq.read_metadata(stage.work / "pool.parquet").num_rows
-    told = ", ".join(f"{flag} {flagged[flag]}" for flag in FLAGS if flagged[flag]) or "none"
-    return stage.record(
-        Step(
-            name="tracks",
-            place=3,
-            unit="tracks",
-            stage="separate",
-            follows=("index",),
-            entered=entered,
-            kept=kept,
-            rejected=dict(Counter(refused.column(3).to_pylist())),
-            table=TRACKS.name,
-            notes=(f"flags: {told}",),
-        )
-    )
+    flags = ", ".join(f"{flag} {flagged[flag]}" for flag in FLAGS if flagged[flag]) or "none"
+    return Done(None, Account(pool.total, kept, refused, notes=(f"flags: {flags}",), stage="separate"))
+
+
+def _view(connection: duckdb.DuckDBPyConnection, pool: Rows, separated: Sequence[Path]) -> None:
+    view_parquet(connection, "pool", [pool.path])
+    view_parquet(connection, "separated", separated, SEPARATED)
 
 
 def _published(
@@ -98,9 +87,9 @@ def _published(
     separator = describe_separator(config.separator, config.path, stage.store)
     bare = pa.schema([field for field in TRACKS.schema if field.name != "audio"])
     for batch in batches:
-        for held in _handfuls(batch.to_pylist(), stage.store.root):
-            files = [stage.store.root / row["kept"] for row in held]
-            rows = [row_of(row, config, separator) for row in held]
+        for part in _handfuls(batch.to_pylist(), stage):
+            files = [stage.store.root / row["kept"] for row in part]
+            rows = [row_of(row, config, separator) for row in part]
             for row in rows:
                 flagged.update(row["flags"])
             table = pa.Table.from_pylist(rows, bare)
@@ -112,21 +101,22 @@ def _published(
                 yield table.append_column("audio", pa.nulls(len(table), AUDIO))
 
 
-def _handfuls(rows: Sequence[dict[str, Any]], root: Path) -> Iterator[list[dict[str, Any]]]:
+def _handfuls(rows: Sequence[dict[str, Any]], stage: Stage) -> Iterator[list[dict[str, Any]]]:
     """Rows in turn, as many as may be in memory with their audio: a long track is a handful of its own."""
-    held: list[dict[str, Any]] = []
+    part: list[dict[str, Any]] = []
     size = 0
     for row in rows:
-        path = root / row["kept"]
+        path = stage.store.root / row["kept"]
         if not path.is_file():
+            separate_shard.forget(stage)
             raise StoreError(f"{path.name}: expected what this build separated, found none; build again")
         size += path.stat().st_size
-        if held and (len(held) == EMBEDDED_AT_ONCE or size > BYTES_AT_ONCE):
-            yield held
-            held, size = [], path.stat().st_size
-        held.append(row)
-    if held:
-        yield held
+        if part and (len(part) == EMBEDDED_AT_ONCE or size > BYTES_AT_ONCE):
+            yield part
+            part, size = [], path.stat().st_size
+        part.append(row)
+    if part:
+        yield part
 
 
 def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[str | None]) -> dict[str, Any]:
@@ -170,7 +160,7 @@ def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[
     }
 
 
-def sections(stage: Stage, config: Instrumentals) -> dict[str, str]:
+def sections(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Path]) -> dict[str, str]:
     """What the card tells of the separation: levels, flags, and for demos how much of the true lead is gone."""
     columns = ["track_id", "removed_db", "residual_voice", "flags", "separator", "duration_s"]
     paths = [path for paths in stage.tables()[TRACKS.name].values() for path in paths]
@@ -189,23 +179,23 @@ def sections(stage: Stage, config: Instrumentals) -> dict[str, str]:
         "|---|---:|---:|",
         *(f"| `{flag}` | {counts[flag]:,} | {counts[flag] / len(rows):.1%} |" for flag in FLAGS),
     ]
-    told = {"What was removed": "\n".join(lines)}
+    texts = {"What was removed": "\n".join(lines)}
     if config.known_leads:
-        told["How much of the known lead is gone"] = _lead_section(stage, config, config.path(config.known_leads))
-    return told
+        texts["How much of the known lead is gone"] = _lead_section(stage, config, pool, separated)
+    return texts
 
 
-def _lead_section(stage: Stage, config: Instrumentals, folder: Path) -> str:
+def _lead_section(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Path]) -> str:
     """How much of each known lead is gone, as a Markdown table."""
+    folder = config.path(str(config.known_leads))
     with connect(stage.work / "spill") as connection:
-        view_parquet(connection, "pool", [stage.work / "pool.parquet"])
-        view_parquet(connection, "separated", sorted((stage.work / "separated").glob("*.parquet")), SEPARATED)
-        found = connection.sql(
+        _view(connection, pool, separated)
+        tracks = connection.sql(
             """SELECT track_id, name, kept, audio, heard_gain_db FROM pool JOIN separated USING (row)
                WHERE kept IS NOT NULL ORDER BY row"""
         ).fetchall()
     rows = []
-    for track_id, name, kept, audio, gain_db in found:
+    for track_id, name, kept, audio, gain_db in tracks:
         lead = folder / f"{name}.flac"
         if lead.is_file():
             lead_db, band_db = changes_db(lead, audio_folder(config) / audio, stage.store.root / kept)

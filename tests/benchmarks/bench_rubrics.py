@@ -1,8 +1,8 @@
-"""Planning `instruction-rubrics`: from measured captions to every request that is known, counted against the ledger.
+"""Planning `instruction-rubrics`: from measured captions to every request, counted against the ledger.
 
     .venv/bin/python -m tests.benchmarks.bench_rubrics [--samples 105000]
 
-Prints seconds for each part, requests by ask, and that none stands twice. Captions are drawn from two thousand words;
+Prints seconds, memory, requests by ask, and that none stands twice. Captions are drawn from two thousand words;
 the clips are not there, since planning reads no sound.
 """
 
@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import argparse
 import random
+import resource
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -37,9 +39,9 @@ def config_for(samples: int) -> Any:
     return parse_config(InstructionRubrics, values, Path("build.toml"))
 
 
-def heard(config: Any, samples: int) -> list[dict[str, Any]]:
+def captions_of(config: Any, samples: int) -> list[dict[str, Any]]:
     """Captions as `index` leaves them, a half more than the counts and their spare need."""
-    from tasks.instruction_rubrics.altering import instruction_id
+    from tasks.instruction_rubrics.negatives import instruction_id
 
     dice = random.Random(17)
     words = ["".join(dice.choices("abcdefghijklmnoprstuvw", k=dice.randint(3, 9))) for _ in range(2000)]
@@ -65,30 +67,32 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=105_000)
     samples = parser.parse_args().samples
 
-    from tasks.instruction_rubrics.forecast import asks_of, plan_captions
-    from tasks.store.staging import Stage
+    from flows import instruction_rubrics
+    from schemas.instruction_rubrics import CORPUS
+    from tasks.build.forecast import forecast
     from tasks.store.versions import Store
 
     config = config_for(samples)
+    rows = captions_of(config, samples)
     with tempfile.TemporaryDirectory() as folder:
-        stage = Stage(Store(Path(folder) / "store"), "instruction-rubrics", "bench", Path(folder) / "stage")
-        for part in ("work", "steps", "version"):
-            (stage.folder / part).mkdir(parents=True)
-        rows = heard(config, samples)
-        pq.write_table(pa.Table.from_pylist(rows), stage.work / "heard.parquet")
+        usable = Path(folder) / "usable.parquet"
+        pq.write_table(pa.Table.from_pylist(rows), usable)
         started = time.perf_counter()
-        plan_captions(stage, config)
-        chosen = time.perf_counter()
-        told = dict(asks_of(stage, config, Path(folder) / "ledger.sqlite"))
-        counted = time.perf_counter()
+        with (
+            patch.object(instruction_rubrics, "import_captions", lambda stage, config: usable),
+            patch.object(instruction_rubrics, "index_clips", lambda stage, config, captions: usable),
+            patch.object(instruction_rubrics, "check_inputs", lambda stage, config: None),
+        ):
+            facts = forecast(CORPUS, instruction_rubrics.build.story, config, Store(Path(folder) / "store")) or {}
+        seconds = time.perf_counter() - started
+    asks = {str(facts["stage"]): facts} | {name: part for name, part in facts.items() if isinstance(part, dict)}
     print(f"{samples:,} samples of {len(rows):,} captions")
-    print(f"group, place and choose captions, plan negatives  {chosen - started:7.1f} s")
-    print(f"make the known requests and count all             {counted - chosen:7.1f} s")
-    print(f"in all                                            {counted - started:7.1f} s")
-    for name, found in told.items():
-        print(f"  {name:20} {found['requests']:9,} requests, {found['distinct']:9,} distinct")
-    print(f"  in all               {sum(found['requests'] for found in told.values()):9,} requests")
-    assert all(found["requests"] == found["distinct"] for found in told.values()), "a question stands twice"
+    print(f"group and choose captions, make all requests and count them  {seconds:7.1f} s")
+    print(f"most memory  {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:7.2f} GiB")
+    for name, part in asks.items():
+        print(f"  {name:20} {part['requests']:9,} requests, {part['distinct']:9,} distinct")
+    print(f"  in all               {sum(part['requests'] for part in asks.values()):9,} requests")
+    assert all(part["requests"] == part["distinct"] for part in asks.values()), "a question stands twice"
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ from tasks.build.asking import clip_media
 from tasks.build.clusters import DaskCluster, RayCluster
 from tasks.build.progress import Work
 from tasks.build.remote_sessions import SharedSession, Visitor
+from tasks.build.rows import Rows
 from tasks.build.shards import Awaited, Machine, OnCluster, _reachable_prefect, check_machines, look_around, travelling
 from tasks.instrumentals.separators import Separators
 from tasks.store.staging import Stage
@@ -164,6 +165,9 @@ def test_paths_travel_absolute_and_progress_stays(tmp_path: Path, monkeypatch: p
     assert PseudoPreferences(**values_of(URL)).base == tmp_path
     assert travelling(Work("label", 3)) is None
     assert travelling(7) == 7
+    inputs = travelling({"rows": Rows(Path("store/rows.parquet"), 3), "work": Work("label", 3)})
+    assert inputs == {"rows": Rows(tmp_path / "store/rows.parquet", 3), "work": None}
+    assert isinstance(inputs["rows"], Rows)
 
 
 def test_who_works_in_another_folder_finds_the_same_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

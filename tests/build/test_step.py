@@ -138,7 +138,9 @@ def test_items_of_a_mapped_step_share_a_place_and_are_kept_one_by_one(tmp_path: 
         assert each.map(stage, Config(), items, add=10) == [12, 13]
         assert each.map(stage, Config(), [*items, Named("c", 1)], add=10) == [12, 13, 11]
         places = {one.name: one.place for one in stage.steps()}
-    assert RAN == ["split", "each b", "each a", "each c"]
+        each.forget(stage)
+        assert each.map(stage, Config(), items, add=20) == [22, 23]
+    assert RAN == ["split", "each b", "each a", "each c", "each b", "each a"]
     assert places == {"split": 1, "each-a": 2, "each-b": 2, "each-c": 2}
 
 

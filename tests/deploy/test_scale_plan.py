@@ -7,7 +7,6 @@ import sys
 
 import pytest
 
-from tasks.build.registry import corpora
 from tests.conftest import ROOT
 
 
@@ -23,10 +22,6 @@ def scale(monkeypatch: pytest.MonkeyPatch) -> object:
 def test_the_tables_are_what_the_command_prints(scale) -> None:  # type: ignore[no-untyped-def]
     text = (ROOT / "deploy/SCALE.md").read_text("utf-8")
     assert text.partition(scale.BEGIN)[2].partition(scale.END)[0].strip() == scale.tables()
-
-
-def test_every_corpus_is_planned(scale) -> None:  # type: ignore[no-untyped-def]
-    assert {work.corpus.partition(",")[0] for work in scale.WORKLOADS} >= set(corpora())
 
 
 def test_a_hundred_times_takes_a_hundred_times_the_tokens_and_about_the_time(scale) -> None:  # type: ignore[no-untyped-def]

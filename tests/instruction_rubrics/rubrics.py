@@ -1,4 +1,4 @@
-"""Small caption sets, a local server's answers, and whole builds of `instruction-rubrics` without Prefect.
+"""Small caption sets, a local server's answers, and whole builds of `instruction-rubrics`.
 
 `python -m tests.instruction_rubrics.rubrics CONFIG STORE` runs a build as a process of its own, to be killed.
 """
@@ -6,32 +6,22 @@
 from __future__ import annotations
 
 import csv
-import functools
 import json
-import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-
+from flows.instruction_rubrics import build
 from schemas.config import parse_config, read_toml
 from schemas.instruction_rubrics import InstructionRubrics
-from tasks.annotation.outcome import Answer, Outcome, Reject, Report
+from tasks.annotation.outcome import Answer, Outcome, Reject
 from tasks.annotation.request import Request
-from tasks.build import plan
-from tasks.instruction_rubrics import steps
-from tasks.instruction_rubrics.hearing import Sessions, sessions_of
-from tasks.instruction_rubrics.records import shards_of
-from tasks.instruction_rubrics.report import build_sections
-from tasks.instruction_rubrics.sources import plan_build
-from tasks.store.staging import Stage
-from tasks.store.versions import Version, open_store
+from tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.pseudo_preferences.music import write_clip
+from tests.runner import run_flow
 
 QUICK: dict[str, Any] = {
     "retry_base_s": 0.01,
@@ -43,46 +33,10 @@ FENCED = re.compile(r"<([a-z]+)-([0-9a-f]+)>\n(.*?)\n</\1-\2>", re.DOTALL)
 GENRES = ("jazz", "folk", "rock", "blues", "polka", "waltz", "tango", "samba")
 PLAYED = ("piano", "violin", "flute", "guitar", "organ", "harp", "cello")
 
-# The code does not change while tests run; reading it anew is a third of what a small build takes.
-plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
 
-
-def build_rubrics(
-    config: InstructionRubrics, store_root: Path, *, sessions: Sessions | None = None, force: bool = False
-) -> Version:
-    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
-    planned = plan_build(config, open_store(str(store_root)))
-    if (done := planned.up_to_date()) and not force:
-        return done
-    with planned.stage() as stage:
-        if sessions is not None:
-            _walk(stage, config, sessions)
-        else:
-            with sessions_of(stage.store, config) as held:
-                _walk(stage, config, held)
-        return planned.commit(stage, sections=build_sections(stage))
-
-
-def _walk(stage: Stage, config: InstructionRubrics, sessions: Sessions) -> None:
-    def ask(name: str) -> None:
-        for shard in shards_of(stage, name):
-            steps.ask.fn(stage, config, sessions, name, shard)
-
-    steps.import_captions.fn(stage, config)
-    steps.index_clips.fn(stage, config)
-    steps.choose_captions.fn(stage, config)
-    ask("verify")
-    steps.keep_positives.fn(stage, config)
-    ask("perturb")
-    steps.alter_instructions.fn(stage, config)
-    ask("contest")
-    steps.keep_negatives.fn(stage, config)
-    ask("decompose")
-    steps.keep_items.fn(stage, config)
-    ask("label")
-    steps.keep_labels.fn(stage, config)
-    ask("translate")
-    steps.write_samples.fn(stage, config)
+def build_rubrics(config: InstructionRubrics, store_root: Path, *, force: bool = False) -> Version:
+    """Build a version by the flow, or find it up to date."""
+    return run_flow(build, config, store_root, force=force)
 
 
 def caption(number: int) -> str:
@@ -186,57 +140,43 @@ def basis_of(question: str) -> str:
     return question.removeprefix("Is it so: ").removesuffix("?")
 
 
-class Whims:
-    """A session whose answers are drawn: some sound, some wrong, some missing; the same for the same request."""
+def whims(seed: int) -> Callable[[Request], Outcome]:
+    """Answers that are drawn: some sound, some wrong, some missing; the same for the same request."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self.asked: list[str] = []
-
-    def ask(self, requests: Iterable[Request]) -> Report:
-        """Answer at once."""
-        outcomes = [self._outcome(request) for request in requests]
-        return Report(outcomes, len(outcomes), len(outcomes), 0, 0, 0, 0, 0, 0.0)
-
-    def _outcome(self, request: Request) -> Outcome:
-        if json.loads(request.facts)["ask"] in ("verify", "mismatch", "decompose"):
-            self.asked.append(request.key)  # of the others the ledger asks equal ones once, such as equal captions
-        draw = int(request.key[:12], 16) ^ (self.seed * 2654435761)
+    def answer(request: Request) -> Outcome:
+        draw = int(request.key[:12], 16) ^ (seed * 2654435761)
         draw = int.from_bytes(draw.to_bytes(16, "big")[-6:], "big")
         if draw % 23 == 0:
             return Reject(request.key, "schema_mismatch", "expected JSON, found a whim", final=True)
-        return Answer(request.key, self._value(json.loads(request.facts), draw))
+        return Answer(request.key, _whim(json.loads(request.facts), draw))
 
-    def _value(self, facts: dict[str, Any], draw: int) -> Any:
-        match facts["ask"]:
-            case "verify":
-                return {"answer": "no" if draw % 5 == 1 else "yes", "evidence": f"whim {draw % 97}"}
-            case "mismatch":
-                return {"answer": "no" if draw % 3 == 1 else "yes", "evidence": f"whim {draw % 97}"}
-            case "perturb":
-                value = changed(facts["caption"])
-                return value if draw % 4 else {**value, "caption": f"{value['caption']} and more"}
-            case "decompose":
-                items = items_of(facts["instruction"])
-                return {"items": items if draw % 6 else [*items, {**items[0], "basis": "no such words"}]}
-            case "filter":
-                verdicts = ("keep", "keep", "unsupported", "redundant", "inaudible")
-                return {"items": [{"id": item["id"], "verdict": verdicts[(draw >> item["id"]) % 5]} for item in
-                                  facts["items"]]}  # fmt: skip
-            case "labels":
-                return {"items": [{"id": item["id"], "answer": ("yes", "no")[(draw >> item["id"]) % 2],
-                                   "rationale": "a whim"} for item in facts["items"]]}  # fmt: skip
-            case "rationales":
-                count = len(facts["items"]) + (draw % 9 == 1)
-                return {"items": [{"id": number + 1, "rationale": "a whim"} for number in range(count)]}
-        texts = ["译文：别的话" if facts["into"] == "zh" else "Other words." for _ in facts["texts"]]
-        return {"texts": texts if draw % 7 else texts[:-1] or ["x"]}
+    return answer
 
 
-def whims(seed: int) -> dict[str, Any]:
-    """Sessions of all roles that answer by whim."""
-    one = Whims(seed)
-    return dict.fromkeys(("judge", "writer", "labeller", "translator"), one)
+def _whim(facts: dict[str, Any], draw: int) -> Any:
+    match facts["ask"]:
+        case "verify":
+            return {"answer": "no" if draw % 5 == 1 else "yes", "evidence": f"whim {draw % 97}"}
+        case "mismatch":
+            return {"answer": "no" if draw % 3 == 1 else "yes", "evidence": f"whim {draw % 97}"}
+        case "perturb":
+            value = changed(facts["caption"])
+            return value if draw % 4 else {**value, "caption": f"{value['caption']} and more"}
+        case "decompose":
+            items = items_of(facts["instruction"])
+            return {"items": items if draw % 6 else [*items, {**items[0], "basis": "no such words"}]}
+        case "filter":
+            verdicts = ("keep", "keep", "unsupported", "redundant", "inaudible")
+            return {"items": [{"id": item["id"], "verdict": verdicts[(draw >> item["id"]) % 5]} for item in
+                              facts["items"]]}  # fmt: skip
+        case "labels":
+            return {"items": [{"id": item["id"], "answer": ("yes", "no")[(draw >> item["id"]) % 2],
+                               "rationale": "a whim"} for item in facts["items"]]}  # fmt: skip
+        case "rationales":
+            count = len(facts["items"]) + (draw % 9 == 1)
+            return {"items": [{"id": number + 1, "rationale": "a whim"} for number in range(count)]}
+    texts = ["译文：别的话" if facts["into"] == "zh" else "Other words." for _ in facts["texts"]]
+    return {"texts": texts if draw % 7 else texts[:-1] or ["x"]}
 
 
 def build_from_file(config: str, store: str) -> None:

@@ -10,15 +10,18 @@ from typing import Any
 
 import pytest
 
+from flows.instruction_rubrics import build
 from schemas.config import parse_config
 from schemas.errors import MissingExtraError
-from schemas.instruction_rubrics import InstructionRubrics
+from schemas.instruction_rubrics import CORPUS, InstructionRubrics
+from tasks.build.ask import Row
+from tasks.build.forecast import forecast
 from tasks.build.media import similarity_of
-from tasks.instruction_rubrics import steps
-from tasks.instruction_rubrics.forecast import forecast
-from tasks.instruction_rubrics.hearing import sessions_of
-from tasks.instruction_rubrics.records import read_records, shards_of
-from tasks.instruction_rubrics.sources import digest_inputs, plan_build
+from tasks.build.rows import read_rows
+from tasks.instruction_rubrics.choosing import choose_captions
+from tasks.instruction_rubrics.negatives import choose_candidates, keep_negatives, try_candidates
+from tasks.instruction_rubrics.sources import digest_inputs, import_captions, index_clips, plan_build
+from tasks.instruction_rubrics.verification import keep_verified, verify_caption
 from tasks.store.staging import Stage
 from tasks.store.versions import open_store
 from tests.audio.test_similarity import HAS_TRANSFORMERS
@@ -68,24 +71,15 @@ def remember(config: InstructionRubrics, folder: Path, cosines: dict[tuple[int, 
     connection.close()
 
 
-def heard(config: InstructionRubrics, folder: Path) -> Stage:
-    """The steps in which the judge hears."""
-    with (
-        plan_build(config, open_store(str(folder / "store"))).stage() as stage,
-        sessions_of(stage.store, config) as held,
-    ):
-        steps.import_captions.fn(stage, config)
-        steps.index_clips.fn(stage, config)
-        steps.choose_captions.fn(stage, config)
-        for name, settle in (
-            ("verify", steps.keep_positives),
-            ("perturb", steps.alter_instructions),
-            ("contest", steps.keep_negatives),
-        ):
-            for shard in shards_of(stage, name):
-                steps.ask.fn(stage, config, held, name, shard)
-            settle.fn(stage, config)
-    return stage
+def verified_and_negatives(config: InstructionRubrics, folder: Path) -> tuple[Stage, list[Row], list[Row]]:
+    """A build up to its negatives; verified captions and negatives."""
+    with plan_build(config, open_store(str(folder / "store"))).stage() as stage:
+        usable = index_clips(stage, config, import_captions(stage, config))
+        passes = verify_caption(stage, config, choose_captions(stage, config, usable).captions)
+        verified = keep_verified(stage, config, passes)
+        tried = try_candidates(stage, config, choose_candidates(stage, config, verified))
+        negatives = keep_negatives(stage, config, verified, tried).negatives
+        return stage, read_rows(verified), read_rows(negatives)
 
 
 def reasons(stage: Stage, step: str) -> dict[str, int]:
@@ -99,28 +93,29 @@ def test_scores_are_kept_and_thresholds_decide(tmp_path: Path) -> None:
     config = config_in(tmp_path, least=0.3, most=0.2)
     own = {(at, at): 0.5 for at in range(4)} | {(3, 3): 0.29}
     remember(config, tmp_path, own | {(a, b): 0.1 + 0.2 * (a == 0) for a in range(4) for b in range(4) if a != b})
-    stage = heard(config, tmp_path)
-    positives = [row for row in read_records(stage, "verified") if row["positive"]]
+    stage, verified, negatives = verified_and_negatives(config, tmp_path)
+    positives = [row for row in verified if row["positive"]]
     assert sorted((row["item"], row["similarity"]) for row in positives) == [("c0", 0.5), ("c1", 0.5), ("c2", 0.5)]
     assert reasons(stage, "verify") == {"low_similarity": 1}
     assert reasons(stage, "alter") == {"partners_too_similar": 1}  # whatever is swapped in, clip 0 is like it
-    negatives = read_records(stage, "negatives")
     assert sorted((row["item"], row["similarity"]) for row in negatives) == [("c1", 0.1), ("c2", 0.1)]
 
 
 def test_without_thresholds_scores_are_kept_alone(tmp_path: Path) -> None:
     config = config_in(tmp_path)
     remember(config, tmp_path, {(a, b): round(-0.9 + 0.1 * a + 0.01 * b, 4) for a in range(4) for b in range(4)})
-    stage = heard(config, tmp_path)
+    stage, verified, _ = verified_and_negatives(config, tmp_path)
     assert reasons(stage, "verify") == reasons(stage, "alter") == {}
-    assert [row["similarity"] for row in read_records(stage, "verified")] == [-0.9, -0.79, -0.68, -0.57]
+    assert [row["similarity"] for row in verified] == [-0.9, -0.79, -0.68, -0.57]
 
 
 def test_another_model_in_the_folder_is_another_build_and_a_dry_run_loads_none(tmp_path: Path) -> None:
     config = config_in(tmp_path)
     store = open_store(str(tmp_path / "store"))
     before = digest_inputs(config, store)
-    assert forecast(config, store)["stage"] == "verify"
+    facts = forecast(CORPUS, build.story, config, store)
+    assert facts is not None
+    assert facts["stage"] == "verify"
     (tmp_path / "clap/config.json").write_text('{"another": 1}')
     assert digest_inputs(config, store)["similarity"] != before["similarity"]
 
@@ -128,4 +123,4 @@ def test_another_model_in_the_folder_is_another_build_and_a_dry_run_loads_none(t
 @pytest.mark.skipif(HAS_TRANSFORMERS, reason="transformers is installed")
 def test_without_transformers_the_missing_extra_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingExtraError, match=r"earmark\[audio\]"):
-        heard(config_in(tmp_path), tmp_path)
+        verified_and_negatives(config_in(tmp_path), tmp_path)

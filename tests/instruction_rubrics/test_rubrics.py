@@ -15,10 +15,11 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
+from flows.instruction_rubrics import build
 from schemas.config import parse_config
 from schemas.errors import ConfigError, EarmarkError
 from schemas.instruction_rubrics import CORPUS, InstructionRubrics
-from tasks.instruction_rubrics.forecast import forecast
+from tasks.build.forecast import forecast
 from tasks.release.withdrawal import search, withdraw
 from tasks.store.publication import bundled
 from tasks.store.versions import Store, Version, verify
@@ -37,6 +38,7 @@ from tests.instruction_rubrics.rubrics import (
     whims,
     write_captions,
 )
+from tests.runner import scripted
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
@@ -377,9 +379,10 @@ def test_a_model_that_does_not_answer_stops_the_build(tmp_path: Path, server: Op
 
 def test_a_forecast_explains_its_requests_and_asks_nothing(tmp_path: Path, server: OpenAIServer) -> None:
     config = real_config(tmp_path, server, 10)
-    told = forecast(config, Store(tmp_path / "store"))
+    facts = forecast(CORPUS, build.story, config, Store(tmp_path / "store"))
+    assert facts is not None
     assert server.bodies == []
-    parts = {"verify": told, **{name: held for name, held in told.items() if isinstance(held, dict)}}
+    parts = {"verify": facts, **{name: part for name, part in facts.items() if isinstance(part, dict)}}
     build_rubrics(config, tmp_path / "store")
     done = asked(server)
     assert parts["verify"]["to_ask"] == done["verify"] == 10
@@ -390,7 +393,7 @@ def test_a_forecast_explains_its_requests_and_asks_nothing(tmp_path: Path, serve
     assert parts["labels"]["to_ask"] == done["labels"]
     assert parts["rationales"]["to_ask"] == done["rationales"]
     assert parts["translate: zh"]["to_ask"] >= done["translate"]
-    assert all(held["requests"] == held["distinct"] for held in parts.values())
+    assert all(part["requests"] == part["distinct"] for part in parts.values()), "no question twice"
 
 
 @pytest.mark.parametrize(
@@ -433,6 +436,8 @@ def test_whatever_models_answer_the_version_holds(sets: Path, seed: int, share: 
         counts={"train": {"real": 8}},
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as store:
-        sessions = whims(seed)
-        hold(build_rubrics(config, Path(store), sessions=sessions))
-        assert len(set(sessions["judge"].asked)) == len(sessions["judge"].asked), "no question twice"
+        with scripted(whims(seed)):
+            version = build_rubrics(config, Path(store))
+        hold(version)
+        keys = [row["request_key"] for row in rows_of(version, "judgments")]
+        assert len(set(keys)) == len(keys), "no question twice"

@@ -5,58 +5,30 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import json
-import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-
 import numpy as np
 import soundfile
 
+from flows.instrumentals import build
 from schemas.config import parse_config, read_toml
 from schemas.instrumentals import Instrumentals
 from tasks.build import plan
-from tasks.build.progress import working
-from tasks.instrumentals.separated import in_shards
-from tasks.instrumentals.separators import Separators
-from tasks.instrumentals.sources import plan_build
-from tasks.instrumentals.steps import count_tracks, import_tracks, index_audio, separate, write_tracks
-from tasks.instrumentals.tracks import sections
-from tasks.store.versions import Version, open_store
+from tasks.store.versions import Version
 from tests.builds import serve_builds
+from tests.runner import run_flow
 
 RATE_HZ = 16_000
 
-# The code does not change while tests run; reading it anew is a third of what a small build takes.
-plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
-
 
 def build_separated(config: Instrumentals, store_root: Path, *, force: bool = False) -> Version:
-    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
-    planned = plan_build(config, open_store(str(store_root)))
-    if (done := planned.up_to_date()) and not force:
-        return done
-    if force:
-        planned.forget()
-    with planned.stage() as stage:
-        import_tracks.fn(stage, config)
-        index_audio.fn(stage, config)
-        planned.check_inputs(stage)
-        with (
-            Separators(config.separator, config.path, stage.store) as separators,
-            working("remove voices", count_tracks(stage)) as work,
-        ):
-            for start in in_shards(stage):
-                separate.fn(stage, config, separators, start, work)
-        write_tracks.fn(stage, config)
-        return planned.commit(stage, sections=sections(stage, config))
+    """Build a version, or find it up to date."""
+    return run_flow(build, config, store_root, force=force)
 
 
 def values_of(**values: Any) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import inspect
 import json
 from collections import Counter
 from pathlib import Path
@@ -17,6 +16,7 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
+import flows.instrumentals
 from flows.command.running import read_config
 from schemas.errors import ConfigError, EarmarkError, InputError, Interrupted, StoreError
 from schemas.instrumentals import FLAGS, TRACKS, Checks
@@ -24,7 +24,7 @@ from tasks.audio.probe import Probe, probe
 from tasks.audio.separation.jobs import Done, Job
 from tasks.build.registry import find_corpus
 from tasks.importers.jamendo import Track
-from tasks.instrumentals import separated
+from tasks.instrumentals import separated, sources
 from tasks.instrumentals.separated import Kept
 from tasks.instrumentals.separators import Separators
 from tasks.instrumentals.sources import listed
@@ -33,17 +33,9 @@ from tasks.store.explain import explain
 from tasks.store.versions import Version, verify
 from tests.builds import contents_of, rows_of
 from tests.conftest import ROOT
-from tests.instrumentals import separating
 from tests.instrumentals.separating import RATE_HZ, build_separated, config_of, make_tracks, song, values_of, write_rows
-from tests.mos_preferences.test_flow import steps_called
 
 DEMO = ROOT / "data/demo/instrumentals.toml"
-
-
-def test_builds_without_prefect_run_the_flows_steps() -> None:
-    flow = steps_called((ROOT / "flows/instrumentals.py").read_text("utf-8"))
-    assert set(flow) >= {"import_tracks", "index_audio", "separate", "write_tracks", "sections"}
-    assert sorted(steps_called(inspect.getsource(separating.build_separated))) == sorted(flow)
 
 
 @pytest.fixture(scope="module")
@@ -177,6 +169,25 @@ def test_a_damaged_or_lost_kept_file_is_made_anew(tmp_path: Path, monkeypatch: p
     assert (again.name, contents_of(again.folder)) == ("v1", first)
 
 
+def test_a_kept_file_that_is_lost_before_the_table_is_written_is_made_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_tracks(tmp_path / "t", 3)
+    config, store, write = config_of(tmp_path / "t"), tmp_path / "store", flows.instrumentals.write_tracks
+
+    def after_a_loss(*given: Any) -> None:
+        next((store / separated.FOLDER).glob("*/*/*.flac")).unlink()
+        write(*given)
+
+    monkeypatch.setattr(flows.instrumentals, "write_tracks", after_a_loss)
+    with pytest.raises(StoreError, match="expected what this build separated, found none; build again"):
+        build_separated(config, store)
+    monkeypatch.undo()
+    counted = Counted(monkeypatch)
+    assert len(rows_of(build_separated(config, store), "tracks")) == 3
+    assert counted.taken() == 1
+
+
 def test_a_build_that_is_stopped_ends_with_the_track_at_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tracks(tmp_path / "t", 8)
     config, store = config_of(tmp_path / "t"), tmp_path / "store"
@@ -189,9 +200,9 @@ def test_a_build_that_is_stopped_ends_with_the_track_at_hand(tmp_path: Path, mon
         return real(kept, clip_sha256, done)
 
     made: list[Separators] = []
-    make = separating.Separators
+    make = separated.Separators
     monkeypatch.setattr(Kept, "keep", stop_after_three)
-    monkeypatch.setattr(separating, "Separators", lambda *given: made.append(make(*given)) or made[0])
+    monkeypatch.setattr(separated, "Separators", lambda *given: made.append(make(*given)) or made[0])
     with pytest.raises(Interrupted):
         build_separated(config, store)
     monkeypatch.undo()
@@ -204,7 +215,7 @@ def test_a_build_that_is_stopped_ends_with_the_track_at_hand(tmp_path: Path, mon
 def test_the_size_of_shards_changes_no_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_tracks(tmp_path / "t", 7)
     one = build_separated(config_of(tmp_path / "t"), tmp_path / "one")
-    monkeypatch.setattr(separated, "TRACKS_A_SHARD", 2)
+    monkeypatch.setattr(sources, "TRACKS_A_SHARD", 2)
     many = build_separated(config_of(tmp_path / "t"), tmp_path / "many")
     assert contents_of(one.folder) == contents_of(many.folder)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from schemas.errors import EarmarkError
-from tasks.instrumentals import separated
+from tasks.instrumentals import sources
 from tasks.pseudo_preferences import judging
 from tests import builds
 from tests.annotation.conftest import LocalServer
@@ -105,7 +105,7 @@ def test_shards_judged_side_by_side_give_the_same_version(tmp_path: Path, monkey
 def test_tracks_separated_shard_by_shard_give_the_same_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from flows.instrumentals import build
 
-    monkeypatch.setattr(separated, "TRACKS_A_SHARD", 2)
+    monkeypatch.setattr(sources, "TRACKS_A_SHARD", 2)
     rows = separating.make_tracks(tmp_path / "t", 5)
     (tmp_path / "t/audio/0003.flac").write_bytes(b"no audio")
     separating.song(tmp_path / "t/audio/0004.flac", 4, channels=1)

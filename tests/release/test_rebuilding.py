@@ -9,14 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flows.command.rebuild_plan import read_rebuild
-from flows.command.running import read_config
 from schemas.config import BuildConfig
 from schemas.errors import ConfigError
 from schemas.rebuild import Member
-from tasks.build.registry import find_corpus
 from tasks.release.rebuilding import Ending, in_order, skip_reason
 from tasks.store.versions import Store
-from tests.conftest import ROOT
 
 NAMES = ("ant", "bee", "cat", "dog", "elk")
 
@@ -74,17 +71,6 @@ def test_what_reads_a_failed_corpus_is_skipped() -> None:
     assert (
         skip_reason([good, Ending("bee", "failed"), Ending("cat", "skipped")]) == "bee, cat did not come to a version"
     )
-
-
-def test_the_demos_rebuild_holds_every_demo() -> None:
-    config = read_rebuild(ROOT / "data/demo/rebuild.toml")
-    from tasks.build.registry import corpora
-
-    assert {member.corpus for member in config.builds} == {
-        name for name in corpora() if (ROOT / f"data/demo/{name}.toml").is_file()
-    }
-    for member in config.builds:
-        read_config(find_corpus(member.corpus), config.base / member.config)
 
 
 def test_bad_configs_are_told_in_a_line(tmp_path: Path) -> None:

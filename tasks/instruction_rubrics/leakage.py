@@ -1,5 +1,4 @@
-"""`instruction-rubrics`: what keeps bench and corpus apart: clips by hash and by sound, and a proof over what is
-published."""
+"""`instruction-rubrics`: bench and corpus share no clip, by hash or by sound, and no text; a check of it."""
 
 from __future__ import annotations
 
@@ -16,47 +15,51 @@ import pyarrow.parquet as pq
 
 from schemas.instruction_rubrics import InstructionRubrics
 from tasks.audio.recordings import Print, fingerprint, recordings
+from tasks.build.ask import Row
 from tasks.build.progress import working
 from tasks.instruction_rubrics.disjoint import Side, check_disjoint
-from tasks.instruction_rubrics.records import Record
 from tasks.store.files import replacing
 from tasks.store.staging import Stage
 
 PRINTS = pa.schema([("clip_sha256", pa.string()), ("numbers", pa.list_(pa.uint32()))])
 
 
-def recordings_of(stage: Stage, config: InstructionRubrics, rows: Sequence[dict[str, Any]]) -> list[str]:
+def recordings_of(
+    stage: Stage, config: InstructionRubrics, rows: Sequence[dict[str, Any]]
+) -> tuple[list[str], Path | None]:
     """For each caption a clip that sounds like its own: the same for all clips of one recording, by SHA-256.
 
-    Leaves `work/prints.parquet`, if the config asks for fingerprints.
+    Returns:
+        These, and the file of the clips' acoustic fingerprints, if the config asks for them.
 
     Raises:
         ConfigError: it does, and Chromaprint is not installed.
     """
     if not config.disjoint.fingerprint:
-        return [row["clip_sha256"] for row in rows]
+        return [row["clip_sha256"] for row in rows], None
     paths = {row["clip_sha256"]: Path(row["path"]) for row in rows}
     listen = partial(fingerprint, longest_s=config.clips.longest_s)
     with working("fingerprint clips", len(paths)) as work, ThreadPoolExecutor(os.cpu_count()) as pool:
         prints: list[Print] = []
-        for found in pool.map(listen, paths.values()):
-            prints.append(found)
+        for one in pool.map(listen, paths.values()):
+            prints.append(one)
             work.advance()
     table = pa.table([pa.array(list(paths), pa.string()), pa.array(prints, pa.list_(pa.uint32()))], PRINTS)
-    with replacing(stage.work / "prints.parquet") as temporary:
+    file = stage.work / "prints.parquet"
+    with replacing(file) as temporary:
         pq.write_table(table, temporary)
     clips = list(paths)
     first = dict(zip(clips, recordings(prints, config.disjoint.fingerprint), strict=True))
-    return [clips[first[row["clip_sha256"]]] for row in rows]
+    return [clips[first[row["clip_sha256"]]] for row in rows], file
 
 
-def prove_apart(
-    stage: Stage, config: InstructionRubrics, samples: Sequence[Record], texts: Sequence[tuple[str, str]]
+def check_leakage(
+    prints_file: Path | None, config: InstructionRubrics, samples: Sequence[Row], texts: Sequence[tuple[str, str]]
 ) -> None:
-    """Prove that bench and corpus share no clip, no recording and no near-duplicate instruction.
+    """Check that bench and corpus share no clip, no recording and no near-duplicate instruction.
 
     Args:
-        stage: the build.
+        prints_file: acoustic fingerprints of the clips, where recordings are compared.
         config: the build config.
         samples: what is published: `split`, `clip_sha256`.
         texts: split and words of every instruction, in its own language.
@@ -65,14 +68,15 @@ def prove_apart(
         StoreError: they do; with an example.
     """
     prints: dict[str, Print] = {}
-    if config.disjoint.fingerprint:
-        held = pq.ParquetFile(stage.work / "prints.parquet").read().to_pydict()
-        prints = {clip: np.array(n, np.uint32) for clip, n in zip(held["clip_sha256"], held["numbers"], strict=True)}
+    if prints_file is not None:
+        columns = pq.ParquetFile(prints_file).read().to_pydict()
+        numbers = (np.array(one, np.uint32) for one in columns["numbers"])
+        prints = dict(zip(columns["clip_sha256"], numbers, strict=True))
 
     def side(split: str) -> Side:
         clips = list(dict.fromkeys(row["clip_sha256"] for row in samples if row["split"] == split))
-        said = [text for of, text in texts if of == split]
-        return Side(split, clips, said, [prints[clip] for clip in clips] if prints else ())
+        own = [text for of, text in texts if of == split]
+        return Side(split, clips, own, [prints[clip] for clip in clips] if prints else ())
 
     likeness = config.disjoint.fingerprint or 1.0
     check_disjoint(side("test"), side("train"), recording=likeness, text=config.disjoint.captions)

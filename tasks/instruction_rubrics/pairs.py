@@ -1,0 +1,114 @@
+"""`instruction-rubrics`: positives and negatives that have all they need, one to one, bench and corpus apart."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from schemas.instruction_rubrics import InstructionRubrics
+from schemas.rubric_tables import SAMPLES
+from tasks.build.ask import Row
+from tasks.build.step import Account
+from tasks.importers.rows import Reject
+from tasks.instruction_rubrics.asks import others
+from tasks.instruction_rubrics.deciding import choose_pairs
+from tasks.instruction_rubrics.verification import reject_of
+from tasks.text.near_texts import near_any
+
+Pair: TypeAlias = tuple[Row, Row]
+Pools: TypeAlias = Mapping[tuple[str, str], tuple[list[Row], list[Row]]]
+
+
+def choose(
+    config: InstructionRubrics, positives: Sequence[Row], negatives: Sequence[Row], rubrics: Mapping[str, Row]
+) -> tuple[list[Pair], list[Account]]:
+    """The pairs that are published.
+
+    Args:
+        config: the build config.
+        positives: captions that are true of their clips.
+        negatives: clips with instructions that are wrong for them, by their number.
+        rubrics: instructions with all that was written of them, by id.
+
+    Returns:
+        A positive and a negative each, both with their `labelled`; and the accounts `pairs` and `judged`.
+    """
+    labelled = {one["negative"]: one for row in rubrics.values() for one in row["labelled"]
+                if one["negative"] is not None}  # fmt: skip
+    true = {key: one for key, row in rubrics.items() for one in row["labelled"] if one["negative"] is None}
+    whole = list(_whole(config, ((row, true.get(row["instruction_id"])) for row in positives), rubrics))
+    false = list(_whole(config, ((row, labelled.get(number)) for number, row in enumerate(negatives)), rubrics))
+    near = _near_bench([*whole, *false], config)
+    by_base = {row["base"]: row for row in false if row["kind"] != "judged"}
+    rejects: list[tuple[str, Reject]] = []
+    pools: dict[tuple[str, str], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
+    for row in whole:
+        if (key := _near_key(row, by_base, near)) is None:
+            pools[row["split"], row["subset"]][0].append({**row, "negative": by_base.get(row["base"])})
+        else:
+            detail = f"expected a caption apart from the bench, found nearly instruction {near[key]}"
+            rejects.append((SAMPLES.name, reject_of(row, "near_bench", detail)))
+    for row in false:
+        if row["kind"] == "judged" and row["instruction_id"] not in near:
+            pools[row["split"], row["subset"]][1].append(row)
+    pairs: list[Pair] = []
+    notes: list[str] = []
+    for (split, subset), pool in sorted(pools.items()):
+        ones, twos = (sorted(rows, key=lambda row: (row["place"], row["base"])) for rows in pool)
+        count = config.counts.get(split, {}).get(subset)  # type: ignore[call-overload]
+        taken = choose_pairs(ones, twos, count, config.negatives.weights)
+        pairs += [(dict(one), dict(two)) for one, two in taken]
+        if count is not None and 2 * len(taken) < count:
+            notes.append(
+                f"{split} {subset}: {2 * len(taken):,} of {count:,} samples; more captions or `spare` are needed"
+            )
+    kinds = Counter(negative["kind"] for _, negative in pairs)
+    if kinds:
+        notes.insert(0, f"negatives: {', '.join(f'{kind} {count:,}' for kind, count in sorted(kinds.items()))}")
+    return pairs, list(_accounts(pools, len(positives), len(whole), rejects, kinds, notes))
+
+
+def _accounts(
+    pools: Pools, entered: int, whole: int, rejects: list[tuple[str, Reject]], kinds: Counter[str], notes: list[str]
+) -> Iterator[Account]:
+    alone = sum(row["negative"] is None and row["role"] != "judged" for ones, _ in pools.values() for row in ones)
+    pairs, judged = kinds.total(), sum(len(twos) for _, twos in pools.values())
+    filtered = {
+        "without items, rationales or translation": entered - whole,
+        "without a negative": alone,
+        "beyond the counts or the shares": whole - len(rejects) - alone - pairs,
+    }
+    yield Account(entered, pairs, rejects, filtered, notes=notes, name="pairs", unit="positives")
+    beyond = {"beyond the counts or the shares": judged - kinds["judged"]}
+    unit = "hard negatives of generated audio"
+    yield Account(judged, kinds["judged"], filtered=beyond, name="judged", unit=unit)
+
+
+def _whole(
+    config: InstructionRubrics, rows: Iterator[tuple[Row, Row | None]], rubrics: Mapping[str, Row]
+) -> Iterator[Row]:
+    """Rows that were labelled, and that are there in all languages, as are their instructions."""
+    for row, labelled in rows:
+        if labelled is None or labelled["failure"] is not None:
+            continue
+        parts = (labelled["translations"], rubrics[row["instruction_id"]]["translations"])
+        if all(part[into]["failure"] is None for part in parts for into in others(config, row["language"])):
+            yield {**row, "labelled": labelled}
+
+
+def _near_bench(rows: list[Row], config: InstructionRubrics) -> dict[str, str]:
+    """Instructions of the corpus that nearly repeat one of the bench: id → the bench's id."""
+    texts: dict[str, dict[str, str]] = {"test": {}, "train": {}}
+    for row in rows:
+        texts[row["split"]][row["instruction_id"]] = row["text"]
+    bench = list(texts["test"])
+    near = near_any(list(texts["train"].values()), list(texts["test"].values()), config.disjoint.captions)
+    return {name: bench[at] for name, at in zip(texts["train"], near, strict=True) if at is not None}
+
+
+def _near_key(row: Row, by_base: Mapping[int, Any], near: Mapping[str, str]) -> str | None:
+    """The instruction of a pair that is too near to the bench, if there is one."""
+    negative = by_base.get(row["base"])
+    keys = [row["instruction_id"], *([negative["instruction_id"]] if negative else [])]
+    return next((key for key in keys if row["split"] == "train" and key in near), None)

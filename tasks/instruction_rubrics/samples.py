@@ -1,0 +1,222 @@
+"""`instruction-rubrics`: the published tables, a row a language, from the pairs that were chosen."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from schemas.instruction_rubrics import SETS, InstructionRubrics
+from schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
+from schemas.tables import AUDIO, UNSPLIT, Table
+from tasks.build.ask import Row, Walked
+from tasks.build.media import EMBEDDED_AT_ONCE, embed
+from tasks.build.rows import Rows, read_rows
+from tasks.build.step import Account, Done, step
+from tasks.instruction_rubrics.asks import VERIFY
+from tasks.instruction_rubrics.choosing import Chosen
+from tasks.instruction_rubrics.leakage import check_leakage
+from tasks.instruction_rubrics.pairs import choose
+from tasks.store.staging import Stage
+
+ROWS_AT_ONCE = 20_000
+
+
+class Evidence(NamedTuple):
+    """What the judge was asked.
+
+    Attributes:
+        captions: whether captions fit their clips.
+        candidates: whether other instructions are wrong for them.
+    """
+
+    captions: Walked
+    candidates: Walked
+
+
+@step("samples", unit="sample rows", table=SAMPLES.name, label="write samples")
+def write_samples(
+    stage: Stage,
+    config: InstructionRubrics,
+    chosen: Chosen,
+    verified: Rows,
+    negatives: Rows,
+    rubrics: Rows,
+    evidence: Evidence,
+) -> Done[None]:
+    """Balance positives and negatives and write every table.
+
+    Raises:
+        StoreError: bench and corpus would share a clip, a recording or a near-duplicate text.
+    """
+    captions = read_rows(verified)
+    by_base = {row["base"]: row for row in captions}
+    by_id = {row["instruction_id"]: row for row in read_rows(rubrics)}
+    pairs, accounts = choose(config, [row for row in captions if row["positive"]], read_rows(negatives), by_id)
+    samples = [sample for pair in pairs for sample in _samples(pair, by_base)]
+    used = {sample["instruction_id"] for sample in samples}
+    instructions = [row for key, row in by_id.items() if key in used]
+    check_leakage(chosen.prints, config, samples, [(row["split"], row["text"]) for row in instructions])
+    kept = 0
+    for split in SETS:
+        own = [sample for sample in samples if sample["split"] == split]
+        kept += stage.write(SAMPLES, split, _batches(SAMPLES, _sample_rows(own, by_id, config)))
+        stage.write(LABELS, split, _batches(LABELS, _label_rows(own, by_id, config)))
+        texts = [row for row in instructions if row["split"] == split]
+        stage.write(INSTRUCTIONS, split, _batches(INSTRUCTIONS, _instruction_rows(texts, config)))
+        stage.write(ITEMS, split, _batches(ITEMS, _item_rows(texts, config)))
+        clips = {sample["clip_sha256"]: by_base[sample["base"]] for sample in own}
+        stage.write(CLIPS, split, _clip_batches(list(clips.values()), config))
+    for table in (SAMPLES, LABELS, INSTRUCTIONS, ITEMS, CLIPS):
+        stage.drop_empty_splits(table)
+    clips_used = {sample["clip_sha256"] for sample in samples}
+    stage.write(JUDGMENTS, UNSPLIT, _batches(JUDGMENTS, _judgment_rows(evidence, clips_used)))
+    notes = [f"{len(pairs):,} pairs in {len(config.languages)} languages"]
+    return Done(None, *accounts, Account(len(samples) * len(config.languages), kept, notes=notes))
+
+
+def _samples(pair: tuple[Row, Row], captions: Mapping[int, Row]) -> Iterator[Row]:
+    """Both samples of a pair, with what does not depend on the language."""
+    positive, negative = pair
+    pair_id = _digest("pair", *(f"{captions[row['base']]['clip_sha256']} {row['instruction_id']}" for row in pair))
+    for row, follows in ((positive, True), (negative, False)):
+        clip = captions[row["base"]]
+        kind = "pos" if follows else row["kind"]
+        items = row["labelled"]["answers"]
+        yield {
+            **{name: row[name] for name in ("base", "split", "subset", "domain", "instruction_id", "source")},
+            "sample_id": _digest("sample", clip["clip_sha256"], row["instruction_id"], str(follows)),
+            "pair_id": pair_id,
+            "clip_sha256": clip["clip_sha256"],
+            "follows": follows,
+            "kind": kind,
+            "truth_id": row["instruction_id"] if follows else row["truth_id"],
+            "truth": row["text"] if follows else row["truth"],
+            "attribute": row.get("attribute"),
+            "span_before": row.get("span_before"),
+            "span_after": row.get("span_after"),
+            "verified_by": row["verified_by"],
+            "similarity": row.get("similarity"),
+            "items": len(items),
+            "items_yes": sum(item["answer"] for item in items),
+            "source_file": row["source_file"],
+            "source_line": row["line"],
+            "labelled": row["labelled"],
+        }
+
+
+def _sample_rows(samples: Iterable[Row], rubrics: Mapping[str, Row], config: InstructionRubrics) -> Iterator[Row]:
+    for sample in samples:
+        for language in config.languages:
+            instruction = _texts(rubrics[sample["instruction_id"]], language)[0]
+            yield {**sample, "language": language, "instruction": instruction}
+
+
+def _label_rows(samples: Iterable[Row], rubrics: Mapping[str, Row], config: InstructionRubrics) -> Iterator[Row]:
+    for sample in samples:
+        labelled = sample["labelled"]
+        for language in config.languages:
+            other = labelled["translations"].get(language)
+            for number, answer in enumerate(labelled["answers"], 1):
+                yield {
+                    **{name: sample[name] for name in ("sample_id", "split", "clip_sha256", "source")},
+                    "item": number,
+                    "language": language,
+                    "answer": answer["answer"],
+                    "rationale": other["texts"][number - 1] if other else answer["rationale"],
+                    "labelled_by": labelled["by"],
+                    "prompt": labelled["prompt"],
+                    "request_key": labelled["key"],
+                }
+
+
+def _instruction_rows(rubrics: Iterable[Row], config: InstructionRubrics) -> Iterator[Row]:
+    for row in rubrics:
+        for language in config.languages:
+            other = row["translations"].get(language)
+            yield {
+                **{name: row[name] for name in ("instruction_id", "split", "domain", "source")},
+                "language": language,
+                "text": _texts(row, language)[0],
+                "original": other is None,
+                "altered_from": row.get("altered_from"),
+                "flags": other["flags"][0] if other else [],
+                "written_by": other["by"] if other else row["written_by"],
+            }
+
+
+def _item_rows(rubrics: Iterable[Row], config: InstructionRubrics) -> Iterator[Row]:
+    for row in rubrics:
+        for language in config.languages:
+            other, texts = row["translations"].get(language), _texts(row, language)
+            for number, item in enumerate(row["items"], 1):
+                yield {
+                    **{name: row[name] for name in ("instruction_id", "split", "source")},
+                    "item": number,
+                    "language": language,
+                    "dimension": item["dimension"],
+                    "question": texts[number],
+                    "basis": item["basis"],
+                    "flags": other["flags"][number] if other else [],
+                    "written_by": other["by"] if other else row["items_by"],
+                }
+
+
+def _texts(rubric: Row, language: str) -> list[str]:
+    """An instruction and its questions in a language."""
+    if other := rubric["translations"].get(language):
+        texts: list[str] = other["texts"]
+        return texts
+    return [rubric["text"], *(item["question"] for item in rubric["items"])]
+
+
+def _judgment_rows(evidence: Evidence, clips: set[str]) -> Iterator[Row]:
+    """What the judge answered about clips that are in the samples, of instructions that were not taken too."""
+    for walked in evidence:
+        rows = read_rows(walked.source)
+        for draw in walked.read_draws():
+            row = rows[draw["at"]]
+            if draw["role"] != "judge" or draw["value"] is None or row["clip_sha256"] not in clips:
+                continue
+            judged = row if draw["ask"] == VERIFY.name else row["candidates"][draw["candidate"]]
+            yield {
+                **{name: row[name] for name in ("clip_sha256", "split", "subset", "source")},
+                "instruction_id": judged["instruction_id"],
+                "pass": draw.get("pass", 1),
+                "question": draw["ask"],
+                "answer": draw["value"]["answer"] == "yes",
+                "evidence": draw["value"]["evidence"],
+                "judge": draw["annotator"],
+                "prompt": draw["prompt"],
+                "request_key": draw["request_key"],
+                "similarity": judged["similarity"],
+            }
+
+
+def _clip_batches(clips: list[Row], config: InstructionRubrics) -> Iterator[pa.Table]:
+    bare = pa.schema([field for field in CLIPS.schema if field.type != AUDIO])
+    for start in range(0, len(clips), EMBEDDED_AT_ONCE if config.embed else ROWS_AT_ONCE):
+        some = clips[start : start + (EMBEDDED_AT_ONCE if config.embed else ROWS_AT_ONCE)]
+        table = pa.Table.from_pylist([{name: row[name] for name in bare.names} for row in some], bare)
+        if config.embed:
+            yield embed(table, [Path(row["path"]) for row in some], [row["clip_sha256"] for row in some])
+        else:
+            yield table.append_column("audio", pa.nulls(len(table), AUDIO))
+
+
+def _batches(table: Table, rows: Iterable[Row]) -> Iterator[pa.Table]:
+    batch: list[Row] = []
+    for row in rows:
+        batch.append({name: row[name] for name in table.schema.names})
+        if len(batch) == ROWS_AT_ONCE:
+            yield pa.Table.from_pylist(batch, table.schema)
+            batch = []
+    if batch:
+        yield pa.Table.from_pylist(batch, table.schema)
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]

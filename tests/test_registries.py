@@ -1,0 +1,78 @@
+"""What is registered stands wherever it is listed, and nothing else does."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from flows.command.cli import app
+from schemas.registry import Registry
+from tasks.annotation.backends import BACKENDS
+from tasks.build.registry import corpora, find_corpus
+from tasks.exports.formats import FORMATS
+from tasks.importers.caption_sets import CAPTION_LAYOUTS
+from tasks.importers.preferences import VOTE_LAYOUTS
+from tasks.importers.ratings import RATING_LAYOUTS
+from tasks.importers.tracks import TRACK_LAYOUTS
+from tests.conftest import ROOT
+
+OURS = {name for name, one in corpora().items() if one.package is None}
+
+
+def text(path: str) -> str:
+    """A file of the repository."""
+    return (ROOT / path).read_text("utf-8")
+
+
+def deployed() -> Iterable[str]:
+    """The corpora whose flows have a deployment."""
+    flows = {find_corpus(name).flow: name for name in OURS} | {"flows.rebuild:rebuild": "", "flows.publish:publish": ""}
+    entries = [one["entrypoint"] for one in yaml.safe_load(text("deploy/prefect.yaml"))["deployments"]]
+    return filter(None, [flows[entry.replace("/", ".").replace(".py:", ":")] for entry in entries])
+
+
+def configs(folder: str) -> Iterable[str]:
+    """The corpora that a folder has a config of."""
+    values = (tomllib.loads(path.read_text("utf-8")) for path in (ROOT / folder).glob("*.toml"))
+    return (str(one["corpus"]) for one in values if "corpus" in one)
+
+
+CORPORA: dict[str, Callable[[], Iterable[str]]] = {
+    "README's table": lambda: re.findall(r"^\| \[`([a-z-]+)`\]\(flows/[a-z_]+\.md\) ", text("README.md"), re.MULTILINE),
+    "the guides": lambda: (p.stem.replace("_", "-") for p in (ROOT / "flows").glob("*.md") if p.stem != "README"),
+    "deployments": deployed,
+    "the demo's configs": lambda: configs("data/demo"),
+    "configs of the papers' sizes": lambda: configs("deploy/configs"),
+    "the demo's rebuild": lambda: (one["corpus"] for one in tomllib.loads(text("data/demo/rebuild.toml"))["builds"]),
+    "the plan of scale": lambda: re.findall(r'Workload\("([a-z-]+)', text("deploy/scale.py")),
+    "earmark list": lambda: (one["corpus"] for one in json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)),
+}
+
+
+@pytest.mark.parametrize("place", CORPORA)
+def test_every_corpus_is_in(place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("EARMARK_STORE", str(tmp_path))
+    assert set(CORPORA[place]()) == OURS
+
+
+def test_every_export_format_is_in_the_guide() -> None:
+    table = text("flows/README.md").partition("| format | what it writes |\n")[2].partition("\n\n")[0]
+    assert re.findall(r"`([a-z-]+)`", "\n".join(row.split("|")[1] for row in table.splitlines())) == [*FORMATS.own]
+
+
+REGISTRIES = (RATING_LAYOUTS, TRACK_LAYOUTS, VOTE_LAYOUTS, CAPTION_LAYOUTS, BACKENDS, FORMATS)
+
+
+@pytest.mark.parametrize("registry", REGISTRIES, ids=lambda registry: registry.what)
+def test_every_entry_point_is_in_the_guide(registry: Registry[object]) -> None:
+    part = text("flows/README.md").partition("## Your own layout")[2].partition("\n## ")[0]
+    assert f'[project.entry-points."{registry.group}"]' in part
+    assert f"`{registry.kind.__name__}`" in part
+    assert not registry.prefix or f"| `{registry.prefix}NAME` |" in part
