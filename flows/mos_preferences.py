@@ -7,62 +7,29 @@ describes clips and compares pairs in words.
 
 from __future__ import annotations
 
-from prefect import flow, unmapped
-
-from schemas.mos_preferences import MosPreferences
-from tasks.build.artifacts import run_name, show
-from tasks.build.asking import asking
-from tasks.build.progress import working
-from tasks.build.shards import Shards
+from schemas.mos_preferences import CORPUS, MosPreferences
+from tasks.build.flow import corpus_flow
+from tasks.build.losses import check_inputs
 from tasks.mos_preferences.critique_report import critique_sections
-from tasks.mos_preferences.critiques import count_questions, critique, plan_critiques, write_critiques
+from tasks.mos_preferences.critiques import plan_critiques, write_critiques
+from tasks.mos_preferences.critiquing import critique
 from tasks.mos_preferences.pairs import pair_clips
-from tasks.mos_preferences.ratings import (
-    STEPS_AT_ONCE,
-    import_source,
-    in_shards,
-    index_clips,
-    merge_votes,
-    write_ratings,
-)
-from tasks.mos_preferences.sources import plan_build
-from tasks.store.versions import open_store
+from tasks.mos_preferences.ratings import import_source, index_clips, merge_ratings, shards_to_index, write_ratings
+from tasks.store.staging import Stage
 
 
-@flow(
-    name="mos-preferences",
-    flow_run_name=run_name,
-    task_runner=Shards(STEPS_AT_ONCE),
-)
-def build(
-    config: MosPreferences, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None
-) -> str:
-    """Build a version of `mos-preferences`, or find it up to date.
-
-    Args:
-        config: the build config.
-        store: the store: a folder, or s3://bucket/prefix.
-        force: build again even if a version was built from the same inputs, config, schemas and code.
-        inputs: digests of the input files, if the caller has just computed them.
-
-    Returns:
-        The version's name.
-    """
-    plan = plan_build(config, open_store(store), inputs)
-    with plan.stage() as stage:
-        if (done := plan.up_to_date(tidy=False)) and not force:
-            return done.name
-        import_source.map(unmapped(stage), unmapped(config), config.sources).result()
-        merge_votes(stage, config)
-        index_clips.map(unmapped(stage), unmapped(config), in_shards(stage, config)).result()
-        write_ratings(stage, config)
-        plan.check_inputs(stage)
-        pair_clips(stage, config)
-        if config.critiques:
-            shards = plan_critiques(stage, config)
-            with asking(stage.store, config.critiques) as session, working("critique", count_questions(stage)) as work:
-                critique.map(unmapped(stage), unmapped(config), unmapped(session), shards, unmapped(work)).result()
-            write_critiques(stage, config)
-        said = critique_sections(stage)
-        version = plan.commit(stage, sections=said)
-        return show(version, said)
+@corpus_flow(CORPUS)
+def build(stage: Stage, config: MosPreferences) -> dict[str, str] | None:
+    """Average the ratings of each clip, index its audio, pair clips, and have a critic hear some of both."""
+    lists = import_source.map(stage, config, config.sources)
+    clips = merge_ratings(stage, config, lists)
+    media = index_clips.map(stage, config, shards_to_index(config, clips), clips=clips)
+    write_ratings(stage, config, clips, media)
+    check_inputs(stage, config)
+    pair_clips(stage, config)
+    if config.critiques is None:
+        return None
+    questions = plan_critiques(stage, config, clips)
+    critiqued = critique(stage, config, questions.rows)
+    write_critiques(stage, config, questions, critiqued)
+    return critique_sections(stage, questions)

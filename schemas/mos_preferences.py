@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
+from schemas.annotation import AnnotatorConfig
 from schemas.config import LARGEST, BuildConfig, Linked, Model, Name, nearest
 from schemas.corpus import Corpus, Story
 from schemas.critiques import CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
@@ -154,6 +155,14 @@ class MosPreferences(BuildConfig):
     def source_of(self, file: str) -> str:
         """The source's name, with which the names of its files begin."""
         return file.partition("/")[0]
+
+    def asked(self) -> dict[str, AnnotatorConfig]:
+        """Who is asked, by role."""
+        return {"critic": self.critiques} if self.critiques else {}
+
+    def for_forecast(self) -> Self:
+        """Without converted audio."""
+        return self if self.audio == "none" else self.model_copy(update={"audio": "index"})
 
     def identity(self) -> dict[str, Any]:
         """The config without the folders that its sources lie in, and without what cannot change a critique."""
@@ -403,7 +412,6 @@ CORPUS = Corpus(
     peeks="tasks.mos_preferences.sources:peeks",
     flow="flows.mos_preferences:build",
     report="tasks.mos_preferences.report:sections",
-    forecast="tasks.mos_preferences.critiques:forecast",
     views=VIEWS,
     evaluations=EVALUATIONS,
 )

@@ -1,6 +1,6 @@
-"""A whole build of `mos-preferences` without Prefect's engine: the flow's steps, called one after the other.
+"""Builds in processes of their own, to be killed; what versions hold; and configs of `mos-preferences`, the smallest.
 
-`python -m tests.builds CONFIG STORE` runs it as a process of its own, to be killed.
+`python -m tests.builds CONFIG STORE` builds `mos-preferences`.
 """
 
 from __future__ import annotations
@@ -12,65 +12,24 @@ import subprocess
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
-os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-
-import pyarrow as pa
 import pyarrow.parquet as pq
 
+from flows.mos_preferences import build
 from schemas.config import parse_config, read_toml
-from schemas.mos_preferences import CORPUS, MosPreferences
-from tasks.build.asking import asking
-from tasks.build.plan import Plan
-from tasks.build.progress import working
-from tasks.importers.rows import Rating
-from tasks.mos_preferences.critique_report import critique_sections
-from tasks.mos_preferences.critiques import count_questions, critique, plan_critiques, write_critiques
-from tasks.mos_preferences.pairs import pair_clips
-from tasks.mos_preferences.ratings import (
-    IMPORTED,
-    ROWS_PER_SOURCE,
-    import_source,
-    in_shards,
-    index_clips,
-    merge_votes,
-    write_ratings,
-)
-from tasks.mos_preferences.sources import plan_build
-from tasks.store.commit import Made
-from tasks.store.manifest import Step, digest_of
-from tasks.store.versions import Version, open_store
+from schemas.mos_preferences import MosPreferences
+from tasks.store.versions import Version
 from tests.conftest import ROOT
+from tests.runner import run_flow
 
 
 def build_version(config: MosPreferences, store_root: Path, *, force: bool = False) -> Version:
-    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
-    plan = plan_build(config, open_store(str(store_root)))
-    if (done := plan.up_to_date()) and not force:
-        return done
-    if force:
-        plan.forget()
-    with plan.stage() as stage:
-        for source in config.sources:
-            import_source.fn(stage, config, source)
-        merge_votes.fn(stage, config)
-        for start in in_shards(stage, config):
-            index_clips.fn(stage, config, start)
-        write_ratings.fn(stage, config)
-        plan.check_inputs(stage)
-        pair_clips.fn(stage, config)
-        if config.critiques:
-            shards = plan_critiques.fn(stage, config)
-            with asking(stage.store, config.critiques) as session, working("critique", count_questions(stage)) as work:
-                for shard in shards:
-                    critique.fn(stage, config, session, shard, work)
-            write_critiques.fn(stage, config)
-        return plan.commit(stage, sections=critique_sections(stage))
+    """Build a version of `mos-preferences`, or find it up to date."""
+    return run_flow(build, config, store_root, force=force)
 
 
 def read_config(path: Path) -> MosPreferences:
@@ -93,35 +52,6 @@ def build_from_file(config: str, store: str) -> None:
 def contents_of(folder: Path) -> dict[str, bytes]:
     """Every file below a folder by its path, for comparing versions byte by byte."""
     return {p.relative_to(folder).as_posix(): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file()}
-
-
-def build_rows(config: MosPreferences, rows: Sequence[Rating], dataset_of: Sequence[str], store_root: Path) -> Version:
-    """Build from rows as importers yield them, so that any combination of unknown facts can be tried."""
-    inputs = {"rows": digest_of([list(row) for row in rows])}
-    made = Made(CORPUS, config.recorded(), inputs, code="", libraries={})
-    plan = Plan(open_store(str(store_root)), made, digest_of([config.identity(), inputs]), lambda: inputs, config)
-    with plan.stage() as stage:
-        for number, source in enumerate(config.sources):
-            held = [row for row, name in zip(rows, dataset_of, strict=True) if name == source.name]
-            first = number * ROWS_PER_SOURCE
-            table = [{**row._asdict(), "dataset": source.name, "row": first + i} for i, row in enumerate(held)]
-            path = stage.work / "imported" / f"{number:03d}.parquet"
-            path.parent.mkdir(exist_ok=True)
-            pq.write_table(pa.Table.from_pylist(table, IMPORTED), path)
-            stage.record(
-                Step(
-                    name=f"import-{source.name}",
-                    place=1,
-                    unit="list rows",
-                    stage="import",
-                    entered=len(held),
-                    kept=len(held),
-                )
-            )
-        merge_votes.fn(stage, config)
-        write_ratings.fn(stage, config)
-        pair_clips.fn(stage, config)
-        return plan.commit(stage)
 
 
 def rows_of(version: Version, table: str) -> list[dict[str, Any]]:
@@ -171,7 +101,7 @@ def watch_names(config: Path) -> None:
         sys.addaudithook(watch)
 
 
-def serve_builds(build: Callable[[str, str], None] = build_from_file) -> None:
+def serve_builds(run: Callable[[str, str], None] = build_from_file) -> None:
     """Fork a build for each line `CONFIG<tab>STORE` of standard input; print its process number, then its exit status.
 
     All is imported once, so that a test can start and kill dozens of builds in a minute.
@@ -183,7 +113,7 @@ def serve_builds(build: Callable[[str, str], None] = build_from_file) -> None:
             status = 1
             try:
                 watch_names(Path(config))
-                build(config, store)
+                run(config, store)
                 status = 0
             finally:
                 if status:

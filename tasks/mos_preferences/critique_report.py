@@ -9,28 +9,28 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from schemas.critiques import PAIRED_CRITIQUES
+from tasks.build.rows import read_rows
+from tasks.mos_preferences.critiques import Questions
 from tasks.store.staging import Stage
 
 READ = ("better", "first_score", "second_score", "tries", "mos_gap_normalized")
 GAPS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-def critique_sections(stage: Stage) -> dict[str, str]:
+def critique_sections(stage: Stage, questions: Questions) -> dict[str, str]:
     """The card's section on comparisons of pairs; none where none was asked for."""
-    step = stage.recorded(PAIRED_CRITIQUES.name)
-    asked = 0 if step is None else step.kept + sum(step.rejected.values())
-    if step is None or not asked:
+    pairs = [row for row in read_rows(questions.rows) if row["kind"] == "paired"]
+    if not pairs:
         return {}
     files = [path for paths in stage.tables().get(PAIRED_CRITIQUES.name, {}).values() for path in paths]
     rows = [row for path in files for row in pq.read_table(path, columns=list(READ)).to_pylist()]
     tries = Counter(row["tries"] for row in rows)
-    heard = pq.read_table(stage.work / "critiques" / "questions.parquet", columns=["better"])["better"].to_pylist()
-    pairs = sum(side is not None for side in heard)
+    better = [row["better"] for row in pairs if row["reason"] is None]
     lines = [
-        f"Of {asked:,} pairs that the critic was to compare, {pairs:,} could be heard, and {step.kept:,} have a valid "
-        "comparison: its scores agree with the listeners"
+        f"Of {len(pairs):,} pairs that the critic was to compare, {len(better):,} could be heard, and {len(rows):,} "
+        "have a valid comparison: its scores agree with the listeners"
         + (f" (by try: {', '.join(f'{n} → {tries[n]:,}' for n in sorted(tries))})." if tries else "."),
-        _by_position(rows, heard),
+        _by_position(rows, better),
         "",
         "| MOS gap, of its dataset's 90th percentile | valid | mean score of the better | of the other | distance |",
         "|---|---:|---:|---:|---:|",
@@ -48,13 +48,13 @@ def critique_sections(stage: Stage) -> dict[str, str]:
     return {"How the critic scored": "\n".join(lines)}
 
 
-def _by_position(rows: list[dict[str, Any]], heard: list[str | None]) -> str:
+def _by_position(rows: list[dict[str, Any]], better: list[str]) -> str:
     """How often a comparison is valid where the better clip came first, and where it came second."""
-    said = []
+    shares = []
     for side in ("first", "second"):
-        asked, valid = heard.count(side), sum(row["better"] == side for row in rows)
-        said.append(f"{valid:,} of {asked:,}{f' ({valid / asked:.1%})' if asked else ''} where it was heard {side}")
-    return f"The better clip scored higher in {said[0]}, in {said[1]}: a critic without a lean has equal shares."
+        pairs, valid = better.count(side), sum(row["better"] == side for row in rows)
+        shares.append(f"{valid:,} of {pairs:,}{f' ({valid / pairs:.1%})' if pairs else ''} where it was heard {side}")
+    return f"The better clip scored higher in {shares[0]}, in {shares[1]}: a critic without a lean has equal shares."
 
 
 def _scores(row: dict[str, Any]) -> tuple[int, int]:

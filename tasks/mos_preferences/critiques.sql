@@ -6,16 +6,16 @@ SELECT
     questions.first_sha256 AS clip_sha256,
     questions.first_duration_s AS duration_s,
     questions.first_mos AS mos,
-    said.noise,
-    said.distortion,
-    said.naturalness,
-    said.continuity,
+    answers.noise,
+    answers.distortion,
+    answers.naturalness,
+    answers.continuity,
     $model AS model,
     $prompt AS prompt,
-    said.request_key,
-    said.tries,
-    said.notes
+    answers.request_key,
+    answers.tries,
+    answers.notes
 FROM questions
-JOIN said USING (kind, item)
-WHERE kind = 'single' AND split = $split AND reason IS NULL
+JOIN answers USING (kind, item)
+WHERE kind = 'single' AND split = $split
 ORDER BY item

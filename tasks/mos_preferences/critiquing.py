@@ -2,50 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from importlib import resources
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from schemas.critiques import ASPECTS, Critiques
+from schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, Critiques
+from schemas.mos_preferences import MosPreferences
 from schemas.rewards import final_scores, prefers
-from tasks.annotation.backend import question
-from tasks.annotation.outcome import Answer, Reject
-from tasks.annotation.prompts import Prompt, load_prompt
-from tasks.annotation.request import Audio, AudioForm, Request
-from tasks.annotation.session import Session
-from tasks.build.asking import Checked, Fault, ask_checked
-from tasks.store.parquet import write_rows
-from tasks.store.staging import Stage
+from tasks.annotation.prompts import Prompt, prompt_named
+from tasks.annotation.request import Audio, AudioForm
+from tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, pose, walk
+from tasks.build.asking import Fault
+from tasks.build.forecast import imagined
+from tasks.mos_preferences.audio import find_audio
 
 PROMPT_OF = {"single": "speech-critique", "paired": "speech-critique-pair"}
 SIDES = {"single": ("first",), "paired": ("first", "second")}
 QUESTIONS_A_SHARD = 500
-SAID = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("item", pa.string()),
-        *((aspect, pa.string()) for aspect in ASPECTS),
-        ("rationale", pa.string()),
-        ("first_score", pa.int64()),
-        ("second_score", pa.int64()),
-        ("request_key", pa.string()),
-        ("tries", pa.int64()),
-        ("notes", pa.string()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-        ("final", pa.bool_()),
-    ]
-)
-
-Row = Mapping[str, Any]
 
 
 def prompt_of(kind: str) -> Prompt:
     """The prompt that asks about single clips or about pairs."""
-    return load_prompt(Path(str(resources.files("prompts"))), PROMPT_OF[kind])
+    return prompt_named(PROMPT_OF[kind])
 
 
 def kinds_asked(critiques: Critiques | None) -> list[str]:
@@ -60,31 +39,30 @@ def prompt_digests(critiques: Critiques | None) -> dict[str, str]:
     return {prompt.id: prompt.sha256 for prompt in map(prompt_of, kinds_asked(critiques))}
 
 
-def requests_of(critiques: Critiques, rows: Sequence[Row]) -> list[Request]:
-    """The first draw of each question.
+def questions_a_shard(critiques: Critiques) -> int:
+    """With the provider's batch API, as many questions as fill one batch."""
+    return critiques.batch_requests if critiques.batch else QUESTIONS_A_SHARD
+
+
+def critique_request(config: MosPreferences, row: Row) -> Posed:
+    """The question about a clip or pair. Nothing but the clips' audio reaches it: no id, no file name, no MOS.
 
     Args:
-        critiques: who is asked.
-        rows: rows of the file of questions, with `first_path` and `second_path`. Nothing but the clips' audio reaches a
-            request: no id, no file name, no MOS.
+        config: the build config.
+        row: of `critique_questions.sql`, with hash and length of its clips. Their files are those of this machine.
     """
-    form = AudioForm(**critiques.hearing.model_dump())
-    prompts = {kind: prompt_of(kind) for kind in kinds_asked(critiques)}
-    requests = []
-    for row in rows:
-        clips = [
-            Audio(row[f"{side}_sha256"], str(row[f"{side}_path"]), duration_s=row[f"{side}_duration_s"], form=form)
-            for side in SIDES[row["kind"]]
-        ]
-        prompt = prompts[row["kind"]]
-        if row["kind"] == "single":
-            requests.append(question(critiques, prompt.render(clip=clips[0]), prompt.ask))
-        else:
-            requests.append(question(critiques, prompt.render(first=clips[0], second=clips[1])))
-    return requests
+    assert config.critiques is not None
+    form = AudioForm(**config.critiques.hearing.model_dump())
+    source = next(one for one in config.sources if one.name == row["dataset"])
+    clips = {}
+    for side in SIDES[row["kind"]]:
+        path = find_audio(config, source, row[f"{side}_file"], row[f"{side}_audio"])
+        clips[side] = Audio(row[f"{side}_sha256"], str(path), duration_s=row[f"{side}_duration_s"], form=form)
+    values = {"clip": clips["first"]} if row["kind"] == "single" else clips
+    return pose(config.critiques, prompt_of(row["kind"]), **values)
 
 
-def pair_fault(text: str, row: Row) -> Fault | None:
+def pair_fault(text: str, row: Mapping[str, Any]) -> Fault | None:
     """What is wrong with a comparison: no scores on its last line, a missing part, or scores that the listeners do not
     share."""
     scores = final_scores(text)
@@ -104,35 +82,35 @@ def pair_fault(text: str, row: Row) -> Fault | None:
     return None
 
 
-def critique_shard(stage: Stage, critiques: Critiques, session: Session, rows: Sequence[Row], shard: int) -> None:
-    """Ask about one shard of clips and pairs; what the ledger holds is not asked again.
-
-    Leaves `work/critiques/said/<shard>.parquet`, a row a question: its valid answer, or why there is none.
-
-    Raises:
-        StopRun: a fault that every request would meet, or the budget's end; the build can be resumed.
-    """
-
-    def check(place: int, value: Any) -> Fault | None:
-        return pair_fault(value, rows[place]) if rows[place]["kind"] == "paired" else None
-
-    checked = ask_checked(session, requests_of(critiques, rows), check, critiques.tries)
-    said = [_said(row, one) for row, one in zip(rows, checked, strict=True)]
-    write_rows(stage.work / "critiques" / "said" / f"{shard:06d}.parquet", SAID, said)
+def once(config: MosPreferences) -> int:
+    """A description has no check that it could fail."""
+    return 1
 
 
-def _said(row: Row, one: Checked) -> tuple[Any, ...]:
-    head = (row["kind"], row["item"])
-    tail = (one.outcome.key, one.tries, "; ".join(one.outcome.notes) or None)
-    if one.failure is not None:
-        reason, detail = one.failure
-        tried = f"; asked {one.tries} times" if one.tries > 1 else ""
-        final = one.outcome.final if isinstance(one.outcome, Reject) else True
-        return (*head, *[None] * 7, *tail, reason, detail + tried, final)
-    assert isinstance(one.outcome, Answer)
-    value = one.outcome.value
-    if row["kind"] == "single":
-        return (*head, *(value[aspect].strip() for aspect in ASPECTS), None, None, None, *tail, None, None, None)
-    scores = final_scores(value)
-    assert scores is not None
-    return (*head, *[None] * 4, value.strip(), *scores, *tail, None, None, None)
+def scores_agree(config: MosPreferences, row: Row, text: str) -> Fault | None:
+    """The check of a comparison."""
+    return pair_fault(text, row)
+
+
+def imagine_description(config: MosPreferences, row: Row) -> dict[str, str]:
+    """What a dry run takes for an answer."""
+    return dict.fromkeys(ASPECTS, imagined(20))
+
+
+def imagine_comparison(config: MosPreferences, row: Row) -> str:
+    """What a dry run takes for an answer."""
+    return imagined(200)
+
+
+DESCRIBE = Ask(CRITIQUES.name, "critic", critique_request, imagine_description, tries=once, about="clips")
+COMPARE = Ask(PAIRED_CRITIQUES.name, "critic", critique_request, imagine_comparison, scores_agree, about="pairs")
+ASK_OF = {"single": DESCRIBE, "paired": COMPARE}
+
+
+@walk("critique", asks=[DESCRIBE, COMPARE], columns=[("kind", pa.string()), ("item", pa.string())])
+async def critique(asker: Asker[MosPreferences], question: Row) -> None:
+    """Describe a clip, or compare a pair until the scores agree with the listeners."""
+    ask = ASK_OF[question["kind"]]
+    if question["reason"]:
+        raise GivenUp(ask.name, question["reason"], question["detail"])
+    await asker(ask, question)

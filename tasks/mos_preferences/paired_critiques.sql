@@ -11,15 +11,15 @@ SELECT
     questions.first_mos,
     questions.second_mos,
     questions.mos_gap_normalized,
-    said.rationale,
-    said.first_score,
-    said.second_score,
+    answers.rationale,
+    answers.first_score,
+    answers.second_score,
     $model AS model,
     $prompt AS prompt,
-    said.request_key,
-    said.tries,
-    said.notes
+    answers.request_key,
+    answers.tries,
+    answers.notes
 FROM questions
-JOIN said USING (kind, item)
-WHERE kind = 'paired' AND split = $split AND reason IS NULL
+JOIN answers USING (kind, item)
+WHERE kind = 'paired' AND split = $split
 ORDER BY item

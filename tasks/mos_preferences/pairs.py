@@ -10,15 +10,13 @@ from dataclasses import dataclass
 
 import duckdb
 import pyarrow as pa
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 
 from schemas.mos_preferences import CATEGORIES, PAIRS, RATINGS, MosPreferences
 from tasks.build.progress import working
 from tasks.build.quotas import share_out
+from tasks.build.step import Account, Done, step
 from tasks.mos_preferences.clips import CHUNK, NO_GAP, RINGS_OF, Cell, RatedClips, attach, cells_of, named, read_cells
 from tasks.mos_preferences.triplets import write_triplets
-from tasks.store.manifest import Step
 from tasks.store.sql import connect, query
 from tasks.store.staging import Stage
 
@@ -42,40 +40,29 @@ class Drawn:
     notes: tuple[str, ...]
 
 
-@task(name="pairs", cache_policy=NO_CACHE)
-def pair_clips(stage: Stage, config: MosPreferences) -> Step:
+@step("pairs", unit="candidate pairs", table=PAIRS.name, label="")
+def pair_clips(stage: Stage, config: MosPreferences) -> Done[None]:
     """Write the published tables `pairs` and `triplets` from the staged `ratings`."""
-    if (done := stage.recorded("pairs")) and stage.recorded("triplets"):
-        return done
     files = stage.tables()[RATINGS.name]
     clips = RatedClips(files)
+    kept = 0
     with connect(stage.work / "spill") as connection:
         with working("draw pairs"):
             clips.open(connection, config.seed)
-            write_triplets(stage, connection, clips, config, files)
+            triplets = write_triplets(stage, connection, clips, config, files)
             drawn = draw_and_pick(connection, config)
             connection.execute("DROP TABLE clips")
         with working("write pairs", drawn.picked) as work:
             connection.execute(query("mos_preferences/gap_scale"))
             for split in files:
-                stage.write(PAIRS, split, work.watching(pair_rows(connection, clips, split)))
+                kept += stage.write(PAIRS, split, work.watching(pair_rows(connection, clips, split)))
         stage.drop_empty_splits(PAIRS)
-    return stage.record(
-        Step(
-            name="pairs",
-            place=4,
-            unit="candidate pairs",
-            entered=drawn.met,
-            kept=drawn.picked,
-            dropped={
-                "gap below pairs.min_gap, or category off": drawn.met - drawn.fit,
-                "over pairs.per_clip": drawn.fit - drawn.allowed,
-                "beyond the quota": drawn.allowed - drawn.picked,
-            },
-            table=PAIRS.name,
-            notes=drawn.notes,
-        )
-    )
+    filtered = {
+        "gap below pairs.min_gap, or category off": drawn.met - drawn.fit,
+        "over pairs.per_clip": drawn.fit - drawn.allowed,
+        "beyond the quota": drawn.allowed - drawn.picked,
+    }
+    return Done(None, Account(drawn.met, kept, filtered=filtered, notes=drawn.notes), triplets)
 
 
 def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> Drawn:
@@ -148,8 +135,8 @@ def shortfall(cell: Cell, config: MosPreferences) -> list[str]:
         return []
     if all(cell.exhausted(name) for name in CATEGORIES if cell.levels[name]):
         limit = config.pairs.per_clip
-        held = f" within {limit} pairs a clip (pairs.per_clip)" if limit else ""
-        why = f"every possible pair was tried{held}"
+        within = f" within {limit} pairs a clip (pairs.per_clip)" if limit else ""
+        why = f"every possible pair was tried{within}"
     elif _reachable(cell, config) <= kept:
         why = f"{cell.clips} clips in {config.pairs.per_clip} pairs each (pairs.per_clip) give no more"
     else:
@@ -159,12 +146,12 @@ def shortfall(cell: Cell, config: MosPreferences) -> list[str]:
 
 def without_clips(cells: list[Cell], config: MosPreferences) -> list[str]:
     """A sentence for each quota of a dataset and split in which no clip could be used."""
-    held = {(cell.dataset, cell.split) for cell in cells}
+    cells_with_clips = {(cell.dataset, cell.split) for cell in cells}
     return [
         f"{dataset} {split}: 0 of {quota} pairs; it holds no usable clip"
         for dataset, quotas in config.quotas.items()
         for split, quota in quotas.items()
-        if quota and (dataset, split) not in held
+        if quota and (dataset, split) not in cells_with_clips
     ]
 
 

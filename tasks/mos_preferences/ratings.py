@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,31 +9,29 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
-from prefect import task
-from prefect.cache_policies import NO_CACHE
 
 from schemas.errors import InputError
 from schemas.mos_preferences import RATINGS, MosPreferences, Source
 from schemas.places import told
-from schemas.tables import AUDIO, REJECTS, SPLITS
+from schemas.tables import AUDIO, SPLITS
 from tasks.audio.decode import convert
 from tasks.audio.faults import BadAudio
 from tasks.audio.probe import AudioFault, Probe
 from tasks.build.media import EMBEDDED_AT_ONCE, clip_below, media_index
 from tasks.build.progress import working
-from tasks.build.rejects import rejects_table
+from tasks.build.rows import Rows, Shard, read_shard, shards_of
+from tasks.build.step import Account, Done, step
 from tasks.importers.ratings import read_source
 from tasks.importers.rows import Note, Rating, Reject
-from tasks.mos_preferences.sources import find_audio, root_of
+from tasks.mos_preferences.audio import find_audio, root_of
 from tasks.store.files import replacing
-from tasks.store.manifest import Step
+from tasks.store.parquet import write_rows
 from tasks.store.sql import connect, literal, query, view_parquet
 from tasks.store.staging import Stage
 
 ROWS_PER_SOURCE = 1 << 40  # a source's rows are numbered from its place times this, so that all rows have one order
 BATCH = 100_000
-CLIPS_A_SHARD = 5_000
-STEPS_AT_ONCE = 4
+CLIPS_A_SHARD = 6_144  # DuckDB writes row groups of multiples of 2,048
 CONVERTED_RATE_HZ = 16_000
 
 IMPORTED = pa.schema(
@@ -72,25 +68,25 @@ MEDIA = pa.schema(
 )
 
 
-@task(name="import", task_run_name="import-{source.name}", cache_policy=NO_CACHE)
-def import_source(stage: Stage, config: MosPreferences, source: Source) -> Step:
-    """Read one source's lists into `work/imported/`; what cannot be read is a reject.
+@step("import", unit="list rows", label="")
+def import_source(stage: Stage, config: MosPreferences, source: Source) -> Done[Path]:
+    """Read one source's lists; what cannot be read is a reject.
+
+    Returns:
+        Parquet, columns `IMPORTED`.
 
     Raises:
         InputError: the source is not there at all, or a file is not what its format says.
     """
-    return stage.recorded(f"import-{source.name}") or _import_source(stage, config, source)
-
-
-def _import_source(stage: Stage, config: MosPreferences, source: Source) -> Step:
     number = config.sources.index(source)
     notes: list[str] = []
     rejects: list[Reject] = []
     kept = 0
+    path = stage.work / "imported" / f"{number:03d}.parquet"
     with (
         working(f"import {source.name}") as work,
-        replacing(stage.work / "imported" / f"{number:03d}.parquet") as path,
-        pq.ParquetWriter(path, IMPORTED, compression="zstd") as writer,
+        replacing(path) as temporary,
+        pq.ParquetWriter(temporary, IMPORTED, compression="zstd") as writer,
     ):
         ratings = islice(_ratings(read_source(source, config.path), rejects, notes), config.limit)
         while batch := list(islice(ratings, BATCH)):
@@ -101,73 +97,47 @@ def _import_source(stage: Stage, config: MosPreferences, source: Source) -> Step
             )
             kept += len(batch)
             work.advance(len(batch))
-    name = f"import-{source.name}"
-    stage.write_rejects(
-        name,
-        rejects_table("import", ((RATINGS.name, reject) for reject in rejects)),
-        {source.name: kept + len(rejects)},
-    )
-    return stage.record(
-        Step(
-            name=name,
-            place=1,
-            unit="list rows",
-            stage="import",
-            entered=kept + len(rejects),
-            kept=kept,
-            rejected=dict(Counter(reject.reason for reject in rejects)),
-            notes=tuple(notes),
-        )
-    )
+    entered = kept + len(rejects)
+    refused = [(RATINGS.name, reject) for reject in rejects]
+    return Done(path, Account(entered, kept, refused, sources={source.name: entered}, notes=notes))
 
 
 def _ratings(imported: Iterable[Rating | Reject | Note], rejects: list[Reject], notes: list[str]) -> Iterable[Rating]:
-    for found in imported:
-        if isinstance(found, Rating):
-            yield found
-        elif isinstance(found, Reject):
-            rejects.append(found)
+    for row in imported:
+        if isinstance(row, Rating):
+            yield row
+        elif isinstance(row, Reject):
+            rejects.append(row)
         else:
-            notes.append(found.text)
+            notes.append(row.text)
 
 
-@task(name="merge", cache_policy=NO_CACHE)
-def merge_votes(stage: Stage, config: MosPreferences) -> Step:
+@step("merge", unit="list rows", label="merge ratings")
+def merge_ratings(stage: Stage, config: MosPreferences, lists: list[Path]) -> Done[Rows]:
     """Average ratings and place each clip in a split; contradicting rows are rejects.
 
-    Leaves `work/placed.parquet`, one row a clip.
+    Returns:
+        One row a clip.
     """
-    if done := stage.recorded("merge"):
-        return done
-    with working("merge ratings"), connect(stage.work / "spill") as connection:
-        return _merge_votes(stage, connection, config)
-
-
-def _merge_votes(stage: Stage, connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> Step:
-    view_parquet(connection, "imported", sorted((stage.work / "imported").glob("*.parquet")), IMPORTED)
-    average(connection, config)
-    notes = [*_averages(connection), *_write_split_rules(connection, config)]
-    connection.execute(query("mos_preferences/place_in_splits"), {"seed": config.seed})
-    with replacing(stage.work / "placed.parquet") as path:
-        connection.execute(f"COPY (SELECT * FROM placed ORDER BY row) TO {literal(path)} (FORMAT parquet)")
-    refused = connection.sql(
-        "SELECT 'ratings', file, 'merge', reason, detail, source_file, line FROM repeated ORDER BY row"
-    ).to_arrow_table()
-    stage.write_rejects("merge", refused.rename_columns(REJECTS.schema.names), _by_dataset(connection, "imported"))
-    entered = connection.execute("SELECT count(*) FROM imported").fetchall()[0][0]
-    return stage.record(
-        Step(
-            name="merge",
-            place=2,
-            unit="list rows",
-            stage="merge",
-            follows=tuple(f"import-{source.name}" for source in config.sources),
-            entered=entered,
-            kept=entered - refused.num_rows,
-            rejected=_counted(refused["reason"]),
-            notes=tuple(notes),
-        )
-    )
+    with connect(stage.work / "spill") as connection:
+        view_parquet(connection, "imported", lists, IMPORTED)
+        average(connection, config)
+        notes = [*_averages(connection), *_write_split_rules(connection, config)]
+        connection.execute(query("mos_preferences/place_in_splits"), {"seed": config.seed})
+        path = stage.work / "placed.parquet"
+        with replacing(path) as temporary:
+            connection.execute(
+                f"COPY (SELECT * FROM placed ORDER BY row) TO {literal(temporary)} "
+                f"(FORMAT parquet, ROW_GROUP_SIZE {CLIPS_A_SHARD})"
+            )
+        refused = connection.sql(
+            "SELECT 'ratings', file, 'merge', reason, detail, source_file, line FROM repeated ORDER BY row"
+        ).to_arrow_table()
+        sources = _by_dataset(connection, "imported")
+    entered = sum(sources.values())
+    follows = tuple(f"import-{source.name}" for source in config.sources)
+    account = Account(entered, entered - len(refused), refused, sources=sources, notes=notes, follows=follows)
+    return Done(Rows(path, pq.read_metadata(path).num_rows), account)
 
 
 def average(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> None:
@@ -221,37 +191,32 @@ def _upto(source: Source) -> list[float]:
     return ends
 
 
-def in_shards(stage: Stage, config: MosPreferences) -> list[int]:
-    """Where each shard of clips to look at begins; none if the config leaves audio alone."""
-    clips = 0 if config.audio == "none" else pq.read_metadata(stage.work / "placed.parquet").num_rows
-    return list(range(0, clips, CLIPS_A_SHARD))
+def shards_to_index(config: MosPreferences, clips: Rows) -> list[Shard]:
+    """The clips to look at; none if the config leaves audio alone."""
+    return [] if config.audio == "none" else shards_of(clips)
 
 
-@task(name="index", task_run_name="index-{start:07d}", cache_policy=NO_CACHE)
-def index_clips(stage: Stage, config: MosPreferences, start: int) -> Path:
+@step("index", unit="clips", label="")
+def index_clips(stage: Stage, config: MosPreferences, shard: Shard, *, clips: Rows) -> Done[Path]:
     """Find, hash and measure one shard of the clips' files, and convert them if the config says so.
 
-    Leaves `work/media/<start>.parquet`, one row a clip. A shard that is there already is not made again.
+    Returns:
+        Parquet, columns `MEDIA`, one row a clip.
     """
-    path = stage.work / "media" / f"{start:09d}.parquet"
-    if path.is_file():
-        return path
-    clips = pq.ParquetFile(stage.work / "placed.parquet").read(["row", "dataset", "file", "audio"])
-    clips = clips.slice(start, CLIPS_A_SHARD).to_pylist()
+    rows = read_shard(clips, shard)
     sources = {source.name: source for source in config.sources}
-    paths = [find_audio(config, sources[clip["dataset"]], clip["file"], clip["audio"]) for clip in clips]
-    with working(f"index clips {start + 1:,}-{start + len(clips):,}", len(clips)) as work:
+    paths = [find_audio(config, sources[clip["dataset"]], clip["file"], clip["audio"]) for clip in rows]
+    with working(f"index clips {shard.start + 1:,}-{shard.start + shard.rows:,}", shard.rows) as work:
         roots = {source.name: root_of(config, source) for source in config.sources}
-        files = [clip_below(roots[clip["dataset"]], path) for clip, path in zip(clips, paths, strict=True)]
-        found = media_index(stage.store).look(files, seen=work.advance)
-    rows = [
+        files = [clip_below(roots[clip["dataset"]], path) for clip, path in zip(rows, paths, strict=True)]
+        probes = media_index(stage.store).look(files, seen=work.advance)
+    measured = [
         (clip["row"], *_measured(stage, config, file, probe))
-        for clip, file, probe in zip(clips, paths, found, strict=True)
+        for clip, file, probe in zip(rows, paths, probes, strict=True)
     ]
-    with replacing(path) as temporary:
-        columns = zip(*rows, strict=True)
-        pq.write_table(pa.table([pa.array(c, f.type) for c, f in zip(columns, MEDIA, strict=True)], MEDIA), temporary)
-    return path
+    path = stage.work / "media" / f"{shard.name}.parquet"
+    write_rows(path, MEDIA, measured)
+    return Done(path)
 
 
 def _measured(stage: Stage, config: MosPreferences, file: Path, probe: Probe | AudioFault) -> tuple[object, ...]:
@@ -274,43 +239,28 @@ def _convert(stage: Stage, file: Path, sha256: str) -> str:
     return name
 
 
-@task(name="ratings", cache_policy=NO_CACHE)
-def write_ratings(stage: Stage, config: MosPreferences) -> Step:
-    """Write the published table `ratings`; clips without a split, with faulty audio or the same audio are rejects."""
-    if done := stage.recorded("clips"):
-        return done
-    with working("write ratings"), connect(stage.work / "spill") as connection:
-        return _write_ratings(stage, connection, config)
+@step("clips", unit="clips", table=RATINGS.name, label="write ratings")
+def write_ratings(stage: Stage, config: MosPreferences, clips: Rows, media: list[Path]) -> Done[None]:
+    """Write the published table `ratings`; clips without a split, with faulty audio or the same audio are rejects.
 
-
-def _write_ratings(stage: Stage, connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> Step:
-    view_parquet(connection, "placed", [stage.work / "placed.parquet"])
-    view_parquet(connection, "media", sorted((stage.work / "media").glob("*.parquet")), MEDIA)
-    _look_again(stage, connection, config)
-    connection.execute(query("mos_preferences/refuse_clips"))
-    refused = connection.sql(
-        "SELECT 'ratings', file, 'clips', reason, detail, source_file, line FROM refused ORDER BY row"
-    ).to_arrow_table()
-    stage.write_rejects("clips", refused.rename_columns(REJECTS.schema.names), _by_dataset(connection, "placed"))
-    _write_scales(connection, config)
-    kept = 0
-    for split in SPLITS:
-        rows = connection.sql(query("mos_preferences/ratings"), params={"split": split}).to_arrow_reader(BATCH)
-        kept += stage.write(RATINGS, split, _with_audio(stage, config, rows))
-    stage.drop_empty_splits(RATINGS)
-    entered = connection.execute("SELECT count(*) FROM placed").fetchall()[0][0]
-    return stage.record(
-        Step(
-            name="clips",
-            place=3,
-            unit="clips",
-            stage="clips",
-            entered=entered,
-            kept=kept,
-            rejected=_counted(refused["reason"]),
-            table=RATINGS.name,
-        )
-    )
+    Raises:
+        InputError: a clip that the index did not find is here.
+    """
+    with connect(stage.work / "spill") as connection:
+        view_parquet(connection, "placed", [clips.path])
+        view_parquet(connection, "media", media, MEDIA)
+        _look_again(stage, connection, config)
+        connection.execute(query("mos_preferences/refuse_clips"))
+        refused = connection.sql(
+            "SELECT 'ratings', file, 'clips', reason, detail, source_file, line FROM refused ORDER BY row"
+        ).to_arrow_table()
+        _write_scales(connection, config)
+        kept = 0
+        for split in SPLITS:
+            rows = connection.sql(query("mos_preferences/ratings"), params={"split": split}).to_arrow_reader(BATCH)
+            kept += stage.write(RATINGS, split, _with_audio(stage, config, rows))
+        stage.drop_empty_splits(RATINGS)
+        return Done(None, Account(clips.total, kept, refused, sources=_by_dataset(connection, "placed")))
 
 
 def _look_again(stage: Stage, connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> None:
@@ -326,7 +276,7 @@ def _look_again(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Mos
     for dataset, file, audio in connection.execute(missing).fetchall():
         path = find_audio(config, sources[dataset], file, audio)
         if path.is_file():
-            shutil.rmtree(stage.work / "media")
+            index_clips.forget(stage)
             raise InputError(
                 f"{told(path)} is here, and who indexed the clips found nothing there; leave inputs alone during a "
                 "build, have every machine of a cluster see them, then go on with: earmark resume"
@@ -340,8 +290,8 @@ def _with_audio(stage: Stage, config: MosPreferences, rows: Iterable[pa.RecordBa
         for start in range(0, len(batch), at_once):
             ratings = pa.Table.from_batches([batch.slice(start, at_once)])
             names = ratings["converted"].to_pylist()
-            held = [{"bytes": (stage.work / n).read_bytes(), "path": Path(n).name} if n else None for n in names]
-            yield ratings.drop_columns("converted").append_column("audio", pa.array(held, AUDIO))
+            audio = [{"bytes": (stage.work / n).read_bytes(), "path": Path(n).name} if n else None for n in names]
+            yield ratings.drop_columns("converted").append_column("audio", pa.array(audio, AUDIO))
 
 
 def _write_scales(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> None:
@@ -351,7 +301,3 @@ def _write_scales(connection: duckdb.DuckDBPyConnection, config: MosPreferences)
 
 def _by_dataset(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, int]:
     return dict(connection.execute(f"SELECT dataset, count(*) FROM {table} GROUP BY dataset ORDER BY ALL").fetchall())
-
-
-def _counted(reasons: pa.ChunkedArray) -> dict[str, int]:
-    return dict(Counter(reasons.to_pylist()))

@@ -1,14 +1,12 @@
-"""`mos-preferences`: what a build would be made from, decided before any flow starts. No Prefect."""
+"""`mos-preferences`: what a build would be made from, decided before any flow starts."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from schemas.files import Root
 from schemas.mos_preferences import CORPUS, MosPreferences, Source
 from schemas.places import url_of, without_place
 from tasks.audio.probe import AudioFault
@@ -20,6 +18,7 @@ from tasks.build.preflight import Peek
 from tasks.build.progress import working
 from tasks.importers.ratings import RATING_LAYOUTS, input_files, list_root, listing, read_source
 from tasks.importers.rows import Note, Rating, Reject
+from tasks.mos_preferences.audio import audio_folder, candidates, find_audio, root_of
 from tasks.mos_preferences.critiquing import kinds_asked, prompt_digests
 from tasks.store.manifest import digest_of
 from tasks.store.versions import Store
@@ -69,7 +68,7 @@ def _peek(config: MosPreferences, source: Source) -> Iterator[Rating | Reject | 
 
 
 def _clip(config: MosPreferences, source: Source, row: Rating) -> list[Path | AudioFault]:
-    bring_first([_candidates(config, source, row.file, row.audio)])
+    bring_first([candidates(config, source, row.file, row.audio)])
     return [clip_below(root_of(config, source), find_audio(config, source, row.file, row.audio))]
 
 
@@ -93,28 +92,6 @@ def named_audio(config: MosPreferences, source: Source) -> dict[str, Path | Audi
     rows = (row for row in read_source(source, config.path) if isinstance(row, Rating))
     named = {row.file: row.audio for row in islice(rows, config.limit)}
     if url_of(audio_folder(config, source)):
-        bring_first(_candidates(config, source, file, audio) for file, audio in named.items())
+        bring_first(candidates(config, source, file, audio) for file, audio in named.items())
     root = root_of(config, source)
     return {file: clip_below(root, find_audio(config, source, file, audio)) for file, audio in named.items()}
-
-
-def audio_folder(config: MosPreferences, source: Source) -> Path:
-    """Where a source's audio files lie: `audio_root`, else `root`, else the config's folder."""
-    return config.path(source.audio_root or source.root or ".")
-
-
-def root_of(config: MosPreferences, source: Source) -> Root:
-    """That folder, and whether links may lead out of it."""
-    return Root(audio_folder(config, source), source.links)
-
-
-def find_audio(config: MosPreferences, source: Source, file: str, audio: str | None) -> Path:
-    """The clip's file: at the name that the list gives, or where the published layout keeps it."""
-    places = _candidates(config, source, file, audio)
-    # os.path: a name too long for any file is no file; Path.is_file raises for it
-    return next((place for place in places if os.path.isfile(place)), places[0])  # noqa: PTH113
-
-
-def _candidates(config: MosPreferences, source: Source, file: str, audio: str | None) -> list[Path]:
-    folder = audio_folder(config, source)
-    return [folder / name for name in (audio, file, f"{file}.wav", f"wav/{file}", f"wav/{file}.wav") if name]

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from schemas.mos_preferences import CATEGORIES, TRIPLETS, MosPreferences
 from tasks.build.quotas import share_out
+from tasks.build.step import Account
 from tasks.mos_preferences.clips import CHUNK, NO_GAP, RINGS_OF, Cell, RatedClips, attach, cells_of, named, read_cells
-from tasks.store.manifest import Step
 from tasks.store.sql import query
 from tasks.store.staging import Stage
 
@@ -21,23 +21,19 @@ def write_triplets(
     clips: RatedClips,
     config: MosPreferences,
     splits: Iterable[str],
-) -> None:
-    """Draw, pick and write the published table `triplets`, and record the step."""
+) -> Account:
+    """Draw, pick and write the published table `triplets`."""
     met, picked, notes = draw_and_pick_triplets(connection, config)
-    for split in splits:
-        stage.write(TRIPLETS, split, triplet_rows(connection, clips, split))
+    kept = sum(stage.write(TRIPLETS, split, triplet_rows(connection, clips, split)) for split in splits)
     stage.drop_empty_splits(TRIPLETS)
-    stage.record(
-        Step(
-            name="triplets",
-            place=5,
-            unit="candidate triplets",
-            entered=met,
-            kept=picked,
-            dropped={"beyond the count": met - picked},
-            table=TRIPLETS.name,
-            notes=tuple(notes),
-        )
+    return Account(
+        entered=met,
+        kept=kept,
+        filtered={"beyond the count": met - picked},
+        notes=notes,
+        name="triplets",
+        unit="candidate triplets",
+        table=TRIPLETS.name,
     )
 
 

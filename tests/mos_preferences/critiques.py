@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 from collections.abc import Mapping
@@ -14,11 +13,8 @@ from typing import Any
 
 from schemas.config import parse_config
 from schemas.mos_preferences import MosPreferences
-from tasks.build import plan
 from tests.builds import build_from_file, serve_builds
 from tests.pseudo_preferences.music import QUICK, write_clip
-
-plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]  # it does not change while tests run
 
 
 def make_study(folder: Path, clips: int = 12) -> list[str]:

@@ -254,7 +254,9 @@ def test_a_critic_that_is_down_stops_the_build_and_it_goes_on(
 def test_dry_run_says_what_would_be_asked(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     path = write_config(study, server.base_url, {"clips": 4, "pairs": 6, "tries": 3})
     facts = forecast_build("mos-preferences", path, Store(tmp_path / "store"))["asks"]
-    assert (facts["about"], facts["requests"], facts["to_ask"], facts["tries"]) == ("4 clips and 6 pairs", 10, 10, 3)
+    clips, pairs = facts["critiques"], facts  # the first question is about a pair
+    assert (clips["about"], clips["requests"], clips["to_ask"], clips["tries"]) == ("4 clips", 4, 4, 1)
+    assert (pairs["about"], pairs["requests"], pairs["to_ask"], pairs["tries"]) == ("6 pairs", 6, 6, 3)
     assert asked(server) == 0
     assert not (tmp_path / "store/mos-preferences").exists()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,29 +34,6 @@ def prefect() -> Iterator[None]:
         temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None}),
     ):
         yield
-
-
-def steps_called(text: str) -> list[str]:
-    """Names of the steps that a build calls with its stage, in order; `.map` and `.fn` are ways to call one."""
-    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
-    named = []
-    for call in sorted(calls, key=lambda call: (call.lineno, call.col_offset)):
-        way = call.func
-        if isinstance(way, ast.Attribute) and way.attr in ("map", "fn"):
-            way = way.value
-        if isinstance(way, ast.Name) and any("stage" in ast.unparse(argument) for argument in call.args):
-            named.append(way.id)
-    return [name for name in named if name != "unmapped"]
-
-
-def test_builds_without_prefect_run_the_flows_steps() -> None:
-    flow = steps_called((ROOT / "flows/mos_preferences.py").read_text("utf-8"))
-    assert set(flow) >= {"import_source", "merge_votes", "in_shards", "index_clips", "write_ratings", "pair_clips"}
-    ours = steps_called(inspect.getsource(builds.build_version))
-    assert sorted(ours) == sorted(flow)
-    assert [name for name in ours if name not in ("in_shards", "index_clips")] == [
-        name for name in flow if name not in ("in_shards", "index_clips")
-    ]  # which of these two stands first on the page depends on how a loop is written
 
 
 @pytest.mark.slow

@@ -7,19 +7,26 @@ import random
 import statistics
 import tempfile
 from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from schemas.mos_preferences import CATEGORIES, MosPreferences
+from flows.mos_preferences import build
+from schemas.mos_preferences import CATEGORIES, CORPUS, MosPreferences, Source
 from schemas.tables import SPLITS
+from tasks.build.plan import Plan
 from tasks.build.quotas import share_out
 from tasks.importers.rows import Rating
-from tasks.store.versions import Version
-from tests.builds import build_rows, build_version, config_of, rows_of
+from tasks.mos_preferences import ratings
+from tasks.store.commit import Made
+from tasks.store.manifest import digest_of
+from tasks.store.versions import Version, open_store
+from tests.builds import build_version, config_of, rows_of
 from tests.conftest import examples
 from tests.mos_preferences.pair_rules import check_pairs, check_triplets, possible_pairs
 
@@ -93,6 +100,20 @@ def configs(draw: st.DrawFn, **pairs: Any) -> MosPreferences:
         pairs={**draw(rules), **pairs},
         triplets={"count": draw(st.integers(0, 8)), "splits": draw(st.sampled_from([SPLITS, ("test", "ood"), ()]))},
     )
+
+
+def build_rows(config: MosPreferences, rows: Sequence[Rating], dataset_of: Sequence[str], store_root: Path) -> Version:
+    """Build from rows as importers yield them, so that any combination of unknown facts can be tried."""
+    inputs = {"rows": digest_of([list(row) for row in rows])}
+    made = Made(CORPUS, config.recorded(), inputs, code="", libraries={})
+    plan = Plan(open_store(str(store_root)), made, digest_of([config.identity(), inputs]), lambda: inputs, config)
+
+    def read(source: Source, resolve: object) -> Iterator[Rating]:
+        return (row for row, name in zip(rows, dataset_of, strict=True) if name == source.name)
+
+    with patch.object(ratings, "read_source", read), plan.stage() as stage:
+        build.story(stage, config)  # type: ignore[attr-defined]
+        return plan.commit(stage)
 
 
 def built(config: MosPreferences, table: Table) -> tuple[Version, dict[str, list[dict[str, Any]]]]:
