@@ -141,14 +141,19 @@ class OneOf:
         """
         return self.registry.find(self._name(value))
 
-    def entry(self, value: str) -> Registered:
-        """Where it is declared.
+    def named(self, value: str) -> Iterator[Registered]:
+        """Where it is declared; and what stands after the colon, where its `functions` gives a registry of those names.
 
         Raises:
             ConfigError: as `Registry.find`.
         """
-        self.find(value)
-        return self.registry.entries[self._name(value)]
+        inner = getattr(self.find(value), "functions", None)
+        yield self.registry.entries[self._name(value)]
+        if inner is not None:
+            functions, name = load(inner)(), value.partition(":")[2]
+            if name in functions.entries:
+                functions.find(name)
+                yield functions.entries[name]
 
     def _name(self, value: str) -> str:
         return value.partition(":")[0] if self.form else value
@@ -178,7 +183,9 @@ def named_in(part: object) -> Iterator[Registered]:
     if isinstance(part, BaseModel):
         for name, info in type(part).model_fields.items():
             value = getattr(part, name)
-            yield from (mark.entry(value) for mark in info.metadata if isinstance(mark, OneOf) and value is not None)
+            for mark in info.metadata:
+                if isinstance(mark, OneOf) and value is not None:
+                    yield from mark.named(value)
             yield from named_in(value)
     elif isinstance(part, tuple | dict):
         for inner in part.values() if isinstance(part, dict) else part:

@@ -17,6 +17,8 @@ class Provider:
         batches: whether it can have a batch API (`tasks.annotation.backend.Batching`).
         in_process: whether the model runs in the build's own processes.
         library: the library that it needs, and the extra of Earmark that brings it.
+        functions: `module:function` that gives the registry of its models, where they are functions known by name;
+            the build key covers the module of the one that a config names.
     """
 
     make: str
@@ -24,6 +26,7 @@ class Provider:
     batches: bool = False
     in_process: bool = False
     library: tuple[str, str] | None = None
+    functions: str | None = None
 
 
 BACKENDS = Registry(
@@ -37,7 +40,7 @@ BACKENDS = Registry(
         "transformers": Provider(
             "tasks.annotation.transformers_local:TransformersLocal", in_process=True, library=("transformers", "audio")
         ),
-        "builtin": Provider("tasks.annotation.builtin:Builtin"),
+        "builtin": Provider("tasks.annotation.builtin:Builtin", functions="tasks.annotation.builtin:functions"),
     },
 )
 

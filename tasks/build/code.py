@@ -55,7 +55,7 @@ def code_digest(module: str, *more: str) -> str:
     Args:
         module: `flows.<corpus>`, whose queries are those in `tasks/<corpus>/`, or the flow's module in a package that
             adds a corpus, whose queries are those in that package; and those that the modules name.
-        more: modules of packages that add what the corpus's config names.
+        more: modules of what the corpus's config names: of packages, and of builtin functions.
 
     Raises:
         ValueError: there is no such module, or it is in no package.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,7 +11,7 @@ from typing import Any
 from schemas.config import BuildConfig
 from schemas.corpus import Corpus
 from schemas.errors import InputError
-from schemas.registry import named_in
+from schemas.registry import Registered, named_in
 from tasks.build.code import code_digest
 from tasks.build.fingerprint import build_key, library_versions
 from tasks.build.losses import check_inputs, check_main_table
@@ -116,16 +116,16 @@ def make_plan(
     by_spec = {spec: store.find(spec).manifest.digest() for spec in config.reads()}
     identity: dict[str, Any] = {**config.identity(), "parents": [by_spec[spec] for spec in config.reads()]}
     libraries = library_versions()
-    plugged = [entry for entry in named_in(config) if entry.package]
+    named = list(named_in(config))
     own = [corpora()[corpus.name]] if corpus.name in corpora() else []
-    if packages := sorted({entry.package for entry in (*own, *plugged) if entry.package}):
+    if packages := sorted({entry.package for entry in (*own, *named) if entry.package}):
         identity["packages"] = packages
         libraries |= dict(packages)
     made = Made(
         corpus=corpus,
         config=config.recorded(),
         inputs=inputs,
-        code=code_digest(*(reference.partition(":")[0] for reference in (corpus.flow, *(e.declared for e in plugged)))),
+        code=code_digest(*(reference.partition(":")[0] for reference in (corpus.flow, *_references(named)))),
         libraries=libraries,
         parents=parents,
         prompts=prompts or {},
@@ -134,3 +134,8 @@ def make_plan(
         retell=retelling(corpus),
     )
     return Plan(store, made, build_key(identity, inputs, corpus.tables, made.code, made.prompts), digest, config)
+
+
+def _references(named: Iterable[Registered]) -> Iterator[str]:
+    """`module:name` of what a config names that no module of the corpus imports: of packages, and builtin functions."""
+    return (entry.declared for entry in named if isinstance(entry.declared, str))

@@ -1,4 +1,4 @@
-"""Measurements on signals whose truth is known, encoding, and the judge that is made of measurements."""
+"""Measurements on signals whose truth is known, encoding, and the backend that is made of measurements."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ import soundfile
 
 from schemas.annotation import AnnotatorConfig
 from schemas.errors import InputError
+from schemas.registry import load
 from tasks.annotation.backend import Media, question
-from tasks.annotation.builtin import alignment, music_pair, quality
+from tasks.annotation.builtin import functions
 from tasks.annotation.engine import Annotator
 from tasks.annotation.ledger import open_ledger
 from tasks.annotation.outcome import Answer, Reject
@@ -23,39 +24,7 @@ from tasks.annotation.request import Audio, AudioForm, Json, Message
 from tasks.audio.encode import Encoder
 from tasks.audio.measure import Samples, loudness_lufs, measure
 from tests.annotation.conftest import ask_all
-
-RATE = 22_050
-
-
-def music(seconds: float = 6.0, bpm: float = 120.0) -> Samples:
-    """Decaying chords on a steady pulse."""
-    rng, t = np.random.default_rng(3), np.arange(int(seconds * RATE)) / RATE
-    beat = t % (60 / bpm)
-    tone = sum(np.sin(2 * np.pi * f * t) / n for n, f in enumerate((220.0, 277.2, 329.6, 880.0, 3520.0), 1))
-    hit = rng.standard_normal(len(t)) * np.exp(-beat * 60) * 0.5
-    held: Samples = 0.2 * (tone * np.exp(-beat * 5) + hit)
-    return held
-
-
-def worse(kind: str, x: Samples) -> Samples:
-    """A known degradation."""
-    match kind:
-        case "clipping":
-            return np.clip(x * 12, -0.9, 0.9)
-        case "noise":
-            return x + 0.1 * np.random.default_rng(5).standard_normal(len(x))
-        case "lowpass":
-            bins = np.fft.rfft(x)
-            bins[np.fft.rfftfreq(len(x), 1 / RATE) > 1500] = 0
-            return np.fft.irfft(bins, len(x))
-        case "dropouts":
-            held = x.copy()
-            for start in range(1000, len(x), RATE // 3):
-                held[start : start + RATE // 25] = 0
-            return held
-        case "quiet":
-            return x * 0.01
-    raise ValueError(kind)
+from tests.audio.signals import RATE, music, worse
 
 
 def test_levels_and_loudness_of_a_full_scale_sine() -> None:
@@ -96,7 +65,6 @@ def test_silence_between_notes_is_no_noise_and_that_of_dropouts_says_nothing() -
     hissing = notes + 10 ** (-70 / 20) * np.random.default_rng(1).standard_normal(len(notes))
     assert measure(notes, RATE).noise_floor_db == -120
     assert measure(hissing, RATE).noise_floor_db == pytest.approx(-70, abs=2)
-    assert quality(measure(notes, RATE).as_dict())[0] >= quality(measure(hissing, RATE).as_dict())[0]
     noise = 0.1 * np.random.default_rng(2).standard_normal(6 * RATE)
     holed = noise.copy()
     for start in range(RATE // 2, len(holed), RATE // 2):
@@ -111,22 +79,23 @@ def test_tempo_up_to_its_octave(bpm: float) -> None:
     assert min(abs(found * factor / bpm - 1) for factor in (0.5, 1, 2)) < 0.03
 
 
-@pytest.mark.parametrize("kind", ["clipping", "noise", "lowpass", "dropouts", "quiet"])
-def test_the_judge_prefers_the_clean_clip_in_both_orders(kind: str) -> None:
-    clean, bad = measure(music(), RATE).as_dict(), measure(worse(kind, music()), RATE).as_dict()
-    assert music_pair({"text": "piano"}, [clean, bad])["musicality"] == "A"
-    assert music_pair({"text": "piano"}, [bad, clean])["musicality"] == "B"
-    assert music_pair({"text": "piano"}, [clean, clean])["musicality"] == "tie"
-    assert quality(clean)[0] > quality(bad)[0]
-
-
-def test_alignment_follows_tag_words() -> None:
-    fast, slow = measure(music(10, 140), RATE).as_dict(), measure(music(10, 70), RATE).as_dict()
-    answer = music_pair({"text": "a fast song, 140 bpm", "dimensions": ["alignment"]}, [slow, fast])
-    assert "musicality" not in answer
-    assert answer["alignment"] == "B"
-    assert "bpm" in answer["reason"]
-    assert alignment("no measurable word", fast).points == 0
+def test_functions_lie_in_the_rooms_of_their_corpora() -> None:
+    """Names with their versions are part of request keys; each rule is reachable by its name."""
+    rooms = {name: entry.declared.partition(":")[0] for name, entry in functions().entries.items()}
+    assert rooms == {
+        "caption-refine-1": "tasks.captions.builtin",
+        "music-caption-1": "tasks.captions.builtin",
+        "music-pair-2": "tasks.pseudo_preferences.builtin",
+        "music-prompt-1": "tasks.music_prompts.builtin",
+        "rubric-judge-1": "tasks.instruction_rubrics.builtin",
+        "rubric-writer-1": "tasks.instruction_rubrics.builtin",
+        "score-judge-1": "tasks.score_questions.builtin",
+        "score-labeller-1": "tasks.score_questions.builtin",
+        "score-writer-1": "tasks.score_questions.builtin",
+        "speech-critique-1": "tasks.mos_preferences.builtin",
+        "speech-pair-1": "tasks.mos_preferences.builtin",
+    }
+    assert all(functions().find(name) is load(entry.declared) for name, entry in functions().entries.items())
 
 
 def clip(path: Path, samples: Samples) -> Audio:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from schemas.captions import Captions
+from schemas.config import parse_config, read_toml
+from schemas.registry import named_in
 from tasks.annotation.backends import BACKENDS
 from tasks.build.code import _closure, code_digest, parse, plain_sql
 from tests.conftest import ROOT
@@ -136,3 +139,16 @@ def test_what_a_registry_names_is_covered_and_what_only_exports_is_not() -> None
     assert covered >= {provider.make.partition(":")[0] for provider in BACKENDS.own.values()}  # type: ignore[union-attr]
     assert {"tasks.importers.jamendo", "tasks.importers.tracks"} <= covered
     assert not {"tasks.captions.exports", "tasks.importers.bvcc"} & covered
+
+
+def test_a_builtin_function_is_covered_where_a_config_names_it() -> None:
+    """Its room's `builtin.py` changes the key of builds that use it, and of no other."""
+    demo = ROOT / "data/demo/captions.toml"
+    values = read_toml(demo)
+    modules = [entry.declared.partition(":")[0] for entry in named_in(parse_config(Captions, values, demo))
+               if isinstance(entry.declared, str)]  # fmt: skip
+    assert "tasks.captions.builtin" in modules
+    assert not {path for path in _closure("flows.captions") if path.endswith(".builtin")} - {"tasks.annotation.builtin"}
+    covered = _closure("flows.captions", *modules)
+    assert "tasks.captions.builtin" in covered
+    assert "tasks.score_questions.builtin" not in covered

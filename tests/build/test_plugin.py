@@ -24,6 +24,7 @@ ADDS = {
     "importers": {"ratings.tempo-scores": "earmark_tempos.ratings:LAYOUT"},
     "exports": {"ids": "earmark_tempos.exports:IDS"},
     "backends": {"tempos": "earmark_tempos.backend:BACKEND"},
+    "builtins": {"steady-1": "earmark_tempos.backend:steady"},
 }
 SCORES = "".join(f"c{i}.wav,s{i % 3},{1 + i % 5}\n" for i in range(20))
 RATED = """corpus = "mos-preferences"
@@ -177,6 +178,15 @@ def test_its_backend_judges_for_a_corpus_of_ours(house: House) -> None:
     install(house.site, backends={"tempos": "earmark_tempos.nowhere:BACKEND"})
     line = "annotation backend 'tempos': the package earmark-tempos 1.0 cannot be imported: ModuleNotFoundError"
     assert line in house.build("pseudo-preferences", code=1)
+    config = house.folder / "pseudo-preferences.toml"
+    config.write_text(config.read_text().replace("tempos:steady", "builtin:steady-1"))
+    house.build("pseudo-preferences")
+    manifest = house.manifest("pseudo-preferences/v2")
+    assert (manifest["models"], manifest["libraries"]["earmark-tempos"]) == (["builtin:steady-1"], "1.0")
+    install(house.site, builtins={"steady-1": "earmark_tempos.nowhere:steady"})
+    line = "builtin function 'steady-1': the package earmark-tempos 1.0 cannot be imported: ModuleNotFoundError"
+    assert line in house.build("pseudo-preferences", code=1)
+    config.write_text(config.read_text().replace("builtin:steady-1", "tempos:steady"))
     install(house.site, backends={})
     known = "openai, gemini, vllm, transformers, builtin"
     line = f"judge.annotator: expected backend:model with a backend of {known}, found 'tempos:steady'"

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from flows.command.running import forecast_build
 from schemas.errors import ConfigError, EarmarkError
 from schemas.rewards import final_scores
-from tasks.annotation.builtin_speech import describe, points, scores, speech_critique
 from tasks.annotation.errors import BadRequest
+from tasks.mos_preferences.builtin import describe, points, scores, speech_critique
 from tasks.mos_preferences.critiquing import pair_fault
 from tasks.store.explain import explain
 from tasks.store.versions import Store, Version, verify

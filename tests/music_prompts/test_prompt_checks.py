@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.annotation.builtin_prompts import music_prompt
 from tasks.importers.jamendo import Tag
+from tasks.music_prompts.builtin import music_prompt
 from tasks.music_prompts.checks import check_prompt
 from tasks.text.tag_words import Lexicon, everyday_tags, vocal_tags, written, written_forms
 

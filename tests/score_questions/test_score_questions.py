@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.score_questions import CATEGORIES
-from tasks.annotation.builtin_scores import score_writer
+from tasks.score_questions.builtin import score_writer
 from tasks.score_questions.checks import alike, check_options, given_away, good_distractors, speaks_of_options, words_of
 from tasks.score_questions.lettering import deal, lettered
 from tests.score_questions.questions import BODIES, build_questions, config_of, rows_of, thread

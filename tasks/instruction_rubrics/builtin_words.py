@@ -131,16 +131,16 @@ def language_of(text: str) -> Language:
 
 def named_in(text: str, language: Language) -> list[Named]:
     """The words of `GROUPS` that stand in a text, in its order; of words within one another the longest."""
-    found: list[Named] = []
+    named: list[Named] = []
     for (english, chinese), domains, words in GROUPS:
         terms = tuple(pair[0 if language == "en" else 1] for pair in words)
         for term in terms:
             others = tuple(other for other in terms if other != term)
             for start, end in _places(text, term, language):
-                found.append(Named(start, end, term, english if language == "en" else chinese, others, domains))
-    found.sort(key=lambda one: (one.start, -one.end))
+                named.append(Named(start, end, term, english if language == "en" else chinese, others, domains))
+    named.sort(key=lambda one: (one.start, -one.end))
     kept: list[Named] = []
-    for one in found:
+    for one in named:
         if not kept or one.start >= kept[-1].end:
             kept.append(one)
     return kept
@@ -168,23 +168,23 @@ def content(text: str) -> set[str]:
 def phrase_book(text: str, into: Language) -> str:
     """Word for word through the list: what it lacks stays as it is in Chinese, and becomes `[?]` in English."""
     if into == "zh":
-        held = text
+        words = text
         for english, chinese in _BY_LENGTH_EN:
-            held = re.sub(rf"\b{re.escape(english)}\b", chinese, held, flags=re.IGNORECASE)
-        held = re.sub(r"\b(?:an?|the|is|are|of)\b ?", "", held, flags=re.IGNORECASE)
-        return re.sub(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])", "", " ".join(held.split()))
-    held = text
+            words = re.sub(rf"\b{re.escape(english)}\b", chinese, words, flags=re.IGNORECASE)
+        words = re.sub(r"\b(?:an?|the|is|are|of)\b ?", "", words, flags=re.IGNORECASE)
+        return re.sub(r"(?<=[\u4e00-\u9fff]) (?=[\u4e00-\u9fff])", "", " ".join(words.split()))
+    words = text
     for english, chinese in _BY_LENGTH_ZH:
-        held = held.replace(chinese, f" {english} ")
-    held = re.sub(r"[\u3400-\u4dbf\u4e00-\u9fff]+", " [?] ", held.replace("的", " "))
-    held = held.translate(str.maketrans("，。、；：！？“”（）", ',.,;:!?""()'))
-    return re.sub(r"\s+([,.;:!?])", r"\1", " ".join(held.split()))
+        words = words.replace(chinese, f" {english} ")
+    words = re.sub(r"[\u3400-\u4dbf\u4e00-\u9fff]+", " [?] ", words.replace("的", " "))
+    words = words.translate(str.maketrans("，。、；：！？“”（）", ',.,;:!?""()'))
+    return re.sub(r"\s+([,.;:!?])", r"\1", " ".join(words.split()))
 
 
 def _places(text: str, term: str, language: Language) -> Iterator[tuple[int, int]]:
     pattern = rf"\b{re.escape(term)}\b" if language == "en" else re.escape(term)
-    for found in re.finditer(pattern, text, re.IGNORECASE):
-        yield found.span()
+    for match in re.finditer(pattern, text, re.IGNORECASE):
+        yield match.span()
 
 
 def _stem(word: str) -> str:

@@ -52,3 +52,7 @@ def refine_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -
 
 def _listed(words: list[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+
+
+FUNCTIONS = {"caption-refine-1": refine_caption, "music-caption-1": music_caption}
+"""By name with version."""

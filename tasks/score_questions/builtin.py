@@ -70,9 +70,9 @@ def score_writer(facts: Facts, clips: Clips) -> dict[str, Any]:
 def _rewrite(facts: Facts) -> dict[str, Any]:
     numbered = list(enumerate(facts["comments"], 1))
     options: list[dict[str, Any]] = []
-    for number, comment in sorted(numbered, key=lambda held: (not held[1]["needed"], held[0])):
+    for number, comment in sorted(numbered, key=lambda pair: (not pair[1]["needed"], pair[0])):
         text = _statement(str(comment["text"]), int(facts["longest"]))
-        same = any(_bag(text) == _bag(held["text"]) for held in options)
+        same = any(_bag(text) == _bag(option["text"]) for option in options)
         if len(options) < int(facts["options"]) and _bag(text) and not same:
             options.append({"comment": number, "text": text})
         elif comment["needed"]:
@@ -85,7 +85,7 @@ def _rewrite(facts: Facts) -> dict[str, Any]:
         "usable": True,
         "why": "",
         "question": question,
-        "options": sorted(options, key=lambda held: held["comment"]),
+        "options": sorted(options, key=lambda option: option["comment"]),
     }
 
 
@@ -93,25 +93,25 @@ def _statement(text: str, longest: int) -> str:
     """The first sentence with more than two words, without chatter before it, cut to a number of words."""
     sentences = [_CHATTER.sub("", sentence.strip()) for sentence in _SENTENCE.split(text)]
     chosen = next((sentence for sentence in sentences if len(_WORD.findall(sentence)) > 2), text)
-    said = " ".join(chosen.split()[:longest])[:160].rstrip(" ,;:.!?")
-    return f"{said[:1].upper()}{said[1:]}"
+    cut = " ".join(chosen.split()[:longest])[:160].rstrip(" ,;:.!?")
+    return f"{cut[:1].upper()}{cut[1:]}"
 
 
 def _distract(truth: str, others: Sequence[str], count: int) -> dict[str, str]:
     """The right option with one word changed, where it has such a word; else sentences that fit any score."""
-    held = {frozenset(_bag(text)) for text in (truth, *others)}
-    found: list[str] = []
+    taken = {frozenset(_bag(text)) for text in (truth, *others)}
+    wrong: list[str] = []
     for one, other in (pair for swap in _SWAPS for pair in (swap, swap[::-1])):
         changed = re.sub(rf"\b{one}\b", other, truth, count=1, flags=re.IGNORECASE)
         if 5 <= len(_WORD.findall(changed)) <= 10 and changed.casefold() != truth.casefold():
-            found.append(f"{changed[:1].upper()}{changed[1:]}")
+            wrong.append(f"{changed[:1].upper()}{changed[1:]}")
     start = sum(map(ord, truth)) % len(_STOCK)
-    found.extend((*_STOCK[start:], *_STOCK[:start]))
+    wrong.extend((*_STOCK[start:], *_STOCK[:start]))
     kept: list[str] = []
-    for text in found:
-        if frozenset(_bag(text)) not in held and len(kept) < count:
+    for text in wrong:
+        if frozenset(_bag(text)) not in taken and len(kept) < count:
             kept.append(text)
-            held.add(frozenset(_bag(text)))
+            taken.add(frozenset(_bag(text)))
     return {f"Option {letter}": text for letter, text in zip("ABC", kept, strict=False)}
 
 
@@ -122,9 +122,11 @@ def score_judge(facts: Facts, clips: Clips) -> str:
         facts: `question` and `options`.
         clips: not looked at.
     """
-    asked = _bag(str(facts["question"]))
+    question = _bag(str(facts["question"]))
     options = [str(option) for option in facts["options"]]
-    best = max(range(len(options)), key=lambda place: (len(_bag(options[place]) & asked), len(options[place]), -place))
+    best = max(
+        range(len(options)), key=lambda place: (len(_bag(options[place]) & question), len(options[place]), -place)
+    )
     return "ABCDEFGH"[best]
 
 
@@ -138,21 +140,25 @@ def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
     Raises:
         BadRequest: no such step.
     """
-    asked = [word.casefold() for word in _WORD.findall(str(facts["question"]))]
-    said = [word.casefold() for option in facts["options"] for word in _WORD.findall(str(option))]
+    question = [word.casefold() for word in _WORD.findall(str(facts["question"]))]
+    answers = [word.casefold() for option in facts["options"] for word in _WORD.findall(str(option))]
     match facts.get("step"):
         case "score-question-taxonomy":
-            held = [*asked, *asked, *said]
-            counts = [sum(held.count(word) for word in words.split()) for *_, words in _TOPICS]
+            every = [*question, *question, *answers]
+            counts = [sum(every.count(word) for word in words.split()) for *_, words in _TOPICS]
             category, subcategory, _ = _TOPICS[counts.index(max(counts))] if max(counts) else _TOPICS[6]
             return {"category": category, "subcategory": subcategory}
         case "score-question-difficulty":
-            hard, easy = (sum(word in words for word in asked) for words in (_HARD, _EASY))
-            if hard or sum(word in _HARD for word in said) > 1:
+            hard, easy = (sum(word in words for word in question) for words in (_HARD, _EASY))
+            if hard or sum(word in _HARD for word in answers) > 1:
                 return {"difficulty": "hard"}
-            return {"difficulty": "easy" if easy and len(asked) < 16 else "medium"}
+            return {"difficulty": "easy" if easy and len(question) < 16 else "medium"}
     raise BadRequest(f"expected a step of labelling, found {facts.get('step')!r}")
 
 
 def _bag(text: str) -> set[str]:
     return {word.casefold() for word in _WORD.findall(text)}
+
+
+FUNCTIONS = {"score-judge-1": score_judge, "score-labeller-1": score_labeller, "score-writer-1": score_writer}
+"""By name with version."""

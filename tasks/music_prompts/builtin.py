@@ -31,3 +31,7 @@ def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> 
         names = " and ".join([", ".join(added[:-1]), added[-1]] if len(added) > 1 else added)
         text += f" With {names}."
     return {"prompt": text}
+
+
+FUNCTIONS = {"music-prompt-1": music_prompt}
+"""By name with version."""

@@ -13,7 +13,7 @@ from tasks.annotation.errors import BadRequest
 
 Measured = Mapping[str, float]
 
-APART = 2.0
+LEAST_GAP = 2.0
 """Points of 100 from which on two clips do not get the same score."""
 
 
@@ -31,7 +31,7 @@ def speech_critique(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str
         BadRequest: no clip, or more than two.
     """
     if len(clips) == 1:
-        return {aspect: f"{_sentence(said)}." for aspect, said in describe(clips[0]).items()}
+        return {aspect: f"{_sentence(text)}." for aspect, text in describe(clips[0]).items()}
     if len(clips) != 2:
         raise BadRequest(f"expected one or two clips, found {len(clips)}")
     first, second = map(describe, clips)
@@ -44,8 +44,8 @@ def describe(clip: Measured) -> dict[str, str]:
     """What the measurements say under each of the four headings."""
     above = clip["level_db"] - clip["noise_floor_db"]
     hiss = hiss_db(clip)
-    heard = "no hiss" if hiss < 3 else "slight hiss" if hiss < 12 else "strong hiss"
-    noise = f"{heard}, spectral flatness {clip['flatness']:.4f}; the quietest parts lie {above:.0f} dB below the level"
+    loud = "no hiss" if hiss < 3 else "slight hiss" if hiss < 12 else "strong hiss"
+    noise = f"{loud}, spectral flatness {clip['flatness']:.4f}; the quietest parts lie {above:.0f} dB below the level"
     clipped = clip["clipped_share"]
     width = clip["bandwidth_hz"] / 1000
     timbre = "dull" if width < 2 else "telephone-like" if width < 3.6 else "full"
@@ -94,8 +94,8 @@ def speech_pair(facts: Mapping[str, Any], clips: list[Measured]) -> str:
 
 def scores(first: float, second: float) -> tuple[int, int]:
     """Points of two clips as scores from 1 to 10; those of clips that differ differ too."""
-    one, two = (1 + round(9 * held / 100) for held in (first, second))
-    if one == two and abs(first - second) >= APART:
+    one, two = (1 + round(9 * value / 100) for value in (first, second))
+    if one == two and abs(first - second) >= LEAST_GAP:
         lower = -1 if one > 1 else 0
         one, two = (one + 1 + lower, two + lower) if first > second else (one + lower, two + 1 + lower)
     return one, two
@@ -103,3 +103,7 @@ def scores(first: float, second: float) -> tuple[int, int]:
 
 def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
+
+
+FUNCTIONS = {"speech-critique-1": speech_critique, "speech-pair-1": speech_pair}
+"""By name with version."""

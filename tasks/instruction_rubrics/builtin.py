@@ -10,8 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tasks.annotation.builtin import Measured, alignment
 from tasks.annotation.errors import BadRequest
-from tasks.annotation.rubric_words import Language, content, language_of, named_in, phrase_book
+from tasks.instruction_rubrics.builtin_words import Language, content, language_of, named_in, phrase_book
 
 Facts = Mapping[str, Any]
 
@@ -57,13 +58,51 @@ def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[st
         raise BadRequest(f"expected an ask of {', '.join(_WRITES)} and its facts, found no {missing}") from None
 
 
-def contradictions(truth: str, said: str) -> list[str]:
+def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str] | str:
+    """Whether a clip fits a text: by measured tempo, brightness and loudness, and by the words of its own caption.
+
+    Args:
+        facts: `instruction`, or `item`, a question about it; `ask`: `verify` (does it fit?), `mismatch` (is it wrong?),
+            or nothing for a plain Yes or No; `truth`, the clip's own caption, where it is known.
+        clips: one clip's measurements.
+
+    Returns:
+        `answer` and `evidence`, or the word alone. Evidence names what was measured, and what of the text could fit.
+
+    Raises:
+        BadRequest: not one clip, or no text.
+    """
+    text = str(facts.get("item") or facts.get("instruction") or "")
+    if len(clips) != 1 or not text:
+        raise BadRequest(f"expected one clip and an instruction or item, found {len(clips)} and {text[:40]!r}")
+    fit = alignment(phrase_book(text, "en") if language_of(text) == "zh" else text, clips[0])
+    wrong = contradictions(str(facts["truth"]), text) if facts.get("truth") else []
+    fits = not wrong and not fit.wrong
+    if not facts.get("ask"):
+        return "Yes" if fits else "No"
+    if fits:
+        evidence = "; ".join(fit.notes) or "nothing that can be measured speaks against it"
+    else:
+        left = _without(text, [*fit.wrong, *wrong])
+        instead = ", ".join(dict.fromkeys(fit.wrong.values())) or "its caption names something else"
+        evidence = f"Heard instead: {instead}. What could fit: {left[:400]}"
+    yes = fits if facts["ask"] == "verify" else not fits
+    return {"answer": "yes" if yes else "no", "evidence": evidence[:600]}
+
+
+def _without(text: str, words: Sequence[str]) -> str:
+    """A text without these words, in whichever language it has them."""
+    both = [rf"\b{re.escape(word)}\b" for word in words] + [re.escape(phrase_book(word, "zh")) for word in words]
+    return " ".join(re.sub("|".join(both), "", text, flags=re.IGNORECASE).split())
+
+
+def contradictions(truth: str, text: str) -> list[str]:
     """Words of a description that what is true does not name: words of the list, or most of the other words."""
-    true, language = content(truth), language_of(said)
-    wrong = [one.word for one in named_in(said, language) if not content(one.word) <= true]
+    true, language = content(truth), language_of(text)
+    wrong = [one.word for one in named_in(text, language) if not content(one.word) <= true]
     if wrong:
         return list(dict.fromkeys(wrong))
-    units = content(said)
+    units = content(text)
     missing = sorted(units - true)
     return missing if units and len(missing) * 2 > len(units) else []
 
@@ -72,7 +111,7 @@ def _perturb(facts: Facts) -> dict[str, Any]:
     caption, domain = str(facts["caption"]).strip(), str(facts["domain"])
     language = language_of(caption)
     named = [one for one in named_in(caption, language) if domain in one.domains]
-    one = min(named, key=lambda held: _draw(caption, str(held.start)), default=None)
+    one = min(named, key=lambda word: _draw(caption, str(word.start)), default=None)
     if one is None:
         return _with_siren(caption, language)
     fresh = [other for other in one.others if other not in caption.lower()] or list(one.others)
@@ -104,10 +143,10 @@ def _decompose(facts: Facts) -> dict[str, Any]:
     items: list[dict[str, str]] = []
     seen: set[frozenset[str]] = set()
     for clause in _clauses(instruction, language):
-        said = frozenset(content(clause))
-        if not said or said in seen or len(items) == MOST_ITEMS:
+        units = frozenset(content(clause))
+        if not units or units in seen or len(items) == MOST_ITEMS:
             continue
-        seen.add(said)
+        seen.add(units)
         named = next(iter(named_in(clause, language)), None)
         dimension = named.dimension if named else {"en": "content", "zh": "内容"}[language]
         items.append({"dimension": dimension, "question": _QUESTION[language].format(clause), "basis": clause})
@@ -125,16 +164,16 @@ def _clauses(text: str, language: Language) -> Iterator[str]:
 def _filter(facts: Facts) -> dict[str, Any]:
     instruction, kept, verdicts = content(str(facts["instruction"])), [set[str]()], []
     for item in facts["items"]:
-        said = content(_basis(item))
+        units = content(_basis(item))
         if _INAUDIBLE.search(_basis(item)):
             verdict = "inaudible"
-        elif not said <= instruction:
+        elif not units <= instruction:
             verdict = "unsupported"
-        elif any(said <= earlier for earlier in kept):
+        elif any(units <= earlier for earlier in kept):
             verdict = "redundant"
         else:
             verdict = "keep"
-            kept.append(said)
+            kept.append(units)
         verdicts.append({"id": item["id"], "verdict": verdict})
     return {"items": verdicts}
 
@@ -165,9 +204,9 @@ def _translate(facts: Facts) -> dict[str, Any]:
 def _by_word(text: str, into: Language) -> str:
     """A phrase book's translation, marked as one; sentences of these rules become the same sentences."""
     for form in (_QUESTION, _HAS, _LACKS, _SAYS):
-        said = _within(text, form["en" if into == "zh" else "zh"])
-        if said is not None:
-            return f"{_MARK[into]} {form[into].format(phrase_book(said, into))}"
+        words = _within(text, form["en" if into == "zh" else "zh"])
+        if words is not None:
+            return f"{_MARK[into]} {form[into].format(phrase_book(words, into))}"
     return f"{_MARK[into]} {phrase_book(text, into)}"
 
 
@@ -185,8 +224,8 @@ def _basis(item: Mapping[str, Any]) -> str:
     if item.get("basis"):
         return str(item["basis"])
     question = str(item["question"])
-    asked = [_within(question, form) for form in _QUESTION.values()]
-    return next((said for said in asked if said is not None), question)
+    quoted = [_within(question, form) for form in _QUESTION.values()]
+    return next((words for words in quoted if words is not None), question)
 
 
 def _draw(text: str, choice: str) -> str:
@@ -201,3 +240,7 @@ _WRITES: dict[str, Callable[[Facts], dict[str, Any]]] = {
     "rationales": _rationales,
     "translate": _translate,
 }
+
+
+FUNCTIONS = {"rubric-judge-1": rubric_judge, "rubric-writer-1": rubric_writer}
+"""By name with version."""

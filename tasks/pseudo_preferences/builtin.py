@@ -1,0 +1,86 @@
+"""A judge of music without a model: faults of the signal, and measurements that fit the words of a prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tasks.annotation.builtin import Measured, alignment
+from tasks.annotation.errors import BadRequest
+
+TIE_QUALITY = 3.0
+"""Points of quality below which two clips sound alike."""
+TIE_ALIGNMENT = 0.5
+"""Points of alignment below which two clips fit alike."""
+
+
+def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str]:
+    """Judge two clips: musicality by faults of the signal, alignment by tag words.
+
+    Args:
+        facts: `text`, the words that both clips were made from; `dimensions`, which of `musicality` and `alignment`
+            are asked, or `overall`; the first two without it.
+        clips: measurements, the last two of which are A and B; one before them is a reference.
+
+    Returns:
+        A, B or tie for each dimension that is asked, and `reason`.
+
+    Raises:
+        BadRequest: fewer than two clips.
+    """
+    if len(clips) < 2:
+        raise BadRequest(f"expected two clips, found {len(clips)}")
+    a, b = clips[-2], clips[-1]
+    dimensions = facts.get("dimensions") or ["musicality", "alignment"]
+    if dimensions == ["overall"]:  # what sounds better; where neither does, what fits better
+        both = music_pair({**facts, "dimensions": ["musicality", "alignment"]}, clips)
+        choice = both["alignment"] if both["musicality"] == "tie" else both["musicality"]
+        return {"overall": choice, "reason": both["reason"]}
+    answer, reasons = {}, []
+    if "musicality" in dimensions:
+        points_a, why_a = quality(a)
+        points_b, why_b = quality(b)
+        answer["musicality"] = _prefer(points_a, points_b, TIE_QUALITY)
+        reasons.append(f"Quality A {points_a:.0f} ({why_a}), B {points_b:.0f} ({why_b}) of 100.")
+    if "alignment" in dimensions:
+        text = str(facts.get("text") or "")
+        reference = clips[-3] if len(clips) > 2 else None
+        fit_a, fit_b = alignment(text, a, reference), alignment(text, b, reference)
+        answer["alignment"] = _prefer(fit_a.points, fit_b.points, TIE_ALIGNMENT)
+        notes = [f"{name}: {'; '.join(fit.notes)}" for name, fit in (("A", fit_a), ("B", fit_b)) if fit.notes]
+        reasons.append(". ".join(notes) + "." if notes else "No word of the text can be measured.")
+    answer["reason"] = " ".join(reasons)[:600]
+    return answer
+
+
+def quality(clip: Measured) -> tuple[float, str]:
+    """Points of signal quality, 0 to 100, and its faults, worst first."""
+    faults = {
+        f"{clip['clipped_share']:.2%} clipped": min(45.0, 1500 * clip["clipped_share"]),
+        f"noise floor {clip['noise_floor_db']:.0f} dB": _beyond(
+            clip["noise_floor_db"] - clip["level_db"], -35, 1.2, 30
+        ),
+        f"bandwidth {clip['bandwidth_hz'] / 1000:.1f} kHz": _beyond(6000 - clip["bandwidth_hz"], 0, 0.006, 30),
+        f"{clip['dropouts_per_min']:.0f} dropouts a minute": min(40.0, 2.0 * clip["dropouts_per_min"]),
+        f"loudness {clip['loudness_lufs']:.0f} LUFS": _beyond(-30 - clip["loudness_lufs"], 0, 1.0, 25),
+        f"{clip['silent_share']:.0%} silent": _beyond(clip["silent_share"], 0.2, 50, 30),
+        f"flat spectrum {clip['flatness']:.2f}": _beyond(clip["flatness"], 0.2, 60, 30),
+        f"dull balance, {clip['low_share']:.0%} below 250 Hz": _beyond(clip["low_share"], 0.92, 150, 12),
+    }
+    worst = sorted(((points, name) for name, points in faults.items() if points >= 1), reverse=True)
+    return max(0.0, 100.0 - sum(faults.values())), ", ".join(name for _, name in worst[:3]) or "no fault found"
+
+
+def _prefer(a: float, b: float, tie: float) -> str:
+    if abs(a - b) <= tie:
+        return "tie"
+    return "A" if a > b else "B"
+
+
+def _beyond(value: float, least: float, slope: float, most: float) -> float:
+    """Points lost: nothing up to `least`, then `slope` a unit, at most `most`."""
+    return min(most, max(0.0, (value - least) * slope))
+
+
+FUNCTIONS = {"music-pair-2": music_pair}
+"""By name with version."""
