@@ -8,6 +8,7 @@ texts that are not written yet stand for others, and each counts.
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -28,6 +29,7 @@ from tasks.store.versions import Store
 
 WORD = "word"
 STAND_IN = f"{WORD} {WORD} {WORD}"
+AT_ONCE = 5_000  # requests that are kept with their words
 
 
 def imagined(words: int) -> str:
@@ -37,39 +39,78 @@ def imagined(words: int) -> str:
 
 @dataclass
 class Counted:
-    """One ask of a dry run: who is asked, about what, and the requests."""
+    """One ask of a dry run: who is asked, about what, and what the requests come to.
+
+    Attributes:
+        annotator: who is asked.
+        about: what the questions are about.
+        tries: draws of one question at most.
+        requests: how many there were.
+        uncounted: those of them that `totals` lacks.
+        keys: those of requests whose words are known, to count each once.
+        totals: fields of `tasks.annotation.outcome.Forecast`.
+    """
 
     annotator: AnnotatorConfig
     about: str
     tries: int
-    requests: list[Request] = field(default_factory=list)
+    requests: int = 0
+    uncounted: list[Request] = field(default_factory=list)
+    keys: set[str] = field(default_factory=set)
+    totals: Counter[str] = field(default_factory=Counter)
+
+    def add(self, request: Request) -> None:
+        """Note a request."""
+        if any(STAND_IN in text for text in (request.canonical, *request.long_texts().values())):
+            self.uncounted.append(replace(request, sample=self.requests))
+        elif request.key not in self.keys:
+            self.keys.add(request.key)
+            self.uncounted.append(request)
+        self.requests += 1
+
+    def count(self, address: str | Path) -> None:
+        """Add up what was noted, and forget its words."""
+        with Session(self.annotator, ledger=address, media=clip_media()) as session:
+            self.totals.update(asdict(session.forecast(self.uncounted)))
+        self.uncounted.clear()
 
 
 class Forecast:
-    """Takes the place of sessions in a dry run."""
+    """Takes the place of sessions in a dry run.
 
-    def __init__(self, config: BuildConfig) -> None:
+    Args:
+        config: the build config.
+        address: of the ledger.
+    """
+
+    def __init__(self, config: BuildConfig, address: str | Path) -> None:
         self.config = config
         self.asks: dict[str, Counted] = {}
+        self._address = address
 
     async def put(self, ask: Any, role: str, row: Any, request: Request) -> Answer:
         """Count a request; its imagined answer."""
         label = ask.label(self.config, row) if ask.label else ask.name
+        about = f"{ask.about} ({label})" if ask.label else ask.about
         annotator = self.config.asked()[role]
-        counted = self.asks.setdefault(label, Counted(annotator, ask.about, ask.draws(self.config, row)))
-        if any(STAND_IN in text for text in (request.canonical, *request.long_texts().values())):
-            request = replace(request, sample=len(counted.requests))
-        counted.requests.append(request)
+        counted = self.asks.setdefault(label, Counted(annotator, about, ask.draws(self.config, row)))
+        counted.add(request)
+        if len(counted.uncounted) == AT_ONCE:
+            counted.count(self._address)
         return Answer(request.key, ask.imagine(self.config, row))
 
-    def facts(self, address: str | Path) -> dict[str, Any]:
+    def facts(self) -> dict[str, Any]:
         """Requests, tokens and money of each ask, the first one's beside the others; empty if nothing is asked."""
         facts = {}
         for name, counted in self.asks.items():
-            with Session(counted.annotator, ledger=address, media=clip_media()) as session:
-                forecast = asdict(session.forecast(counted.requests))
-            about = f"{len(counted.requests):,} {counted.about}"
-            facts[name] = {"about": about, "annotator": counted.annotator.annotator, "tries": counted.tries, **forecast}
+            counted.count(self._address)
+            facts[name] = {
+                "about": f"{counted.requests:,} {counted.about}",
+                "annotator": counted.annotator.annotator,
+                "tries": counted.tries,
+                **counted.totals,
+                "requests": counted.requests,
+            }
         first, *others = facts or [""]
         return {**facts[first], "stage": first, **{name: facts[name] for name in others}} if first else {}
 
@@ -84,10 +125,11 @@ def forecast(
         LedgerError: the ledger cannot be read.
     """
     with tempfile.TemporaryDirectory() as folder:
-        counting = Forecast(config.for_forecast())
+        address = ledger_address(store) if has_ledger(store) else Path(folder) / "ledger.sqlite"
+        counting = Forecast(config.for_forecast(), address)
         stage = Stage(store, corpus.name, "dry-run", Path(folder), counting)
         for part in ("work", "steps", "version"):
             (stage.folder / part).mkdir()
         with suppress(Enough):
             story(stage, counting.config)
-        return counting.facts(ledger_address(store) if has_ledger(store) else Path(folder) / "ledger.sqlite") or None
+        return counting.facts() or None

@@ -310,12 +310,25 @@ def test_a_dry_run_counts_every_question_of_the_flow(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("words", [3, 5_000])
-def test_requests_about_imagined_texts_count_each_however_long_they_are(words: int) -> None:
-    counting = Forecast(Trial())
+def test_requests_about_imagined_texts_count_each_however_long_they_are(words: int, tmp_path: Path) -> None:
+    counting = Forecast(Trial(), tmp_path / "ledger.sqlite")
     row = {"side": "left", "draft": imagined(words)}
     for _ in range(2):
         asyncio.run(counting.put(SIDES, "writer", row, SIDES.request(Trial(), row).request))
-    assert len({request.key for request in counting.asks["sides"].requests}) == 2
+    assert len({request.key for request in counting.asks["sides"].uncounted}) == 2
+
+
+def test_a_dry_run_that_counts_in_parts_counts_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def facts() -> dict[str, Any]:
+        counting = Forecast(Trial(), tmp_path / "ledger.sqlite")
+        for name in ("a", "b", "a", "c", "d", "a", "e"):
+            asyncio.run(counting.put(DRAFT, "writer", {}, DRAFT.request(Trial(), {"name": name}).request))
+        return counting.facts()
+
+    whole = facts()
+    assert (whole["requests"], whole["distinct"], whole["to_ask"]) == (7, 5, 5)
+    monkeypatch.setattr("tasks.build.forecast.AT_ONCE", 2)
+    assert facts() == whole
 
 
 # -- the engine's stream ------------------------------------------------------------------------------------------
