@@ -132,3 +132,11 @@ def test_config_examples_parse() -> None:
             continue
         shown.add(parse_config(find_corpus(values["corpus"]).config, values, ROOT / "my.toml").corpus)
     assert shown == set(corpora())
+
+
+def test_the_page_on_a_corpus_of_ones_own_shows_the_corpus_that_a_test_builds() -> None:
+    shown = re.findall(r"```python\n(.*?)```", USING.partition("### How a corpus is made")[2], re.DOTALL)
+    package = ROOT / "tests/build/plugin/earmark_tempos"
+    sources = [(package / name).read_text("utf-8") for name in ("flow.py", "steps.py")]
+    assert len(shown) == 2
+    assert all(code in source for code, source in zip(shown, sources, strict=True))

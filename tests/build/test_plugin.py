@@ -27,6 +27,7 @@ ADDS = {
     "builtins": {"steady-1": "earmark_tempos.backend:steady"},
 }
 SCORES = "".join(f"c{i}.wav,s{i % 3},{1 + i % 5}\n" for i in range(20))
+TEMPOS = 'corpus = "tempos"\nnotes = "notes.csv"\n[judge]\nannotator = "tempos:steady"\n'
 RATED = """corpus = "mos-preferences"
 [[sources]]
 name = "lab"
@@ -64,7 +65,7 @@ class House:
         demo = (ROOT / "data/demo/pseudo-preferences.toml").read_text()
         judged = demo.replace("builtin:music-pair-2", "tempos:steady").replace('"music/', f'"{ROOT}/data/demo/music/')
         (folder / "pseudo-preferences.toml").write_text(judged)
-        (folder / "tempos.toml").write_text('corpus = "tempos"\nnotes = "notes.csv"\n')
+        (folder / "tempos.toml").write_text(TEMPOS)
 
     def run(self, *words: object, code: int = 0) -> str:
         """What the command prints, on both streams."""
@@ -111,14 +112,19 @@ def test_a_name_that_is_taken_is_refused(house: House) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_it_is_built_explained_exported_judged_and_compared(house: House) -> None:
     assert "tempos" in house.run("list")
+    assert "9 notes" in house.run("build", "tempos", "--config", "tempos.toml", "--dry-run")
     house.build()
     version = house.folder / "store/tempos/v1"
-    assert pq.read_table(version / "notes").num_rows == 9
+    assert pq.read_table(version / "notes")["pace"].to_pylist() == ["fast"] * 9
     manifest = house.manifest("tempos/v1")
     assert manifest["libraries"]["earmark-tempos"] == "1.0"
     assert manifest["rejects"] == {"missing_text": 1}
+    assert [(step["name"], step["entered"], step["kept"]) for step in manifest["steps"]] == [
+        ("read", 10, 9), ("pace", 9, 9), ("write", 9, 9)
+    ]  # fmt: skip
     assert "already up to date: v1" in house.build()
     assert "n3" in house.run("explain", "tempos", "n3")
     house.run("export", "tempos", "--for", "jsonl", "--view", "notes", "--out", "out")

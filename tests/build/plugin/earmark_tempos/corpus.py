@@ -7,6 +7,7 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
+from schemas.annotation import AnnotatorConfig
 from schemas.config import BuildConfig
 from schemas.corpus import Corpus, Story
 from schemas.evaluations import Evaluation
@@ -19,6 +20,11 @@ class Tempos(BuildConfig):
 
     corpus: Literal["tempos"] = Field(default="tempos", description="The corpus to build.")
     notes: str = Field(description="A CSV file: id, text, bpm.")
+    judge: AnnotatorConfig = Field(description="Who says whether a piece is fast.")
+
+    def asked(self) -> dict[str, AnnotatorConfig]:
+        """Who is asked, by role."""
+        return {"judge": self.judge}
 
 
 NOTES = Table(
@@ -29,6 +35,7 @@ NOTES = Table(
             column("note_id", pa.string(), "The piece."),
             column("text", pa.string(), "The note."),
             column("bpm", pa.float64(), "Tempo.", unit="beats a minute"),
+            column("pace", pa.string(), "slow or fast, as a model says."),
             column("split", pa.string(), "Always train."),
         ]
     ),
@@ -42,7 +49,14 @@ CORPUS = Corpus(
     paper="none",
     config=Tempos,
     tables=(NOTES, REJECTS),
-    story=Story("Tempos", "Notes and tempos.", ("Notes are read.",), "notes", (), ("It is a test.",)),
+    story=Story(
+        "Tempos",
+        "Notes and tempos.",
+        ("Notes are read; a model says of each how fast the piece is.",),
+        "notes",
+        (),
+        ("It is a test.",),
+    ),
     plan="earmark_tempos.steps:plan_build",
     flow="earmark_tempos.flow:build",
     views=(View("notes", "rows", "earmark_tempos/notes", "The notes as they are."),),

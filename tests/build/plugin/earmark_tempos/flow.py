@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from prefect import flow
+from earmark_tempos.corpus import CORPUS, Tempos
+from earmark_tempos.steps import judge_notes, read_notes, write_notes
+from tasks.build.flow import corpus_flow
+from tasks.store.staging import Stage
 
-from earmark_tempos.corpus import Tempos
-from earmark_tempos.steps import plan_build, read_notes
-from tasks.store.versions import open_store
 
-
-@flow(name="tempos")
-def build(config: Tempos, store: str = "data/store", force: bool = False, inputs: dict[str, str] | None = None) -> str:
-    """Build a version of `tempos`, or find it up to date; its name."""
-    plan = plan_build(config, open_store(store), inputs)
-    with plan.stage() as stage:
-        if (done := plan.up_to_date(tidy=False)) and not force:
-            return done.name
-        read_notes(stage, config)
-        return plan.commit(stage).name
+@corpus_flow(CORPUS)
+def build(stage: Stage, config: Tempos) -> None:
+    """Read notes, have a model say of each whether the piece is fast, write the table."""
+    notes = read_notes(stage, config)
+    judged = judge_notes(stage, config, notes)
+    write_notes(stage, config, notes, judged)
