@@ -140,7 +140,7 @@ class BuildConfig(Model):
     )
     licences: dict[str, Licence] = Field(
         default={},
-        description="Licences by source, as the tables name it (`Table.sources`). Without one, audio is not published.",
+        description="Licences by source, as the tables name it. Without one, audio is not published.",
     )
     engine: Engine = Field(default=Engine(), description="Where shards are worked on; not part of what is built.")
     most_rejected: float | None = Field(

@@ -58,7 +58,12 @@ class Critiques(AnnotatorConfig):
 
 _METHOD = "MOS-RMBench, section on critiques"
 _ASKED = [
-    column("model", pa.string(), "The annotator that wrote it: backend and model; `builtin:` measured the signal."),
+    column(
+        "model",
+        pa.string(),
+        "The annotator that wrote it: backend and model; `builtin:` measured the signal.",
+        names="annotator",
+    ),
     column("prompt", pa.string(), "Prompt file and version that asked."),
     column("request_key", pa.string(), "The request's key in the ledger."),
     column("tries", pa.int64(), "How often it was asked until the answer was valid."),
@@ -70,10 +75,10 @@ CRITIQUES = Table(
     description="One row a clip that a model described in words; only where the config has `[critiques]`.",
     schema=pa.schema(
         [
-            column("sample_id", pa.string(), "The clip."),
-            column("dataset", pa.string(), "Dataset of the clip."),
+            column("sample_id", pa.string(), "The clip.", names="rated_clip"),
+            column("dataset", pa.string(), "Dataset of the clip.", names="source"),
             column("split", pa.string(), "Split of the clip."),
-            column("clip_sha256", pa.string(), "SHA-256 of the audio file that was heard."),
+            column("clip_sha256", pa.string(), "SHA-256 of the audio file that was heard.", names="clip"),
             column("duration_s", pa.float64(), "Length of the clip.", unit="s"),
             column("mos", pa.float64(), "MOS of the clip; the model did not know it.", unit="points"),
             column("noise", pa.string(), "Background noise, and whether it hinders understanding.", source=_METHOD),
@@ -86,8 +91,6 @@ CRITIQUES = Table(
     key=("sample_id",),
     optional=True,
     exclusive=("sample_id",),
-    links=(("sample_id", "ratings"),),
-    sources=("dataset",),
     says=("described by {model} with {prompt} (request {request_key}); its MOS is {mos}",),
 )
 
@@ -99,13 +102,18 @@ PAIRED_CRITIQUES = Table(
     ),
     schema=pa.schema(
         [
-            column("pair_id", pa.string(), "The pair."),
-            column("dataset", pa.string(), "Dataset of both clips."),
+            column("pair_id", pa.string(), "The pair.", names="pair"),
+            column("dataset", pa.string(), "Dataset of both clips.", names="source"),
             column("split", pa.string(), "Split of both clips."),
-            column("first_id", pa.string(), "sample_id of the clip that was heard first, by a hash of seed and pair."),
-            column("second_id", pa.string(), "sample_id of the clip that was heard second."),
-            column("first_sha256", pa.string(), "SHA-256 of the first clip's audio file."),
-            column("second_sha256", pa.string(), "SHA-256 of the second clip's audio file."),
+            column(
+                "first_id",
+                pa.string(),
+                "sample_id of the clip that was heard first, by a hash of seed and pair.",
+                names="rated_clip",
+            ),
+            column("second_id", pa.string(), "sample_id of the clip that was heard second.", names="rated_clip"),
+            column("first_sha256", pa.string(), "SHA-256 of the first clip's audio file.", names="clip"),
+            column("second_sha256", pa.string(), "SHA-256 of the second clip's audio file.", names="clip"),
             column("better", pa.string(), "Which of them has the higher MOS.", unit="first or second"),
             column("first_mos", pa.float64(), "MOS of the first clip.", unit="points"),
             column("second_mos", pa.float64(), "MOS of the second clip.", unit="points"),
@@ -124,8 +132,6 @@ PAIRED_CRITIQUES = Table(
     key=("pair_id",),
     optional=True,
     exclusive=("first_id", "second_id"),
-    links=(("pair_id", "pairs"), ("first_id", "ratings"), ("second_id", "ratings")),
-    sources=("dataset",),
     says=(
         "compared by {model} with {prompt} (request {request_key}), try {tries}: the {better} clip is the chosen one",
         "scores {first_score} and {second_score}; MOS {first_mos} and {second_mos}",

@@ -132,15 +132,21 @@ TRACKS = Table(
     description="One row a track whose voice was removed.",
     schema=pa.schema(
         [
-            column("track_id", pa.string(), "The track's id in the list."),
+            column("track_id", pa.string(), "The track's id in the list.", names="track", role="is"),
             column("split", pa.string(), "Split of its artist."),
-            column("source", pa.string(), "The list's name in the config."),
+            column("source", pa.string(), "The list's name in the config.", names="source"),
             column("artist_id", pa.string(), "The artist, as the list names it.", optional=True),
             column("album_id", pa.string(), "The album, as the list names it.", optional=True),
             column("tags", WORDS, "Tags as `category---name`, synonyms replaced, in the list's order."),
             column("file", pa.string(), "Audio file as the list names it."),
-            column("mix_sha256", pa.string(), "SHA-256 of that file's bytes: the clip before."),
-            column("clip_sha256", pa.string(), "SHA-256 of the instrumental's bytes: the clip after."),
+            column(
+                "mix_sha256", pa.string(), "SHA-256 of that file's bytes: the clip before.",
+                names="clip", role="is",
+            ),
+            column(
+                "clip_sha256", pa.string(), "SHA-256 of the instrumental's bytes: the clip after.",
+                names="clip", role="is",
+            ),
             column("instrumental", pa.string(), "The instrumental's file in this version.", optional=True),
             column("mix_duration_s", pa.float64(), "Length of the source file.", unit="s"),
             column("duration_s", pa.float64(), "Length of what was separated, and of the instrumental.", unit="s"),
@@ -175,7 +181,6 @@ TRACKS = Table(
     ),
     key=("track_id",),
     exclusive=("artist_id", "mix_sha256"),
-    sources=("source",),
     files=("instrumental",),
     says=(
         "read from {source_file}, line {source_line}: {file}, {mix_duration_s} s of {mix_codec}",

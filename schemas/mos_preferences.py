@@ -211,8 +211,14 @@ RATINGS = Table(
     description="One row a rated clip that could be used: its mean opinion score and what is known of its making.",
     schema=pa.schema(
         [
-            column("sample_id", pa.string(), "Dataset and file name; the clip's id everywhere in this corpus."),
-            column("dataset", pa.string(), "Name of the source in the build config."),
+            column(
+                "sample_id",
+                pa.string(),
+                "Dataset and file name; the clip's id everywhere in this corpus.",
+                names="rated_clip",
+                role="is",
+            ),
+            column("dataset", pa.string(), "Name of the source in the build config.", names="source"),
             column(
                 "subset", pa.string(), "Listening test within the dataset; MOS compare only within one.", optional=True
             ),
@@ -237,7 +243,13 @@ RATINGS = Table(
             ),
             column("condition_id", pa.string(), "Degradation, such as noise type and level.", optional=True),
             column(
-                "clip_sha256", pa.string(), "SHA-256 of the audio file's bytes.", source="audio index", optional=True
+                "clip_sha256",
+                pa.string(),
+                "SHA-256 of the audio file's bytes.",
+                source="audio index",
+                optional=True,
+                names="clip",
+                role="is",
             ),
             column("duration_s", pa.float64(), "Length of the clip.", unit="s", source="audio index", optional=True),
             column(
@@ -253,7 +265,6 @@ RATINGS = Table(
     ),
     key=("sample_id",),
     exclusive=("sample_id", "clip_sha256"),
-    sources=("dataset",),
     says=(
         "read from {source_file}, line {source_line}",
         "MOS {mos} on a scale from {scale_min} to {scale_max}; ratings: {votes}, standard error: {mos_se}",
@@ -267,13 +278,19 @@ PAIRS = Table(
     description="One row an unordered pair of clips with different MOS; the clip with the higher MOS is chosen.",
     schema=pa.schema(
         [
-            column("pair_id", pa.string(), "Sixteen hexadecimal digits from the two sample ids, in either order."),
-            column("dataset", pa.string(), "Dataset of both clips."),
+            column(
+                "pair_id",
+                pa.string(),
+                "Sixteen hexadecimal digits from the two sample ids, in either order.",
+                names="pair",
+                role="is",
+            ),
+            column("dataset", pa.string(), "Dataset of both clips.", names="source"),
             column("split", pa.string(), "Split of both clips."),
             column("category", pa.string(), "same_content, same_source or unmatched.", source=_MOS),
             column("group_id", pa.string(), "The group that both clips were drawn from."),
-            column("chosen_id", pa.string(), "sample_id of the clip with the higher MOS."),
-            column("rejected_id", pa.string(), "sample_id of the clip with the lower MOS."),
+            column("chosen_id", pa.string(), "sample_id of the clip with the higher MOS.", names="rated_clip"),
+            column("rejected_id", pa.string(), "sample_id of the clip with the lower MOS.", names="rated_clip"),
             column("chosen_mos", pa.float64(), "MOS of the chosen clip.", unit="points on the dataset's scale"),
             column("rejected_mos", pa.float64(), "MOS of the rejected clip.", unit="points on the dataset's scale"),
             column("mos_gap", pa.float64(), "chosen_mos - rejected_mos.", unit="points on the dataset's scale"),
@@ -300,8 +317,6 @@ PAIRS = Table(
     ),
     key=("pair_id",),
     exclusive=("chosen_id", "rejected_id"),
-    links=(("chosen_id", "ratings"), ("rejected_id", "ratings")),
-    sources=("dataset",),
     says=(
         "both clips stand in group {group_id}; they make a {category} pair",
         "MOS {chosen_mos} is above {rejected_mos}: a gap of {mos_gap}, decile {gap_decile} of the dataset's gaps, "
@@ -315,22 +330,26 @@ TRIPLETS = Table(
     description="Three clips of one group with MOS A > B > C, for measuring cycles in a model's preferences.",
     schema=pa.schema(
         [
-            column("triplet_id", pa.string(), "Sixteen hexadecimal digits from the three sample ids."),
-            column("dataset", pa.string(), "Dataset of the clips."),
+            column(
+                "triplet_id",
+                pa.string(),
+                "Sixteen hexadecimal digits from the three sample ids.",
+                names="triplet",
+                role="is",
+            ),
+            column("dataset", pa.string(), "Dataset of the clips.", names="source"),
             column("split", pa.string(), "Split of the clips."),
             column("category", pa.string(), "Kind of the group: same_content, same_source or unmatched.", source=_MOS),
             column("group_id", pa.string(), "The group that the clips were drawn from."),
-            column("a_id", pa.string(), "sample_id of the clip with the highest MOS."),
-            column("b_id", pa.string(), "sample_id of the clip between."),
-            column("c_id", pa.string(), "sample_id of the clip with the lowest MOS."),
+            column("a_id", pa.string(), "sample_id of the clip with the highest MOS.", names="rated_clip"),
+            column("b_id", pa.string(), "sample_id of the clip between.", names="rated_clip"),
+            column("c_id", pa.string(), "sample_id of the clip with the lowest MOS.", names="rated_clip"),
             column("a_mos", pa.float64(), "MOS of a.", unit="points on the dataset's scale"),
             column("b_mos", pa.float64(), "MOS of b.", unit="points on the dataset's scale"),
             column("c_mos", pa.float64(), "MOS of c.", unit="points on the dataset's scale"),
         ]
     ),
     key=("triplet_id",),
-    links=(("a_id", "ratings"), ("b_id", "ratings"), ("c_id", "ratings")),
-    sources=("dataset",),
     says=("all three clips stand in group {group_id}, each two a {category} pair", "MOS {a_mos} > {b_mos} > {c_mos}"),
 )
 

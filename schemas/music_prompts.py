@@ -224,7 +224,10 @@ TRIPLETS = Table(
     description="One row a genre, an instrument and a mood or theme that a prompt was written for.",
     schema=pa.schema(
         [
-            column("triplet_id", pa.string(), "Sixteen hexadecimal digits from the three tags."),
+            column(
+                "triplet_id", pa.string(), "Sixteen hexadecimal digits from the three tags.",
+                names="prompt", role="is",
+            ),
             column("split", pa.string(), "test if in distribution, ood if not."),
             column("stratum", pa.string(), "Distribution and style.", unit="strict_id, improvised_id or strict_ood"),
             column("genre", pa.string(), "The genre, as the track list writes it."),
@@ -242,7 +245,6 @@ TRIPLETS = Table(
     ),
     key=("triplet_id",),
     exclusive=("triplet_id",),
-    made_of=(("shots", "prompt_id"),),
     says=(
         "drawn as {stratum}: {genre}, {instrument}, {mood_theme}",
         "tracks with two of its tags: {genre_instrument_tracks}, {genre_mood_tracks}, {instrument_mood_tracks}",
@@ -254,7 +256,7 @@ PROMPTS = Table(
     description="One row a prompt for text-to-music systems.",
     schema=pa.schema(
         [
-            column("prompt_id", pa.string(), "The triplet's id."),
+            column("prompt_id", pa.string(), "The triplet's id.", names="prompt", role="is"),
             column("split", pa.string(), "test if in distribution, ood if not."),
             column("text", pa.string(), "The prompt."),
             column("distribution", pa.string(), "Whether its tags co-occur.", unit="id or ood"),
@@ -263,15 +265,13 @@ PROMPTS = Table(
             column("instrument", pa.string(), "The instrument."),
             column("mood_theme", pa.string(), "The mood or theme."),
             column("added_instruments", WORDS, "Instruments that the writer added; empty if strict."),
-            column("writer", pa.string(), "The annotator that wrote it."),
+            column("writer", pa.string(), "The annotator that wrote it.", names=("source", "annotator")),
             column("prompt", pa.string(), "Prompt file and version that asked."),
             column("request_key", pa.string(), "The request's key in the ledger."),
             column("tries", pa.int64(), "How many answers it took until one passed the checks."),
         ]
     ),
     key=("prompt_id",),
-    links=(("prompt_id", "triplets"),),
-    sources=("writer",),
     says=("written by {writer} in {tries} tries, request {request_key}",),
 )
 
@@ -280,19 +280,28 @@ SHOTS = Table(
     description="One row an example caption that the writer saw with a prompt's tags.",
     schema=pa.schema(
         [
-            column("prompt_id", pa.string(), "The prompt."),
+            column("prompt_id", pa.string(), "The prompt.", names="prompt", role="part"),
             column("place", pa.int64(), "Where it stood among the examples, from 1."),
-            column("pipeline", pa.string(), "The caption set."),
+            column("pipeline", pa.string(), "The caption set.", names="source"),
             column("item", pa.string(), "The clip, as the caption set names it."),
             column("text", pa.string(), "The caption."),
-            column("clip_id", pa.string(), "The clip in the version of `captions`; null for files.", optional=True),
-            column("source", pa.string(), "The list that the clip is of, as `captions` names it; of files, the set."),
+            column(
+                "clip_id",
+                pa.string(),
+                "The clip in the version of `captions`; null for files.",
+                optional=True,
+                names="track",
+            ),
+            column(
+                "source",
+                pa.string(),
+                "The list that the clip is of, as `captions` names it; of files, the set.",
+                names="source",
+            ),
         ]
     ),
     key=("prompt_id", "place"),
     splits=False,
-    links=(("prompt_id", "triplets"),),
-    sources=("source", "pipeline"),
 )
 
 TABLES = (PROMPTS, TRIPLETS, TAGS, COOCCURRENCE, SHOTS, REJECTS)

@@ -128,12 +128,12 @@ CLIPS = Table(
     description="One row a generation that could be judged.",
     schema=pa.schema(
         [
-            column("generation_id", pa.string(), "The generation's id in the input."),
+            column("generation_id", pa.string(), "The generation's id in the input.", names="generation", role="is"),
             column("split", pa.string(), "Split of its prompt."),
-            column("prompt_id", pa.string(), "The prompt that it was made from."),
-            column("model", pa.string(), "The model that made it."),
+            column("prompt_id", pa.string(), "The prompt that it was made from.", names="prompt"),
+            column("model", pa.string(), "The model that made it.", names="source"),
             column("file", pa.string(), "Audio file as the table of generations names it."),
-            column("clip_sha256", pa.string(), "SHA-256 of the audio file's bytes."),
+            column("clip_sha256", pa.string(), "SHA-256 of the audio file's bytes.", names="clip", role="is"),
             column("duration_s", pa.float64(), "Length of the clip.", unit="s"),
             column("sample_rate_hz", pa.int64(), "Sample rate of the file.", unit="Hz"),
             column("channels", pa.int64(), "Channels of the file."),
@@ -145,7 +145,6 @@ CLIPS = Table(
     ),
     key=("generation_id",),
     exclusive=("prompt_id", "clip_sha256"),
-    sources=("model",),
     says=(
         "read from {source_file}, line {source_line}",
         "made by {model} from prompt {prompt_id}; {duration_s} s at {sample_rate_hz} Hz, peak {peak_dbfs} dBFS",
@@ -157,22 +156,33 @@ PAIRS = Table(
     description="One row two generations of one prompt that were given to the judge in both orders.",
     schema=pa.schema(
         [
-            column("pair_id", pa.string(), "Sixteen hexadecimal digits from the two generation ids, in either order."),
+            column(
+                "pair_id",
+                pa.string(),
+                "Sixteen hexadecimal digits from the two generation ids, in either order.",
+                names="pair",
+                role="is",
+            ),
             column("split", pa.string(), "Split of the prompt."),
-            column("prompt_id", pa.string(), "The prompt of both generations."),
+            column("prompt_id", pa.string(), "The prompt of both generations.", names="prompt"),
             column("modality", pa.string(), "What the prompt holds: text, text+lyrics, text+audio, text+lyrics+audio."),
             column("text", pa.string(), "The prompt's text."),
             column("lyrics", pa.string(), "The prompt's lyrics.", optional=True),
-            column("reference_sha256", pa.string(), "SHA-256 of the prompt's reference audio.", optional=True),
-            column("generation_a", pa.string(), "Generation shown first in the forward pass."),
-            column("generation_b", pa.string(), "Generation shown second in the forward pass."),
+            column(
+                "reference_sha256",
+                pa.string(),
+                "SHA-256 of the prompt's reference audio.",
+                optional=True,
+                names="clip",
+            ),
+            column("generation_a", pa.string(), "Generation shown first in the forward pass.", names="generation"),
+            column("generation_b", pa.string(), "Generation shown second in the forward pass.", names="generation"),
             column("model_a", pa.string(), "Model of generation a."),
             column("model_b", pa.string(), "Model of generation b."),
         ]
     ),
     key=("pair_id",),
     exclusive=("prompt_id",),
-    links=(("generation_a", "clips"), ("generation_b", "clips")),
     says=("two generations of prompt {prompt_id} ({modality}), by {model_a} and {model_b}",),
 )
 
@@ -181,21 +191,20 @@ JUDGMENTS = Table(
     description="One row an answer of the judge: a pair, in one order, on one dimension.",
     schema=pa.schema(
         [
-            column("pair_id", pa.string(), "The pair."),
+            column("pair_id", pa.string(), "The pair.", names="pair"),
             column("split", pa.string(), "Split of the prompt."),
             column("order", pa.string(), "forward shows (a, b), reverse (b, a)."),
             column("dimension", pa.string(), "musicality or alignment."),
             column("choice", pa.string(), "The preferred generation, in the pair's own letters.", unit=_CHOICES),
             column("position", pa.string(), "What the judge said, by place in its prompt.", unit="A, B or tie"),
             column("reason", pa.string(), "The judge's reason, as it gave it."),
-            column("judge", pa.string(), "The annotator: backend and model."),
+            column("judge", pa.string(), "The annotator: backend and model.", names="annotator"),
             column("prompt", pa.string(), "Prompt file and version that asked."),
             column("request_key", pa.string(), "The request's key in the ledger."),
             column("notes", pa.string(), "What was done to fit the model's limits, such as cut audio.", optional=True),
         ]
     ),
     key=("pair_id", "order", "dimension"),
-    links=(("pair_id", "pairs"),),
     says=("judged {order} on {dimension}: {position} of the prompt, that is {choice}; request {request_key}",),
 )
 
@@ -204,12 +213,12 @@ LABELS = Table(
     description="One row a pair on which both orders agree in every required dimension.",
     schema=pa.schema(
         [
-            column("pair_id", pa.string(), "The pair."),
+            column("pair_id", pa.string(), "The pair.", names="pair"),
             column("split", pa.string(), "Split of the prompt."),
-            column("prompt_id", pa.string(), "The prompt of both generations."),
+            column("prompt_id", pa.string(), "The prompt of both generations.", names="prompt"),
             column("modality", pa.string(), "What the prompt holds."),
-            column("generation_a", pa.string(), "The pair's generation a."),
-            column("generation_b", pa.string(), "The pair's generation b."),
+            column("generation_a", pa.string(), "The pair's generation a.", names="generation"),
+            column("generation_b", pa.string(), "The pair's generation b.", names="generation"),
             column("model_a", pa.string(), "Model of generation a."),
             column("model_b", pa.string(), "Model of generation b."),
             column(
@@ -220,12 +229,11 @@ LABELS = Table(
                 "alignment", pa.string(), "Which follows the prompt better; null if not agreed, or not asked.",
                 unit=_CHOICES, source=_METHOD, optional=True,
             ),
-            column("judge", pa.string(), "The annotator whose two passes agreed."),
+            column("judge", pa.string(), "The annotator whose two passes agreed.", names="annotator"),
         ]
     ),
     key=("pair_id",),
     exclusive=("prompt_id",),
-    links=(("pair_id", "pairs"), ("generation_a", "clips"), ("generation_b", "clips")),
     says=("both orders agree: musicality {musicality}, alignment {alignment}",),
 )  # fmt: skip
 
@@ -238,7 +246,10 @@ BIAS = Table(
     schema=pa.schema(
         [
             column("scope", pa.string(), "all, modality, model_pair or judge: which pairs the row speaks of."),
-            column("value", pa.string(), "The modality, the two models, or the judge; `all` for all."),
+            column(
+                "value", pa.string(), "The modality, the two models, or the judge; `all` for all.",
+                names="annotator",
+            ),
             column("dimension", pa.string(), "musicality or alignment."),
             column("set", pa.string(), "original (forward pass), reversed (reverse pass) or agreed."),
             column("pairs", pa.int64(), "Pairs counted: answered in both orders; for agreed, those of equal choice."),

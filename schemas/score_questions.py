@@ -188,7 +188,10 @@ QUESTIONS = Table(
     description="One row a multiple-choice question about a score, with the image.",
     schema=pa.schema(
         [
-            column("question_id", pa.string(), "Sixteen hexadecimal digits: the thread's salted hash."),
+            column(
+                "question_id", pa.string(), "Sixteen hexadecimal digits: the thread's salted hash.",
+                names="question", role="is",
+            ),
             column("split", pa.string(), "Split of the thread's author."),
             column("question", pa.string(), "The question, as the writer put it."),
             column("options", WORDS, "The options, in the order of their letters A, B, …"),
@@ -200,22 +203,23 @@ QUESTIONS = Table(
             column("category", pa.string(), "One of five.", source="WildScore, taxonomy"),
             column("subcategory", pa.string(), "One of twelve.", source="WildScore, taxonomy"),
             column("difficulty", pa.string(), "How hard it is.", unit="easy, medium or hard"),
-            column("image_sha256", pa.string(), "SHA-256 of the image's bytes."),
+            column("image_sha256", pa.string(), "SHA-256 of the image's bytes.", names="clip", role="is"),
             column("width", pa.int64(), "Width of the image.", unit="pixels"),
             column("height", pa.int64(), "Height of the image.", unit="pixels"),
             image_column("The score, re-encoded and without metadata."),
             column("content_sha256", pa.string(), "SHA-256 of question, options and image; reviews name it."),
-            column("writer", pa.string(), "Who wrote question and distractors."),
-            column("judge", pa.string(), "Who settled a tie; null where people decided.", optional=True),
-            column("labeller", pa.string(), "Who told category and difficulty."),
+            column("writer", pa.string(), "Who wrote question and distractors.", names="annotator"),
+            column(
+                "judge", pa.string(), "Who settled a tie; null where people decided.", optional=True,
+                names="annotator",
+            ),
+            column("labeller", pa.string(), "Who told category and difficulty.", names="annotator"),
             column("request_key", pa.string(), "Key in the ledger of the request that wrote the question."),
-            column("source", pa.string(), "The dump's name in the config."),
+            column("source", pa.string(), "The dump's name in the config.", names="source"),
         ]
     ),
     key=("question_id",),
     exclusive=("image_sha256",),
-    links=(("question_id", "sources"),),
-    sources=("source",),
     says=(
         "written by {writer}, request {request_key}",
         "{truth_letter} is right by {preference} preference; {category}, {subcategory}, {difficulty}",
@@ -228,7 +232,7 @@ OPTIONS = Table(
     description="One row an option of a question.",
     schema=pa.schema(
         [
-            column("question_id", pa.string(), "The question."),
+            column("question_id", pa.string(), "The question.", names="question"),
             column("letter", pa.string(), "Its letter."),
             column("split", pa.string(), "Split of the question."),
             column("text", pa.string(), "The option."),
@@ -243,7 +247,6 @@ OPTIONS = Table(
         ]
     ),
     key=("question_id", "letter"),
-    links=(("question_id", "sources"),),
     says=("{letter}: {text} ({origin}, {votes} votes); right: {correct}",),
 )  # fmt: skip
 
@@ -252,9 +255,14 @@ SOURCES = Table(
     description="One row a thread that a question was made from, without names.",
     schema=pa.schema(
         [
-            column("question_id", pa.string(), "The question: the thread's salted hash."),
+            column("question_id", pa.string(), "The question: the thread's salted hash.", names="question", role="is"),
             column("split", pa.string(), "Split of its author."),
-            column("author_id", pa.string(), "Salted hash of the author, or of the thread where the account is gone."),
+            column(
+                "author_id",
+                pa.string(),
+                "Salted hash of the author, or of the thread where the account is gone.",
+                names="annotator",
+            ),
             column("forum", pa.string(), "The forum; `[user]` for a person's own page."),
             column("year", pa.int64(), "Year of the submission, UTC."),
             column("words", pa.int64(), "Words of title and text.", unit="words"),
@@ -267,12 +275,11 @@ SOURCES = Table(
             column("detector", pa.string(), "What said that the image is a score."),
             column("score_confidence", pa.float64(), "How sure it was.", unit="0 to 1"),
             column("staves", pa.int64(), "Staves that it found."),
-            column("source", pa.string(), "The dump's name in the config."),
+            column("source", pa.string(), "The dump's name in the config.", names="source"),
         ]
     ),
     key=("question_id",),
     exclusive=("author_id",),
-    sources=("source",),
     says=("from {forum}, {year}: {comments} comments, the best with {best_votes} votes",),
 )
 
@@ -281,8 +288,8 @@ REVIEWS = Table(
     description="One row a reviewer's word on a question, also on those that left the set for it.",
     schema=pa.schema(
         [
-            column("question_id", pa.string(), "The question."),
-            column("reviewer", pa.string(), "Who looked at it, as the review files name them."),
+            column("question_id", pa.string(), "The question.", names="question"),
+            column("reviewer", pa.string(), "Who looked at it, as the review files name them.", names="annotator"),
             column("musically_correct", pa.bool_(), "Whether the right option is right."),
             column("options_relevant", pa.bool_(), "Whether all options belong to the question."),
             column("offensive", pa.bool_(), "Whether anything in it offends."),
@@ -292,13 +299,12 @@ REVIEWS = Table(
             column("applies", pa.bool_(), "Whether it was given on the question as it reads now."),
             column("file", pa.string(), "The review file."),
             column("line", pa.int64(), "Line, or task, in it, counted from 1.", unit="line"),
-            column("source", pa.string(), "The dump's name in the config."),
+            column("source", pa.string(), "The dump's name in the config.", names="source"),
         ]
     ),
     key=("question_id", "reviewer"),
     splits=False,
     optional=True,
-    sources=("source",),
     says=("{reviewer}: correct {musically_correct}, relevant {options_relevant}, offensive {offensive}, "
           "ambiguous {ambiguous}; counted: {applies}",),
 )  # fmt: skip

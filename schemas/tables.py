@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import pyarrow as pa
 
@@ -12,6 +12,15 @@ SPLITS: tuple[str, ...] = ("train", "validation", "test", "ood")
 UNSPLIT = "full"  # the one split of a table without splits; `datasets` keeps the word "all" for itself
 SPLIT_ALIASES = {"dev": "validation", "val": "validation", "valid": "validation", "eval": "test"}
 Split = Literal["train", "validation", "test", "ood"]
+Role = Literal["from", "is", "keeps", "part", "mentions"]
+
+
+class Ref(NamedTuple):
+    """What a column declares: each of its values is the id of a thing of that kind."""
+
+    column: str
+    kind: str
+    role: Role
 
 
 def column(
@@ -23,6 +32,8 @@ def column(
     source: str | None = None,
     optional: bool = False,
     feature: str | None = None,
+    names: str | tuple[str, ...] = (),
+    role: Role = "from",
 ) -> pa.Field:
     """One field of a published table; what a reader must know travels inside the Parquet file as field metadata.
 
@@ -37,6 +48,14 @@ def column(
         source: where the value comes from (a paper's section, an input column, a measurement).
         optional: whether nulls are allowed.
         feature: what `datasets` is to read it as, where the Arrow type does not say so.
+        names: the kinds of things whose ids it holds. `clip` is a file's SHA-256; `annotator`, `prompt` and `source`
+            (as `licences` in the config names it) are known everywhere; others name rows, such as `track`.
+        role: what the thing is to the row. Withdrawals and licences follow these declarations and nothing else:
+            `from`: the row was made from it, and leaves with it;
+            `is`: the row is the thing or a part of it, which is gone when no such row of the table stays;
+            `keeps`: the thing is there for such rows alone, and is gone when none stays in any table that has one;
+            `part`: the row went into the thing, which leaves with any such row;
+            `mentions`: the row stays without the value. In all but this one the row leaves with the thing.
     """
     metadata = {"description": description, "required": "false" if optional else "true"}
     if unit:
@@ -45,10 +64,13 @@ def column(
         metadata["source"] = source
     if feature:
         metadata["feature"] = feature
+    if names:
+        metadata |= {"names": names if isinstance(names, str) else " ".join(names), "role": role}
     return pa.field(name, type_, nullable=True, metadata=metadata)
 
 
 WORDS = pa.list_(pa.field("element", pa.string()))  # a list of texts, with the name that Parquet gives its items
+THINGS = pa.list_(pa.field("element", pa.struct([("kind", pa.string()), ("id", pa.string())])))  # made-from of any kind
 AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # what `datasets` stores for an `Audio` feature
 IMAGE = AUDIO  # and for an `Image` feature: the field's metadata tell them apart
 
@@ -79,16 +101,8 @@ class Table:
         splits: whether rows are divided by a `split` column. A table without splits has the one named `UNSPLIT`.
         optional: whether a version without rows for it leaves it out; `datasets` loads no table that has none.
         exclusive: columns whose values may not occur in two splits.
-        links: columns that name a row of another table: (column, table); that table's key has one column.
-        gathers: tables whose rows name this one's in a column, and are what those are there for: where rows of theirs
-            are withdrawn and none that names a row here stays, that row goes too: (table, column that holds our key).
-        made_of: tables whose rows went into the row here that they name: where one of them is withdrawn or held back,
-            the row is too: (table, column that holds our key).
         counted: whether its rows are counted from those of other tables. Where some of those are withdrawn, the
             corpus's `recount` writes it anew.
-        sources: the columns that name what a row comes from, as `licences` in the config does. Rows from a source that
-            may not be redistributed are not published, nor are rows whose `links` lead to one or that were made of one
-            (`made_of`); where only audio and images may not, the columns that embed them are null in what is published.
         files: columns that name an audio file within the version; they are published like the columns of audio.
         says: sentences with `{column}` in them, by which `earmark explain` tells what was decided for a row.
         rows_per_group: rows in one Parquet row group (aim at 100 to 300 MB in memory).
@@ -102,11 +116,7 @@ class Table:
     splits: bool = True
     optional: bool = False
     exclusive: tuple[str, ...] = ()
-    links: tuple[tuple[str, str], ...] = ()
-    gathers: tuple[tuple[str, str], ...] = ()
-    made_of: tuple[tuple[str, str], ...] = ()
     counted: bool = False
-    sources: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     says: tuple[str, ...] = ()
     rows_per_group: int = 500_000
@@ -123,6 +133,15 @@ class Table:
     def embedded(self) -> tuple[str, ...]:
         """Names of the columns that hold audio or image files."""
         return tuple(field.name for field in self.schema if embeds(field))
+
+    @property
+    def refs(self) -> tuple[Ref, ...]:
+        """What its columns declare to name (`column`); a column of `THINGS` names their kinds in its values."""
+        return tuple(
+            Ref(field.name, kind, field.metadata[b"role"].decode())
+            for field in self.schema
+            for kind in field.metadata.get(b"names", b"").decode().split()
+        )
 
     @property
     def required(self) -> tuple[str, ...]:
@@ -169,6 +188,13 @@ REJECTS = Table(
             column("detail", pa.string(), "What was expected and what was found."),
             column("file", pa.string(), "Input file: source name and path below that source's root.", optional=True),
             column("line", pa.int64(), "Line in that file, counted from 1.", unit="line", optional=True),
+            column(
+                "made_from",
+                THINGS,
+                "What it is about: source, item, and whatever else its detail names; null where an earlier release "
+                "wrote it.",
+                optional=True,
+            ),
         ]
     ),
     key=(),

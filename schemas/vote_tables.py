@@ -9,7 +9,7 @@ from schemas.tables import REJECTS, Table, audio_column, column
 _CHOICE = "a, b or tie"
 _CONFIDENCE = "1 to 5 in half steps"
 _SPLIT = column("split", pa.string(), "train, validation or test.")
-_SOURCE = column("source", pa.string(), "The export or rated set, by its name in the config.")
+_SOURCE = column("source", pa.string(), "The export or rated set, by its name in the config.", names="source")
 _TASK = column("task", pa.string(), "The kind of source: cmi-pref, music-arena, votes, musiceval or pam.")
 _DIMENSION = column("dimension", pa.string(), "musicality, alignment or overall.")
 
@@ -18,14 +18,23 @@ CLIPS = Table(
     description="One row a clip that was voted on, rated, or given as a reference.",
     schema=pa.schema(
         [
-            column("clip_id", pa.string(), "Source and file; for audio that the source withholds, source and row."),
+            column(
+                "clip_id", pa.string(), "Source and file; for audio that the source withholds, source and row.",
+                names="heard_clip", role="is",
+            ),
             _SPLIT,
-            _SOURCE,
-            column("terms", pa.string(), "Whose terms hold: the model's where the config names it, else the source's."),
+            column("source", pa.string(), "The export or rated set, by its name in the config."),
+            column(
+                "terms", pa.string(), "Whose terms hold: the model's where the config names it, else the source's.",
+                names="source",
+            ),
             column("licence", pa.string(), "The licence that the config names for it.", optional=True),
             column("model", pa.string(), "The model that made it; null for references.", optional=True),
             column("file", pa.string(), "Audio file as the source names it; null if withheld.", optional=True),
-            column("clip_sha256", pa.string(), "SHA-256 of the file's bytes; null if not measured.", optional=True),
+            column(
+                "clip_sha256", pa.string(), "SHA-256 of the file's bytes; null if not measured.", optional=True,
+                names="clip", role="is",
+            ),
             column("duration_s", pa.float64(), "Length of the clip.", unit="s", optional=True),
             column("sample_rate_hz", pa.int64(), "Sample rate of the file.", unit="Hz", optional=True),
             column("channels", pa.int64(), "Channels of the file.", optional=True),
@@ -34,10 +43,6 @@ CLIPS = Table(
     ),
     key=("clip_id",),
     exclusive=("clip_sha256",),
-    gathers=(
-        ("comparisons", "clip_a"), ("comparisons", "clip_b"), ("comparisons", "reference_clip"), ("ratings", "clip_id"),
-    ),
-    sources=("terms",),
     says=("{file} of {source}, made by {model}",),
 )  # fmt: skip
 
@@ -46,19 +51,28 @@ COMPARISONS = Table(
     description="One row two clips of one prompt that people compared.",
     schema=pa.schema(
         [
-            column("comparison_id", pa.string(), "Sixteen hexadecimal digits from prompt and clips, in either order."),
+            column(
+                "comparison_id", pa.string(), "Sixteen hexadecimal digits from prompt and clips, in either order.",
+                names="comparison", role="is",
+            ),
             _SPLIT,
             _SOURCE,
             _TASK,
-            column("prompt_id", pa.string(), "Sixteen hexadecimal digits of what the prompt says."),
-            column("source_prompt_id", pa.string(), "The prompt's id in the source.", optional=True),
+            column("prompt_id", pa.string(), "Sixteen hexadecimal digits of what the prompt says.", names="prompt"),
+            column("source_prompt_id", pa.string(), "The prompt's id in the source.", optional=True, names="prompt"),
             column("modality", pa.string(), "What the prompt holds: text, lyrics, audio, joined by +; or none."),
             column("vocals", pa.string(), "vocal (lyrics, or said so) or instrumental (said so).", optional=True),
             column("text", pa.string(), "The prompt's text.", optional=True),
             column("lyrics", pa.string(), "The prompt's lyrics.", optional=True),
-            column("reference_clip", pa.string(), "The prompt's reference clip.", optional=True),
-            column("clip_a", pa.string(), "The clip that the first vote was shown as a."),
-            column("clip_b", pa.string(), "The other clip."),
+            column(
+                "reference_clip", pa.string(), "The prompt's reference clip.", optional=True,
+                names="heard_clip", role="keeps",
+            ),
+            column(
+                "clip_a", pa.string(), "The clip that the first vote was shown as a.",
+                names="heard_clip", role="keeps",
+            ),
+            column("clip_b", pa.string(), "The other clip.", names="heard_clip", role="keeps"),
             column("model_a", pa.string(), "The model of clip a.", optional=True),
             column("model_b", pa.string(), "The model of clip b.", optional=True),
             column("month", pa.string(), "Month of the first vote, as 2025-08.", optional=True),
@@ -67,9 +81,6 @@ COMPARISONS = Table(
     ),
     key=("comparison_id",),
     exclusive=("prompt_id",),
-    gathers=(("votes", "comparison_id"),),
-    links=(("clip_a", "clips"), ("clip_b", "clips"), ("reference_clip", "clips")),
-    sources=("source",),
     says=("{votes} votes on {clip_a} against {clip_b}, prompt {prompt_id} ({modality})",),
 )  # fmt: skip
 
@@ -78,11 +89,17 @@ VOTES = Table(
     description="One row a vote, in the letters of its comparison.",
     schema=pa.schema(
         [
-            column("vote_id", pa.string(), "Source and the vote's id there; without one, source, file and line."),
+            column(
+                "vote_id", pa.string(), "Source and the vote's id there; without one, source, file and line.",
+                names="vote", role="is",
+            ),
             _SPLIT,
-            column("comparison_id", pa.string(), "The comparison."),
+            column("comparison_id", pa.string(), "The comparison.", names="comparison", role="keeps"),
             _SOURCE,
-            column("annotator", pa.string(), "Salted hash of source and annotator's id.", optional=True),
+            column(
+                "annotator", pa.string(), "Salted hash of source and annotator's id.", optional=True,
+                names="annotator",
+            ),
             column("shown", pa.string(), "ab, or ba where clip b was shown as the first."),
             column("musicality", pa.string(), "Which sounds better as music.", unit=_CHOICE, optional=True),
             column("confidence_musicality", pa.float64(), "How sure.", unit=_CONFIDENCE, optional=True),
@@ -100,8 +117,6 @@ VOTES = Table(
     ),
     key=("vote_id",),
     exclusive=("comparison_id",),
-    links=(("comparison_id", "comparisons"),),
-    sources=("source",),
     says=("read from {source_file}, line {source_line}; shown {shown}",),
 )  # fmt: skip
 
@@ -110,9 +125,9 @@ PREFERENCES = Table(
     description="One row a comparison and dimension: what its votes say together.",
     schema=pa.schema(
         [
-            column("preference_id", pa.string(), "Comparison and dimension."),
+            column("preference_id", pa.string(), "Comparison and dimension.", names="label", role="is"),
             _SPLIT,
-            column("comparison_id", pa.string(), "The comparison."),
+            column("comparison_id", pa.string(), "The comparison.", names="comparison"),
             _DIMENSION,
             column("preference", pa.string(), "The choice of greatest weight; equal weights make a tie.", unit=_CHOICE),
             column("confidence", pa.float64(), "Mean confidence of its votes.", unit="1 to 5", optional=True),
@@ -126,7 +141,6 @@ PREFERENCES = Table(
     key=("preference_id",),
     exclusive=("comparison_id",),
     counted=True,
-    links=(("comparison_id", "comparisons"),),
     says=("on {dimension}, {votes} votes weigh {weight_a} to {weight_b}: {preference}",),
 )
 
@@ -135,14 +149,20 @@ RATINGS = Table(
     description="One row a rated clip and dimension.",
     schema=pa.schema(
         [
-            column("rating_id", pa.string(), "Clip and dimension."),
+            column("rating_id", pa.string(), "Clip and dimension.", names="label", role="is"),
             _SPLIT,
             _SOURCE,
             _TASK,
-            column("clip_id", pa.string(), "The clip."),
+            column("clip_id", pa.string(), "The clip.", names="heard_clip", role="keeps"),
             column("system", pa.string(), "The model that made it."),
-            column("prompt_id", pa.string(), "Sixteen hexadecimal digits of what the prompt says.", optional=True),
-            column("source_prompt_id", pa.string(), "The prompt's id in the source.", optional=True),
+            column(
+                "prompt_id",
+                pa.string(),
+                "Sixteen hexadecimal digits of what the prompt says.",
+                optional=True,
+                names="prompt",
+            ),
+            column("source_prompt_id", pa.string(), "The prompt's id in the source.", optional=True, names="prompt"),
             column("text", pa.string(), "The prompt's text.", optional=True),
             _DIMENSION,
             column("score", pa.float64(), "Mean rating, on the source's scale."),
@@ -156,8 +176,6 @@ RATINGS = Table(
     key=("rating_id",),
     optional=True,
     exclusive=("clip_id",),
-    links=(("clip_id", "clips"),),
-    sources=("source",),
     says=("rated {score} for {dimension} in {source_file}, line {source_line}",),
 )
 
@@ -169,16 +187,22 @@ TRAINING = Table(
     ),
     schema=pa.schema(
         [
-            column("row_id", pa.string(), "The preference or the rating."),
+            column("row_id", pa.string(), "The preference or the rating.", names="label"),
             _SPLIT,
             column("kind", pa.string(), "pair or rating."),
             _SOURCE,
             _DIMENSION,
             column("text", pa.string(), "The prompt's text.", optional=True),
             column("lyrics", pa.string(), "The prompt's lyrics.", optional=True),
-            column("reference_clip", pa.string(), "The prompt's reference clip.", optional=True),
-            column("clip", pa.string(), "The preferred clip of a pair; the rated clip."),
-            column("other_clip", pa.string(), "The clip that was not preferred; null for ratings.", optional=True),
+            column("reference_clip", pa.string(), "The prompt's reference clip.", optional=True, names="heard_clip"),
+            column("clip", pa.string(), "The preferred clip of a pair; the rated clip.", names="heard_clip"),
+            column(
+                "other_clip",
+                pa.string(),
+                "The clip that was not preferred; null for ratings.",
+                optional=True,
+                names="heard_clip",
+            ),
             column("rating", pa.float64(), "The rating; null for pairs.", unit="1 to 5", optional=True),
             column("confidence", pa.float64(), "Mean confidence of a pair's votes.", unit="1 to 5", optional=True),
         ]
@@ -186,8 +210,6 @@ TRAINING = Table(
     key=("row_id",),
     optional=True,
     counted=True,
-    links=(("clip", "clips"), ("other_clip", "clips"), ("reference_clip", "clips")),
-    sources=("source",),
 )
 
 BENCHMARK = Table(
@@ -195,16 +217,16 @@ BENCHMARK = Table(
     description="CMI-RewardBench's tasks in one form: one row a tested pair or a tested clip, and a dimension.",
     schema=pa.schema(
         [
-            column("sample_id", pa.string(), "The preference or the rating."),
+            column("sample_id", pa.string(), "The preference or the rating.", names="label"),
             _SPLIT,
             _TASK,
             _SOURCE,
             _DIMENSION,
             column("text", pa.string(), "The prompt's text.", optional=True),
             column("lyrics", pa.string(), "The prompt's lyrics.", optional=True),
-            column("reference_clip", pa.string(), "The prompt's reference clip.", optional=True),
-            column("clip_a", pa.string(), "Clip a of a pair; the rated clip."),
-            column("clip_b", pa.string(), "Clip b of a pair; null for ratings.", optional=True),
+            column("reference_clip", pa.string(), "The prompt's reference clip.", optional=True, names="heard_clip"),
+            column("clip_a", pa.string(), "Clip a of a pair; the rated clip.", names="heard_clip"),
+            column("clip_b", pa.string(), "Clip b of a pair; null for ratings.", optional=True, names="heard_clip"),
             column("preference", pa.string(), "The preferred clip; null for ratings.", unit="a or b", optional=True),
             column("score", pa.float64(), "Mean rating on the source's scale; null for pairs.", optional=True),
             column("system", pa.string(), "The model of a rated clip.", optional=True),
@@ -217,8 +239,6 @@ BENCHMARK = Table(
     key=("sample_id",),
     optional=True,
     counted=True,
-    links=(("clip_a", "clips"), ("clip_b", "clips"), ("reference_clip", "clips")),
-    sources=("source",),
 )
 
 _INTERVAL = "bound of the interval that covers 95 %, by bootstrap over comparisons"
@@ -228,7 +248,7 @@ AGREEMENT = Table(
     schema=pa.schema(
         [
             column("scope", pa.string(), "all, source, annotator or month: which comparisons the row speaks of."),
-            column("value", pa.string(), "The source, annotator or month; `all` for all."),
+            column("value", pa.string(), "The source, annotator or month; `all` for all.", names="annotator"),
             _DIMENSION,
             column("comparisons", pa.int64(), "Comparisons with two votes or more."),
             column("votes", pa.int64(), "Votes on them."),

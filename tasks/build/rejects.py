@@ -18,5 +18,9 @@ def came_in(kept: Iterable[str], rejects: Iterable[tuple[str, Reject]]) -> Count
 
 def rejects_table(stage: str, rejects: Iterable[tuple[str, Reject]]) -> pa.Table:
     """Rejects as rows of the `rejects` table; `file` is null where a reject names no source file."""
-    rows = [(t, r.item, stage, r.reason, r.detail, r.source_file or None, r.line) for t, r in rejects]
+
+    def things(reject: Reject) -> list[dict[str, str]]:
+        return [{"kind": kind, "id": id_} for kind, id_ in reject.made_from]
+
+    rows = [(t, r.item, stage, r.reason, r.detail, r.source_file or None, r.line, things(r)) for t, r in rejects]
     return pa.Table.from_pylist([dict(zip(REJECTS.schema.names, row, strict=True)) for row in rows], REJECTS.schema)

@@ -24,7 +24,6 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, get
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from schemas.tables import REJECTS
 from tasks.build.progress import Work, working
 from tasks.build.rejects import rejects_table
 from tasks.importers.rows import Reject
@@ -168,7 +167,7 @@ class BuildStep(Generic[Config, Inputs, Output]):
         rejects = account.rejects
         if not isinstance(rejects, pa.Table):
             rejects = rejects_table(account.stage or account.name or self.name, rejects)
-        return rejects.rename_columns(REJECTS.schema.names)
+        return rejects
 
     @cached_property
     def _outputs(self) -> TypeAdapter[Output]:

@@ -30,12 +30,12 @@ from tasks.importers.jamendo import MARK, Track, read_tag_map
 from tasks.importers.rows import Note, Reject
 from tasks.importers.tracks import TRACK_LAYOUTS
 from tasks.store.files import replacing
+from tasks.store.licences import licences_of
 from tasks.store.manifest import Parent
 from tasks.store.parquet import write_rows
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
 from tasks.store.versions import Store, Version
-from tasks.store.withhold import licences_of
 from tasks.text.tag_words import list_files
 
 IMPORTED = pa.schema(
@@ -271,7 +271,8 @@ def _choose_pool(
         limits = {"shortest_s": config.tracks.shortest_s, "silence_dbfs": config.tracks.silence_dbfs}
         connection.execute(query("importers/refuse_tracks"), limits)
         refused = connection.sql(
-            "SELECT 'captions', track_id, 'index', reason, detail, source_file, line FROM refused_tracks ORDER BY row"
+            "SELECT 'captions', track_id, 'index', reason, detail, source_file, line, made_from "
+            "FROM refused_tracks ORDER BY row"
         ).to_arrow_table()
         pool = connection.sql(query("captions/pool"), params={"seed": config.seed, **_ends(config)}).to_arrow_table()
         by_file = connection.execute("SELECT source_file, count(*) FROM tracks GROUP BY ALL").fetchall()

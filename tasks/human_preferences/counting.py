@@ -72,7 +72,8 @@ def open_votes(connection: duckdb.DuckDBPyConnection, config: HumanPreferences, 
 def _voted(connection: duckdb.DuckDBPyConnection) -> Account:
     """Which votes are left out, and why."""
     refused = connection.sql(
-        """SELECT 'votes', vote_id, 'votes', reason, detail, source_file, line FROM refused_votes ORDER BY row"""
+        """SELECT 'votes', vote_id, 'votes', reason, detail, source_file, line, made_from FROM refused_votes
+           ORDER BY row"""
     ).to_arrow_table()
     kept = _count(connection, "cast_votes")
     filtered = Counter(reason for reason in refused.column(3).to_pylist() if reason in FILTERS)
@@ -83,7 +84,8 @@ def _voted(connection: duckdb.DuckDBPyConnection) -> Account:
 def _rated(connection: duckdb.DuckDBPyConnection) -> Account:
     """Which ratings are left out, and why; of those that stay, one row a clip stays in `rated`."""
     refused = connection.sql(
-        """SELECT 'ratings', clip_id, 'ratings', reason, detail, source_file, line
+        """SELECT 'ratings', clip_id, 'ratings', reason, detail, source_file, line,
+                  [{'kind': 'heard_clip', 'id': clip_id}]
            FROM rated WHERE reason IS NOT NULL ORDER BY row"""
     ).to_arrow_table()
     kept = _count(connection, "rated WHERE reason IS NULL")

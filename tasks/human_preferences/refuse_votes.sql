@@ -1,6 +1,4 @@
 -- Grain: one row a vote that is left out, with the first reason that applies.
---
--- The detail names the annotator's hash, so that the reject is found when the annotator's rows are withdrawn.
 CREATE TABLE refused_votes AS
 WITH judged AS (
     SELECT
@@ -47,10 +45,10 @@ SELECT
     row,
     vote_id,
     coalesce(reason, 'voted_before') AS reason,
-    concat_ws('; ', coalesce(detail, 'expected one vote of an annotator on two clips, found an earlier one'),
-        'annotator ' || annotator) AS detail,
+    coalesce(detail, 'expected one vote of an annotator on two clips, found an earlier one') AS detail,
     source_file,
-    line
+    line,
+    [{'kind': 'annotator', 'id': annotator}] AS made_from
 FROM faulty
 LEFT JOIN again USING (row)
 WHERE reason IS NOT NULL OR turn > 1

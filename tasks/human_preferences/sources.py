@@ -281,7 +281,7 @@ def _unnamed(vote: Vote, source: Source, salt: str) -> Vote:
 def _without_author(reject: Reject, source: Source, salt: str) -> Reject:
     """The reject with the key of who cast the vote, so that it leaves with them."""
     who = _key(reject.author, source, salt)
-    return reject if who is None else reject._replace(detail=f"{reject.detail}; annotator {who}", author=None)
+    return reject if who is None else reject._replace(made_from=(("annotator", who),), author=None)
 
 
 def _key(who: str | None, source: Source, salt: str) -> str | None:

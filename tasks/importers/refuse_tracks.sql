@@ -28,6 +28,10 @@ SELECT
         ELSE concat('expected audio that no other track has, found the bytes of ', first_heard)
     END AS detail,
     source_file,
-    line
+    line,
+    [
+        {'kind': 'clip', 'id': clip_sha256},
+        {'kind': 'track', 'id': CASE WHEN occurrence > 1 THEN first_heard END}
+    ] AS made_from
 FROM found
 WHERE reason IS NOT NULL OR duration_s < $shortest_s OR peak_dbfs < $silence_dbfs OR occurrence > 1

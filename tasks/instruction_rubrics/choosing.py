@@ -56,7 +56,7 @@ def choose_captions(stage: Stage, config: InstructionRubrics, usable: Path) -> D
         crossing = _place_in_sets(rows, config, recordings)
     rejects = [
         Reject(row["item"], "in_bench", "expected a clip apart from the bench, found one of its group",
-               row["source_file"], row["line"])
+               row["source_file"], row["line"], made_from=(("clip", row["clip_sha256"]),))
         for row in crossing
     ]  # fmt: skip
     left_out = {id(row) for row in crossing}

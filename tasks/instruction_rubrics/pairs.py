@@ -48,7 +48,7 @@ def choose(
             pools[row["split"], row["subset"]][0].append({**row, "negative": by_base.get(row["base"])})
         else:
             detail = f"expected a caption apart from the bench, found nearly instruction {near[key]}"
-            rejects.append((SAMPLES.name, reject_of(row, "near_bench", detail)))
+            rejects.append((SAMPLES.name, reject_of(row, "near_bench", detail, near[key])))
     for row in false:
         if row["kind"] == "judged" and row["instruction_id"] not in near:
             pools[row["split"], row["subset"]][1].append(row)

@@ -33,7 +33,8 @@ SELECT
         ELSE 'expected each caption of a clip once, found it again'
     END AS detail,
     source_file,
-    line
+    line,
+    [{'kind': 'clip', 'id': clip_sha256}] AS made_from
 FROM measured
 WHERE
     reason IS NOT NULL

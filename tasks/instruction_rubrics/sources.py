@@ -171,7 +171,7 @@ def index_clips(stage: Stage, config: InstructionRubrics, captions: Path) -> Don
         limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
         connection.execute(query("instruction_rubrics/refuse_captions"), limits)
         refused = connection.sql(
-            "SELECT 'samples', item, 'index', reason, detail, source_file, line FROM refused ORDER BY row"
+            "SELECT 'samples', item, 'index', reason, detail, source_file, line, made_from FROM refused ORDER BY row"
         ).to_arrow_table()
         kept = connection.sql(query("instruction_rubrics/usable_captions")).to_arrow_table()
         sources = dict(connection.execute("SELECT source_file, count(*) FROM captions GROUP BY ALL").fetchall())

@@ -69,6 +69,8 @@ def _failures(verified: Walked) -> list[tuple[bool, bool]]:
     return [(passes[0], passes[1]) for passes in failed.values() if len(passes) == 2]
 
 
-def reject_of(row: Mapping[str, Any], reason: str, detail: str) -> Reject:
-    """A reject that leads to the line that a row came from."""
-    return Reject(row["item"], reason, detail, row["source_file"], row["line"])
+def reject_of(row: Mapping[str, Any], reason: str, detail: str, near: str | None = None) -> Reject:
+    """A reject that leads to the line that a row came from; `near` is another instruction that it is about."""
+    things = (("clip", row.get("clip_sha256")), ("instruction", row.get("instruction_id")), ("instruction", near))
+    named = tuple((kind, id_) for kind, id_ in things if id_)
+    return Reject(row["item"], reason, detail, row["source_file"], row["line"], made_from=named)

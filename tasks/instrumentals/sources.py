@@ -207,7 +207,8 @@ def index_audio(stage: Stage, config: Instrumentals, tracks: Path) -> Done[Rows]
         limits = {"shortest_s": config.tracks.shortest_s, "silence_dbfs": config.tracks.silence_dbfs}
         connection.execute(query("importers/refuse_tracks"), limits)
         refused = connection.sql(
-            "SELECT 'tracks', track_id, 'index', reason, detail, source_file, line FROM refused_tracks ORDER BY row"
+            "SELECT 'tracks', track_id, 'index', reason, detail, source_file, line, made_from "
+            "FROM refused_tracks ORDER BY row"
         ).to_arrow_table()
         pool = connection.sql(
             query("instrumentals/pool"), params={"seed": config.seed, **_ends(config)}

@@ -252,7 +252,7 @@ def write_ratings(stage: Stage, config: MosPreferences, clips: Rows, media: list
         _look_again(stage, connection, config)
         connection.execute(query("mos_preferences/refuse_clips"))
         refused = connection.sql(
-            "SELECT 'ratings', file, 'clips', reason, detail, source_file, line FROM refused ORDER BY row"
+            "SELECT 'ratings', file, 'clips', reason, detail, source_file, line, made_from FROM refused ORDER BY row"
         ).to_arrow_table()
         _write_scales(connection, config)
         kept = 0

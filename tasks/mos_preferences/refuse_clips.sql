@@ -5,8 +5,8 @@ WITH heard AS (
         placed.*,
         media.reason,
         media.detail,
-        first(placed.file) OVER same AS first_file,
-        first(placed.dataset) OVER same AS first_dataset,
+        media.clip_sha256,
+        first(concat(placed.dataset, '/', placed.file)) OVER same AS first_heard,
         media.clip_sha256 IS NOT NULL AND row_number() OVER same > 1 AS heard_before
     FROM placed
     LEFT JOIN media USING (row)
@@ -19,10 +19,13 @@ SELECT
     CASE WHEN split IS NULL THEN 'missing_split' ELSE coalesce(reason, 'duplicate_audio') END AS reason,
     CASE
         WHEN split IS NULL THEN 'expected a split, as other rows of this source have one'
-        ELSE coalesce(detail, concat('expected audio that no other clip has, found the bytes of ', first_dataset, '/',
-            first_file))
+        ELSE coalesce(detail, concat('expected audio that no other clip has, found the bytes of ', first_heard))
     END AS detail,
     source_file,
-    line
+    line,
+    [
+        {'kind': 'clip', 'id': clip_sha256},
+        {'kind': 'rated_clip', 'id': CASE WHEN heard_before THEN first_heard END}
+    ] AS made_from
 FROM heard
 WHERE split IS NULL OR reason IS NOT NULL OR heard_before

@@ -6,7 +6,8 @@ SELECT
     failed.reason,
     concat(queue.stratum, ': ', failed.detail) AS detail,
     NULL::VARCHAR AS file,
-    NULL::BIGINT AS line
+    NULL::BIGINT AS line,
+    [{'kind': 'prompt', 'id': queue.triplet_id}] AS made_from
 FROM failed
 JOIN queue USING (triplet_id)
 ORDER BY queue.stratum, queue.rank

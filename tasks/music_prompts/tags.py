@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 
 from schemas.music_prompts import COOCCURRENCE, TAGS, MusicPrompts
-from schemas.tables import REJECTS, UNSPLIT
+from schemas.tables import UNSPLIT
 from tasks.annotation.outcome import Answer
 from tasks.annotation.session import Session
 from tasks.audio.probe import AudioFault
@@ -123,7 +123,7 @@ def write_tags(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Musi
     stage.write(TAGS, UNSPLIT, [tags])
     shown = {name: given[name] for name in ("popularity", "mentions", "recall")}
     refused = connection.sql(query("music_prompts/refuse_tags"), params=shown).to_arrow_table()
-    stage.write_rejects("tags", refused.rename_columns(REJECTS.schema.names))
+    stage.write_rejects("tags", refused)
     connection.execute(query("music_prompts/cooccurrence"))
     pairs = connection.sql("FROM cooccurrence ORDER BY ALL").to_arrow_table()
     stage.write(COOCCURRENCE, UNSPLIT, [pairs])

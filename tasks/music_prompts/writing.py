@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.music_prompts import CORPUS, PROMPTS, SHOTS, SPLIT_OF, TRIPLETS, MusicPrompts
-from schemas.tables import REJECTS, UNSPLIT
+from schemas.tables import UNSPLIT
 from tasks.annotation.outcome import Answer
 from tasks.annotation.session import Session
 from tasks.audio.probe import Probe
@@ -121,7 +121,7 @@ def write_prompts(stage: Stage, connection: duckdb.DuckDBPyConnection, config: M
     versions = {"versions": [held.name for held in config.captions if held.version]}
     stage.write(SHOTS, UNSPLIT, connection.sql(query("music_prompts/shown"), params=versions).to_arrow_reader(100_000))
     refused = _rows(connection, "refuse_triplets", {})
-    stage.write_rejects("prompts", refused.rename_columns(REJECTS.schema.names))
+    stage.write_rejects("prompts", refused)
     strata = connection.execute(query("music_prompts/strata")).fetchall()
     tried = kept + refused.num_rows
     met = sum(candidates for _, _, candidates, _, _ in strata)

@@ -271,9 +271,11 @@ def write_clips(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Non
     with connect(stage.work / "spill") as connection:
         open_pool(connection, pool, config)
         refused = connection.sql(
-            """SELECT 'prompts', prompt_id, 'clips', reason, detail, source_file, line FROM refused_prompts
+            """SELECT 'prompts', prompt_id, 'clips', reason, detail, source_file, line,
+                      [{'kind': 'prompt', 'id': prompt_id}] FROM refused_prompts
                UNION ALL
-               SELECT 'clips', generation_id, 'clips', reason, detail, source_file, line FROM refused_generations
+               SELECT 'clips', generation_id, 'clips', reason, detail, source_file, line, made_from
+               FROM refused_generations
                ORDER BY ALL"""
         ).to_arrow_table()
         read = "(SELECT source_file FROM prompts UNION ALL SELECT source_file FROM generations)"

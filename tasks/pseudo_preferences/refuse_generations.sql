@@ -43,7 +43,12 @@ SELECT
         ELSE concat('expected audio that no other generation has, found the bytes of ', first_heard)
     END AS detail,
     source_file,
-    line
+    line,
+    [
+        {'kind': 'clip', 'id': clip_sha256},
+        {'kind': 'prompt', 'id': prompt_id},
+        {'kind': 'generation', 'id': CASE WHEN heard > 1 THEN first_heard END}
+    ] AS made_from
 FROM known
 WHERE occurrence > 1
     OR homeless

@@ -7,6 +7,7 @@ SELECT
     detail,
     NULL::VARCHAR AS file,
     NULL::BIGINT AS line,
+    [{'kind': 'pair', 'id': pair_id}] AS made_from,
     final
 FROM draws
 WHERE reason IS NOT NULL

@@ -17,9 +17,9 @@ from tasks.build.recounting import recounting, retelling
 from tasks.build.report import make_page
 from tasks.store.commit import PAGES, Made, commit
 from tasks.store.files import place
+from tasks.store.lineage import Gone, named_kinds, withdrawn_from
 from tasks.store.manifest import Parent, digest_of
 from tasks.store.restating import is_current, restated, unsearchable
-from tasks.store.sift import Sifting, sift
 from tasks.store.staging import Stage, staging, sweep_if_idle
 from tasks.store.versions import Store, Version
 from tasks.store.withdrawals import Kind, Mark, Withdrawal, digest_of_value, save_withdrawal, withdrawals
@@ -126,14 +126,16 @@ def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, act: str, kno
             for version in (versions := store.versions(name)):
                 store.fetch(version, tables_only=True)
                 own = [mark for mark in marks if mark.corpus in (None, name)]
-                found = _sift(version, corpora[name], own)
-                if version == versions[-1] and (told := unsearchable(version, corpora[name].tables, own)):
-                    say(told)
+                gone = withdrawn_from(corpora[name].tables, version.table_files(), own) if own else Gone()
+                if version == versions[-1] and (message := unsearchable(version, corpora[name].tables, own)):
+                    say(message)
                 seen.add(version.manifest.digest())
                 work.advance()
-                if rows := found.counts:
+                if rows := gone.counts:
                     holdings.append(Holding(version, rows, version == versions[-1]))
-                    marks += _derived(found, [other for other in names if name in parents[other]])
+                    marks += _derived(
+                        gone, [corpora[other] for other in names if name in parents[other] and other in corpora]
+                    )
     return Search(kind, act, tuple(holdings), tuple(dict.fromkeys(marks)), frozenset(seen))
 
 
@@ -261,24 +263,14 @@ def _heir(parent: Parent, store: Store) -> Parent:
     return next((one for one in later if one.digest not in held), parent)
 
 
-def _sift(version: Version, corpus: Corpus, marks: list[Mark]) -> Sifting:
-    if not marks:
-        return Sifting()
-    files = {
-        table: {split: version.files(table, split) for split in splits}
-        for table, splits in version.manifest.rows.items()
-    }
-    return sift(corpus.tables, files, marks)
-
-
-def _derived(found: Sifting, children: Sequence[str]) -> list[Mark]:
+def _derived(gone: Gone, children: Sequence[Corpus]) -> list[Mark]:
     """What marks the rows that other corpora made from those that leave."""
-    marks = []
-    for corpus in sorted(children):
-        marks += [Mark.of("clip", clip, corpus=corpus) for clip in sorted(found.clips)]
-        for column, values in sorted(found.keys.items()):
-            marks += [Mark.of("key", value, column, corpus) for value in sorted(values)]
-    return marks
+    return [
+        Mark.of(kind, id_, corpus.name)
+        for corpus in sorted(children, key=lambda corpus: corpus.name)
+        for kind, id_ in sorted(gone.things)
+        if kind in named_kinds(corpus.tables)
+    ]
 
 
 def _parents(store: Store) -> dict[str, set[str]]:

@@ -24,8 +24,9 @@ from tasks.store.figures import Page
 from tasks.store.files import link_over, sha256_file, sync, write_text
 from tasks.store.manifest import RULES, FileEntry, Manifest, Parent, Step, claimant_of, digest_of
 from tasks.store.places import hide_places
+from tasks.store.redaction import without_withdrawn
 from tasks.store.report import render_report
-from tasks.store.sift import sifted
+from tasks.store.sql import query
 from tasks.store.staging import Stage, sweep
 from tasks.store.versions import MANIFEST, Version
 from tasks.store.withdrawals import bring_withdrawals, marks_for, orders_to, withdrawals
@@ -94,7 +95,7 @@ def _commit(stage: Stage, made: Made) -> Version | None:
     acts = withdrawals(stage.store.root)
     if marks := marks_for(acts, stage.corpus):
         whole = stage
-        stage, steps = sifted(whole, made.corpus.tables, steps, marks, made.recount)
+        stage, steps = without_withdrawn(whole, made.corpus.tables, steps, marks, made.recount)
         if stage is not whole:
             made = replace(made, sections=dict(made.retell(stage)))  # the build's own tell of what was withdrawn, too
     written = stage.tables()
@@ -143,7 +144,7 @@ def _write_pages(stage: Stage, made: Made, manifest: Manifest, before: Version |
 
 
 def _put(stage: Stage, manifest: Manifest, before: Version | None) -> Version | None:
-    """Make the staged folder a version, unless something was withdrawn since it was sifted."""
+    """Make the staged folder a version, unless something was withdrawn since it was redacted."""
     if stage.store.remote is not None:
         stage.store.remote.send(stage.version, manifest, before.manifest if before else None)
         bring_withdrawals(stage.store.root, stage.store.remote)
@@ -193,7 +194,16 @@ def _duckdb(stage: Stage) -> duckdb.DuckDBPyConnection:
 
 def _write_rejects_table(stage: Stage, corpus: Corpus) -> None:
     parts = [pq.ParquetFile(path).read() for path in stage.rejects()]
-    rejects = pa.concat_tables(parts) if parts else REJECTS.schema.empty_table()
+    rejects = pa.concat_tables([REJECTS.schema.empty_table(), *parts], promote_options="default")
+    keys = [
+        {"table": table.name, "kinds": [ref.kind for ref in table.refs if ref.column in table.key]}
+        for table in corpus.tables
+    ]
+    with _duckdb(stage) as connection:
+        connection.register("rejects", rejects.append_column("place", pa.array(range(len(rejects)))))
+        connection.register("keys", pa.Table.from_pylist(keys))
+        rejects = connection.sql(query("store/made_from")).to_arrow_table().select(REJECTS.schema.names)
+    rejects = rejects.cast(REJECTS.schema)
     stage.write(REJECTS, UNSPLIT, [hide_places(stage, rejects) if corpus.hides_places else rejects])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from schemas.corpus import Corpus
-from schemas.tables import Table, embeds
+from schemas.tables import THINGS, Table, embeds
 from tasks.store.card import PERSONAL
 from tasks.store.manifest import FileEntry, Manifest
 
@@ -128,7 +128,7 @@ def _file_set(table: Table) -> dict[str, Any]:
 
 
 def _records(table: Table) -> dict[str, Any]:
-    fields = [_field(table, field) for field in table.schema]
+    fields = [_field(table, field) for field in table.schema if field.type != THINGS]  # it knows no lists of structs
     key = [{"@id": f"{table.name}/{name}"} for name in table.key]
     return {
         "@type": "cr:RecordSet",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from schemas.tables import UNSPLIT, Table
@@ -50,7 +51,7 @@ def changed_rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterato
 
 
 def _compare(connection: duckdb.DuckDBPyConnection, table: Table, old: Version, new: Version) -> None:
-    """Join both versions' rows by key; where a table has none, by the whole row and which occurrence of it."""
+    """Join both versions' rows by key; where a table has none, by its single values and which occurrence of it."""
     columns = _common_columns(table, [version for version in (old, new) if table.name in version.manifest.rows])
     for name, version in (("old_rows", old), ("new_rows", new)):
         _read_rows(connection, name, table, version, columns)
@@ -91,7 +92,7 @@ def _read_rows(
 
 
 def _key(table: Table) -> tuple[str, ...]:
-    return table.key or tuple(table.schema.names)
+    return table.key or tuple(field.name for field in table.schema if not pa.types.is_list(field.type))
 
 
 def _quoted(name: str) -> str:

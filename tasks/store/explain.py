@@ -95,13 +95,11 @@ def _account(
     *,
     whole: bool,
 ) -> Account:
-    by_name = {other.name: other for other in tables}
     links = {}
-    for column, target in table.links if whole else ():
-        key = by_name[target].key[0]
-        found = _rows(connection, version, by_name[target], f'"{key}" = $wanted', row[column])
+    for column, target in _links(tables, table) if whole else ():
+        found = _rows(connection, version, target, f'"{target.key[0]}" = $wanted', row[column])
         if found:
-            links[column] = _account(connection, version, tables, by_name[target], found[0], whole=False)
+            links[column] = _account(connection, version, tables, target, found[0], whole=False)
     name = row["item"] if table.name == REJECTS.name else ", ".join(str(row[key]) for key in table.key)
     return Account(
         table=table.name,
@@ -112,6 +110,18 @@ def _account(
         links=links,
         used_in=_used_in(connection, version, tables, table, name) if whole else {},
     )
+
+
+def _links(tables: Sequence[Table], table: Table) -> list[tuple[str, Table]]:
+    """The columns of a table that name a row of another, whose key is one column: what that row is."""
+    keys = {
+        ref.kind: other
+        for other in tables
+        if other != table
+        for ref in other.refs
+        if (ref.column,) == other.key and ref.role == "is"
+    }
+    return [(ref.column, keys[ref.kind]) for ref in table.refs if ref.kind in keys and ref.role != "mentions"]
 
 
 def _through(version: Version, table: Table, row: dict[str, Any]) -> tuple[Step, ...]:
@@ -135,7 +145,7 @@ def _used_in(
 ) -> dict[str, int]:
     counts = {}
     for other in tables:
-        columns = [column for column, target in other.links if target == table.name]
+        columns = [column for column, target in _links(tables, other) if target == table]
         if columns and other.name in version.manifest.rows:
             where = " OR ".join(f'"{column}" = $wanted' for column in columns)
             files = [str(path) for path in version.files(other.name)]

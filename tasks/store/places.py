@@ -21,7 +21,7 @@ from tasks.store.staging import Stage
 from tasks.store.versions import Version
 
 FOLDER = "places"  # of the corpus's folder, beside its versions
-_SAID = tuple(name for name in REJECTS.schema.names if name not in ("file", "line"))
+_SAID = tuple(name for name in REJECTS.schema.names if name not in ("file", "line", "made_from"))
 
 
 def hide_places(stage: Stage, rejects: pa.Table) -> pa.Table:
@@ -47,7 +47,7 @@ def hide_places(stage: Stage, rejects: pa.Table) -> pa.Table:
     hidden = rejects.set_column(rejects.schema.get_field_index("file"), REJECTS.schema.field("file"), source)
     nowhere = pa.nulls(len(rejects), pa.int64())
     hidden = hidden.set_column(rejects.schema.get_field_index("line"), REJECTS.schema.field("line"), nowhere)
-    return hidden.sort_by([(name, "ascending") for name in REJECTS.schema.names])
+    return hidden.sort_by([(name, "ascending") for name in REJECTS.schema.names if name != "made_from"])
 
 
 def with_places(version: Version, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -18,10 +18,10 @@ from schemas.tables import Table
 from tasks.store.card import markdown_cell
 from tasks.store.files import sha256_file, write_text
 from tasks.store.hub_tree import Entry
+from tasks.store.licences import Loss, Redaction, Terms, licences_of
 from tasks.store.manifest import FileEntry, Manifest
 from tasks.store.staging import locked
 from tasks.store.versions import MANIFEST, Store, Version
-from tasks.store.withhold import Held, Sieve, Terms, licences_of
 
 FOLDER, LOCK = ".publish", ".publish.lock"
 CARD, REPORT, CROISSANT = "README.md", "report.html", "croissant.json"
@@ -37,25 +37,25 @@ class Bundle:
         version: the version.
         manifest: the manifest that is published.
         entries: the files, that manifest among them.
-        held: what is held back, by table.
+        lost: what is held back, by table.
         licences: the terms by source.
     """
 
     version: Version
     manifest: Manifest
     entries: tuple[Entry, ...]
-    held: Mapping[str, Held]
+    lost: Mapping[str, Loss]
     licences: Mapping[str, Licence]
 
     @property
     def held_rows(self) -> dict[str, int]:
         """Rows held back by table."""
-        return {name: sum(held.rows.values()) for name, held in self.held.items() if any(held.rows.values())}
+        return {name: sum(loss.rows.values()) for name, loss in self.lost.items() if any(loss.rows.values())}
 
     @property
     def held_audio(self) -> dict[str, int]:
         """Clips held back by table."""
-        return {name: sum(held.audio.values()) for name, held in self.held.items() if any(held.audio.values())}
+        return {name: sum(loss.audio.values()) for name, loss in self.lost.items() if any(loss.audio.values())}
 
 
 @contextmanager
@@ -81,18 +81,22 @@ def bundled(
         folder = parent / FOLDER
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            sieve = Sieve(version, tables, Terms(licences, audio))
-            held = {name: lost for name, lost in sieve.held.items() if any(map(lost.touches, sieve.splits(name)))}
-            closed = [file for file in _loose(version) if file.path not in sieve.files]
-            if held or closed:
-                manifest = _copy(version, sieve, held, folder)
-            elif _sounds(version) and not sieve.all_audible:
+            redaction = Redaction(version, tables, Terms(licences, audio))
+            lost = {
+                name: loss
+                for name, loss in redaction.lost.items()
+                if any(redaction.touches(name, split) for split in version.manifest.rows[name])
+            }
+            closed = [file for file in _loose(version) if file.path not in redaction.files]
+            if lost or closed:
+                manifest = _copy(version, redaction, lost, folder)
+            elif _sounds(version) and not redaction.all_audible:
                 manifest = _without_report(version, folder)
             elif version.manifest.obeyed:
                 manifest = _restated(version, folder, version.manifest.files)
             else:
                 manifest = version.manifest
-            yield Bundle(version, manifest, tuple(_entries(version, manifest, folder)), held, licences)
+            yield Bundle(version, manifest, tuple(_entries(version, manifest, folder)), lost, licences)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -133,17 +137,17 @@ def _place(version: Version, folder: Path, path: str) -> Path:
     return folder / path if (folder / path).is_file() else version.folder / path
 
 
-def _copy(version: Version, sieve: Sieve, held: Mapping[str, Held], folder: Path) -> Manifest:
+def _copy(version: Version, redaction: Redaction, lost: Mapping[str, Loss], folder: Path) -> Manifest:
     """Write what differs from the version: Parquet files that lose something, the card, the manifest.
 
     Pages that show rows (`report.html`) or count them for machines (`croissant.json`) do not leave with a part.
     """
     files: list[FileEntry] = []
     rows: dict[str, dict[str, int]] = {}
-    for name, table in sieve.tables.items():
-        for split in sieve.splits(name):
-            if name in held and held[name].touches(split):
-                paths = sieve.write(folder, table, split)
+    for name, table in redaction.tables.items():
+        for split in version.manifest.rows[name]:
+            if redaction.touches(name, split):
+                paths = redaction.write(folder, table, split)
                 entries = [_entry(path, folder, name, split) for path in paths]
             else:
                 entries = list(version.manifest.entries(name, split))
@@ -152,9 +156,9 @@ def _copy(version: Version, sieve: Sieve, held: Mapping[str, Held], folder: Path
                 rows.setdefault(name, {})[split] = sum(entry.rows or 0 for entry in entries)
     if not rows:
         raise HubError(f"{version.corpus} {version.name}: the licences hold every row back; nothing is left to publish")
-    files += [file for file in _loose(version) if file.path in sieve.files]
+    files += [file for file in _loose(version) if file.path in redaction.files]
     card = (version.folder / CARD).read_text("utf-8")
-    write_text(folder / CARD, _told(card, version, held, rows))
+    write_text(folder / CARD, _told(card, version, lost, rows))
     files.append(_entry(folder / CARD, folder))
     manifest = version.manifest.model_copy(update={"rows": rows, "files": tuple(files), "obeyed": ()})
     write_text(folder / MANIFEST, manifest.to_json())
@@ -172,7 +176,7 @@ def _entry(path: Path, folder: Path, table: str | None = None, split: str | None
     )
 
 
-def _told(card: str, version: Version, held: Mapping[str, Held], rows: Mapping[str, Mapping[str, int]]) -> str:
+def _told(card: str, version: Version, lost: Mapping[str, Loss], rows: Mapping[str, Mapping[str, int]]) -> str:
     """The card of a part: its YAML names only what is there, and its first section says what is not."""
     _, head, body = card.split("---\n", 2)
     facts: dict[str, Any] = yaml.safe_load(head)
@@ -192,11 +196,11 @@ def _told(card: str, version: Version, held: Mapping[str, Held], rows: Mapping[s
         "| table | split | rows here | rows held back | clips held back |",
         "|---|---|---:|---:|---:|",
     ]
-    for name, lost in held.items():
+    for name, loss in lost.items():
         for split in version.manifest.rows[name]:
-            if lost.touches(split):
+            if loss.touches(split):
                 here = rows.get(name, {}).get(split, 0)
-                counts = f"{here:,} | {lost.rows.get(split, 0):,} | {lost.audio.get(split, 0):,}"
+                counts = f"{here:,} | {loss.rows.get(split, 0):,} | {loss.audio.get(split, 0):,}"
                 lines.append(f"| {markdown_cell(name)} | {markdown_cell(split)} | {counts} |")
     before, found, after = body.partition("\n## ")
     told = "\n".join(lines)

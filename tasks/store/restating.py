@@ -10,10 +10,11 @@ import pyarrow.parquet as pq
 
 from schemas.errors import StoreError
 from schemas.tables import Table
+from tasks.store.lineage import mark_kinds, missing_column
 from tasks.store.versions import Version
 from tasks.store.withdrawals import Mark
 
-_ROWS, _AUDIO_ROWS = 16_384, 16
+_ROWS, _AUDIO_ROWS = 16_384, 16  # rows that are read at once
 
 
 def is_current(table: Table, paths: Sequence[Path]) -> bool:
@@ -23,21 +24,12 @@ def is_current(table: Table, paths: Sequence[Path]) -> bool:
 
 def unsearchable(version: Version, tables: Sequence[Table], marks: Sequence[Mark]) -> str | None:
     """Why it cannot be told whether a version holds what was withdrawn: it lacks a column by which that is found."""
-    named = {mark.column for mark in marks if mark.kind == "key"}
-    kinds = {mark.kind for mark in marks}
-
-    def finds(column: str) -> bool:
-        clips, prompts = "clip" in kinds and "sha256" in column, "prompt" in kinds and column.endswith("prompt_id")
-        return column in named or clips or prompts
-
-    for table in tables:
-        for path in version.files(table.name)[:1] if table.name in version.manifest.rows else ():
-            held = set(pq.read_schema(path).names)
-            if missing := [name for name in table.schema.names if name not in held and finds(name)]:
-                return (
-                    f"{version.corpus} {version.name}: an earlier release wrote the table {table.name} without "
-                    f"{missing[0]}, by which withdrawn rows are found; build the corpus again"
-                )
+    kinds = {kind for mark in marks for kind in mark_kinds(mark, tables)}
+    if missing := missing_column(tables, version.table_files(), kinds):
+        return (
+            f"{version.corpus} {version.name}: an earlier release wrote the table {missing}, by which withdrawn rows "
+            "are found; build the corpus again"
+        )
     return None
 
 

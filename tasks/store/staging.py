@@ -19,7 +19,7 @@ import pyarrow as pa
 from schemas.errors import StoreError
 from schemas.files import private_folder
 from schemas.reasons import check_reasons
-from schemas.tables import REJECTS, Table
+from schemas.tables import REJECTS, THINGS, Table
 from tasks.store.files import replacing, write_text
 from tasks.store.manifest import Step
 from tasks.store.parquet import write_shards
@@ -118,19 +118,27 @@ class Stage:
             folder.rmdir()
 
     def write_rejects(self, step: str, rows: pa.Table, entered: Mapping[str, int] | None = None) -> None:
-        """Keep a step's rejects (columns of `schemas.tables.REJECTS`) for the version's `rejects` table.
+        """Keep a step's rejects for the version's `rejects` table.
 
         Args:
             step: the step.
-            rows: its rejects.
+            rows: its rejects, in the order of `schemas.tables.REJECTS`; the column `made_from` may be missing or hold
+                nulls where a reject is about nothing but its source and item, which the commit adds.
             entered: where the step reads or indexes inputs, how many items came in by source, or by file as the
                 rejects name it: `most_rejected` holds its faults against them.
 
         Raises:
             LookupError: a reason is not declared in `schemas/reasons.py`.
         """
+        import pyarrow.compute as pc
         import pyarrow.parquet as pq
 
+        names = REJECTS.schema.names
+        rows = rows.rename_columns(names[: rows.num_columns])
+        if "made_from" not in rows.column_names:
+            rows = rows.append_column(REJECTS.schema.field("made_from"), pa.nulls(len(rows), THINGS))
+        things = pc.coalesce(rows["made_from"].cast(THINGS), pa.scalar([], THINGS))
+        rows = rows.set_column(len(names) - 1, "made_from", things)
         check_reasons(rows["reason"].unique().to_pylist())
         if entered is not None:
             write_text(self.work / "entered" / f"{step}.json", json.dumps(entered))

@@ -60,6 +60,11 @@ class Version:
             raise StoreError(f"{self.corpus} {self.name} has no table '{table}' with split '{split}'; tables: {known}")
         return [self.folder / entry.path for entry in entries]
 
+    def table_files(self) -> dict[str, dict[str, list[Path]]]:
+        """The Parquet files of every table by split, in reading order."""
+        rows = self.manifest.rows
+        return {table: {split: self.files(table, split) for split in splits} for table, splits in rows.items()}
+
 
 @dataclass(frozen=True)
 class Store:

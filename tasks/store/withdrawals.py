@@ -34,8 +34,8 @@ class Mark(BaseModel):
     """Something whose rows are withdrawn, by a digest.
 
     Attributes:
-        kind: `annotator` or `clip`: in whatever column it stands; `prompt`: in columns of prompts' ids; `key`: in one
-            column, because rows of another corpus were made from a withdrawn row.
+        kind: of what is named so (`schemas.tables.column`); `key` in records of an earlier release, which named a
+            column of what other corpora made from a withdrawn row.
         digest: SHA-256 of kind and value.
         column: the column of a `key`.
         corpus: the one corpus that it holds for; None for all.
@@ -43,18 +43,15 @@ class Mark(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    kind: Literal["annotator", "clip", "prompt", "key"]
+    kind: str
     digest: str
     column: str | None = None
     corpus: str | None = None
 
     @classmethod
-    def of(
-        cls, kind: Literal["annotator", "clip", "prompt", "key"], value: str, column: str | None = None,
-        corpus: str | None = None,
-    ) -> Mark:  # fmt: skip
-        """The mark of a value."""
-        return cls(kind=kind, digest=digest_of_value(kind, value), column=column, corpus=corpus)
+    def of(cls, kind: str, value: str, corpus: str | None = None) -> Mark:
+        """The mark of a thing."""
+        return cls(kind=kind, digest=digest_of_value(kind, value), corpus=corpus)
 
 
 class Withdrawal(BaseModel):

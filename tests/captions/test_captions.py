@@ -30,9 +30,9 @@ from tasks.exports.export import export
 from tasks.exports.rows import BATCH
 from tasks.importers.captions import Caption, read_captions
 from tasks.release.withdrawal import search, withdraw
+from tasks.store.licences import licences_of
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.versions import Store, Version, verify
-from tasks.store.withhold import licences_of
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of, traces
 from tests.captions.captions import (

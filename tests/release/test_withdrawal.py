@@ -136,7 +136,7 @@ def test_an_annotator_of_the_demo_leaves_no_trace(demo: Store, source: str) -> N
     votes = rows_of(old, "votes")
     who = Counter(row["annotator"] for row in votes if row["source"] == source and row["annotator"]).most_common()[0][0]
     leaving = [row for row in votes if row["annotator"] == who]
-    rejects = [row for row in rows_of(old, "rejects") if row["detail"].endswith(f"annotator {who}")]
+    rejects = [row for row in rows_of(old, "rejects") if {"kind": "annotator", "id": who} in row["made_from"]]
     words = {who, *own_words(leaving, "vote_id"), *own_words(rejects, "item")}
     if source == "arena-battles":
         words |= own_words(leaving, "source_file")
@@ -375,7 +375,11 @@ def test_who_cannot_be_read_is_not_shown(tmp_path: Path) -> None:
     first, second = rows_of(version, "rejects")
     assert (first["reason"], second["item"]) == ("bad_confidence", "line 3")
     assert traces(version, ["ann@mail", "bob@mail"]) == []
-    other = withdraw(Store(tmp_path / "store"), "annotator", first["detail"].rpartition(" ")[2])
+    other = withdraw(
+        Store(tmp_path / "store"),
+        "annotator",
+        next(one["id"] for one in first["made_from"] if one["kind"] == "annotator"),
+    )
     assert [row["item"] for row in rows_of(other, "rejects")] == ["line 3"]
 
 

@@ -16,7 +16,7 @@ from tasks.store.versions import Store, open_store, verify
 from tasks.store.withdrawals import FOLDER, act_against
 from tests.builds import traces
 from tests.store.objects import bucket, server
-from tests.store.test_sift import CORPORA, SHA, build, ids, stop_after_one_commit, withdraw
+from tests.store.test_lineage import CORPORA, SHA, build, ids, stop_after_one_commit, withdraw
 
 __all__ = ["bucket", "server"]  # fixtures
 

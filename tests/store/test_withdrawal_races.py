@@ -20,7 +20,7 @@ from tasks.store.versions import Store, Version, open_store, verify
 from tasks.store.withdrawals import act_against, orders_to
 from tests.builds import traces
 from tests.store.objects import bucket, server
-from tests.store.test_sift import CORPORA, ROWS, SHA, build, ids
+from tests.store.test_lineage import CORPORA, ROWS, SHA, build, ids
 
 __all__ = ["bucket", "server"]  # fixtures
 

@@ -219,12 +219,13 @@ def _without_near(rows: list[Row], bits: int) -> tuple[list[Row], list[Row]]:
     for at, first in near.items():
         same = f"{rows[first]['thread_key']}/{rows[first]['place']}"
         why = BadRow("near_duplicate", f"expected an image unlike the others, found one near that of {same}")
-        refused.append(_reject(rows[at]["thread_key"], rows[at]["place"], why))
+        refused.append(_reject(rows[at]["thread_key"], rows[at]["place"], why, rows[first]["thread_key"]))
     return [row for at, row in enumerate(rows) if at not in near], refused
 
 
-def _reject(thread_key: str, place: int, why: BadRow) -> Row:
-    cells = (THREADS_ENTER, f"{thread_key}/{place}", "images", why.reason, why.detail, None, None)
+def _reject(thread_key: str, place: int, why: BadRow, near: str | None = None) -> Row:
+    things = [{"kind": "question", "id": key} for key in (thread_key, near) if key]
+    cells = (THREADS_ENTER, f"{thread_key}/{place}", "images", why.reason, why.detail, None, None, things)
     return dict(zip(REJECTS.schema.names, cells, strict=True))
 
 
@@ -241,7 +242,7 @@ def _account(stage: Stage, threads: Sequence[Row], rows: Sequence[Row], named: s
         else:
             reason, found = "no_image", "found no image that can be used" if key in named else "found no image"
         cells = (THREADS_ENTER, key, "scores", reason, f"expected a score, {found}", thread["file"], thread["line"])
-        refused.append(dict(zip(REJECTS.schema.names, cells, strict=True)))
+        refused.append(dict(zip(REJECTS.schema.names, cells, strict=False)))
     stage.write_rejects("scores", pa.Table.from_pylist(refused, REJECTS.schema))
     return Step(
         name="scores",

@@ -100,7 +100,7 @@ def read_comments(stage: Stage, config: ScoreQuestions) -> Step:
         step = _account(connection, stage, config, "comments", scanned, kept, COMMENT_DETAILS)
         set_variables(connection, {"enters": THREADS_ENTER})
         quiet = connection.sql(query("score_questions/refuse_quiet_threads")).to_arrow_table()
-        stage.write_rejects("threads", quiet.rename_columns(REJECTS.schema.names))
+        stage.write_rejects("threads", quiet)
     passed = step.entered - step.kept - sum(step.rejected.values()) - sum(step.dropped.values())
     stage.record(step.model_copy(update={"dropped": {**step.dropped, "of_quiet_thread": passed}}))
     return stage.record(
@@ -176,8 +176,9 @@ def _account(
         for fault in held.faults
     ]
     if faults:
-        rows = [dict(zip(REJECTS.schema.names, fault, strict=True)) for fault in faults]
-        refused = pa.concat_tables([pa.Table.from_pylist(rows, REJECTS.schema), refused.cast(REJECTS.schema)])
+        rows = [dict(zip(REJECTS.schema.names, fault, strict=False)) for fault in faults]
+        listed = pa.Table.from_pylist(rows, REJECTS.schema).select(refused.column_names)
+        refused = pa.concat_tables([listed, refused.cast(listed.schema)])
     fates = dict(connection.sql(query("score_questions/fates")).fetchall())
     passed = sum((Counter(held.passed) for held in scanned), Counter[str]())
     unnamed = passed.pop(MALFORMED, 0) - len(faults)

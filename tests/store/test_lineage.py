@@ -20,38 +20,45 @@ from schemas.tables import REJECTS, Table, audio_column, column
 from tasks.release import withdrawal
 from tasks.release.publishing import gathered
 from tasks.store.commit import Made, commit
+from tasks.store.lineage import withdrawn_from
 from tasks.store.manifest import Parent, Step
-from tasks.store.sift import sift
 from tasks.store.staging import staging
 from tasks.store.versions import Store, Version, verify
-from tasks.store.withdrawals import Mark, act_against, save_withdrawal, withdrawals
+from tasks.store.withdrawals import Mark, act_against, digest_of_value, save_withdrawal, withdrawals
 from tests.builds import rows_of, traces
 
 SHA = {name: name * 64 for name in "abcdef"}
 
 
 def table(name: str, key: tuple[str, ...], columns: Sequence[str], **more: Any) -> Table:
-    """A table of texts."""
-    fields = [column(c, pa.string(), "A text.", optional=c not in key) for c in columns]
+    """A table of texts; a column that names things is written `column=kind` or `column=kind:role`."""
+    fields = []
+    for one in columns:
+        column_, _, names = one.partition("=")
+        kind, _, role = names.partition(":")
+        given: Any = {"names": kind, "role": role or "from"}
+        fields.append(column(column_, pa.string(), "A text.", optional=column_ not in key, **given))
     fields += [audio_column("Audio.")] if more.pop("audio", False) else []
     return Table(name=name, description=f"The {name}.", schema=pa.schema(fields), key=key, **more)
 
 
 SONGS = (
-    table("clips", ("clip_id",), ("clip_id", "split", "prompt_id", "clip_sha256", "file"), audio=True, files=("file",)),
     table(
-        "pairs", ("pair_id",), ("pair_id", "split", "a", "b"),
-        links=(("a", "clips"), ("b", "clips")), gathers=(("votes", "pair_id"),),
+        "clips", ("clip_id",), ("clip_id=song:is", "split", "prompt_id=prompt", "clip_sha256=clip:is", "file"),
+        audio=True, files=("file",),
     ),
-    table("votes", ("vote_id",), ("vote_id", "split", "pair_id", "annotator"), links=(("pair_id", "pairs"),)),
-    table("agreement", ("scope", "value"), ("scope", "value", "rate"), splits=False),
+    table("pairs", ("pair_id",), ("pair_id=pair:is", "split", "a=song", "b=song")),
+    table("votes", ("vote_id",), ("vote_id=vote:is", "split", "pair_id=pair:keeps", "annotator=annotator")),
+    table("agreement", ("scope", "value"), ("scope", "value=annotator", "rate"), splits=False),
     REJECTS,
 )  # fmt: skip
 WORDS_OF = (
-    table("captions", ("caption_id",), ("caption_id", "split", "clip_id", "heard_sha256", "text")),
-    table("raw", ("caption_id", "stage"), ("caption_id", "split", "stage", "text")),
+    table(
+        "captions", ("caption_id",), ("caption_id=caption:is", "split", "clip_id=song", "heard_sha256=clip", "text"),
+    ),
+    table("raw", ("caption_id", "stage"), ("caption_id=caption", "split", "stage", "text")),
     REJECTS,
-)
+)  # fmt: skip
 
 
 def corpus(name: str, tables: tuple[Table, ...]) -> Corpus:
@@ -99,12 +106,12 @@ ROWS: dict[str, dict[str, list[dict[str, Any]]]] = {
         "raw": [{"caption_id": f"cap-{n}", "split": "train", "stage": "1", "text": f"Raw of {n}."} for n in "acf"],
     },
 }  # fmt: skip
-REFUSED = {
+REFUSED: dict[str, list[tuple[str, str, str, str, dict[str, str]]]] = {
     "songs": [
-        ("clips", "clip-x of p-one", "audio_too_short", "1 s"),
-        ("clips", "clip-y", "audio_too_short", f"like {SHA['c']}"),
+        ("clips", "clip-x", "audio_too_short", "1 s", {"prompt": "p-one"}),
+        ("clips", "clip-y", "audio_too_short", "like another", {"clip": SHA["c"]}),
     ],
-    "words": [("captions", "clip-a", "bad_answer", "empty")],
+    "words": [("captions", "of a", "bad_answer", "empty", {"song": "clip-a"})],
 }
 
 
@@ -125,12 +132,13 @@ def build(store: Store, name: str, parents: tuple[Parent, ...] = (), key: str = 
             path.write_bytes(b"file " + row["audio"]["bytes"])
         refused = REFUSED[name]
         held = [
-            {"table": t, "item": item, "stage": "read", "reason": reason, "detail": detail, "file": None, "line": None}
-            for t, item, reason, detail in refused
-        ]
+            {"table": t, "item": item, "stage": "read", "reason": reason, "detail": detail, "file": None, "line": None,
+             "made_from": [{"kind": kind, "id": id_} for kind, id_ in things.items()]}
+            for t, item, reason, detail, things in refused
+        ]  # fmt: skip
         stage.write_rejects("read", pa.Table.from_pylist(held, REJECTS.schema))
         count: dict[str, int] = {}
-        for _, _, reason, _ in refused:
+        for _, _, reason, *_ in refused:
             count[reason] = count.get(reason, 0) + 1
         steps.append(
             Step(name="read", place=1, unit="lines", stage="read", entered=len(refused), kept=0, rejected=count)
@@ -347,17 +355,16 @@ def test_a_version_that_a_build_commits_meanwhile_is_looked_through(
     assert ids(store.find("words"), "captions") == ["cap-c", "cap-f"]
 
 
-def with_columns(names: Sequence[str], **optional: bool) -> Mapping[str, Corpus]:
-    """The corpora, where captions have other columns and descriptions than before."""
-    fields = [
-        column(name, pa.string(), "Told anew.", optional=optional.get(name, name != "caption_id")) for name in names
-    ]
+def with_mood(optional: bool = True) -> Mapping[str, Corpus]:
+    """The corpora, where captions have another column, and one less, than before."""
+    fields = [field for field in WORDS_OF[0].schema if field.name != "text"]
+    fields.append(column("mood", pa.string(), "Told anew.", optional=optional))
     captions = Table(name="captions", description="Of songs.", schema=pa.schema(fields), key=("caption_id",))
     return {**CORPORA, "words": corpus("words", (captions, *WORDS_OF[1:]))}
 
 
 def test_a_version_of_an_earlier_release_gets_the_schema_of_this_one(store: Store) -> None:
-    now = with_columns(("caption_id", "split", "clip_id", "heard_sha256", "mood"))  # without text, with mood
+    now = with_mood()
     withdrawal.withdraw(store, now, withdrawal.search(store, now, "clip", SHA["c"]), "asked for")
     words = store.find("words")
     assert verify(words) == []
@@ -368,7 +375,7 @@ def test_a_version_of_an_earlier_release_gets_the_schema_of_this_one(store: Stor
 
 
 def test_what_an_earlier_release_did_not_hold_is_one_line(store: Store) -> None:
-    now = with_columns(("caption_id", "split", "clip_id", "heard_sha256", "mood"), mood=False)
+    now = with_mood(optional=False)
     with pytest.raises(StoreError, match="table captions: an earlier release wrote it without mood; build the corpus"):
         withdrawal.withdraw(store, now, withdrawal.search(store, now, "clip", SHA["c"]), "asked for")
     assert store.find("words").name == "v1"
@@ -376,54 +383,110 @@ def test_what_an_earlier_release_did_not_hold_is_one_line(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
+    ("item", "detail", "made_from", "leaves"),
+    [
+        ("2", "empty", [("prompt", "2")], True),
+        ("2", "empty", [("track", "2")], False),
+        ("clip-x", "of prompt 2", [], False),
+    ],
+)
+def test_a_reject_leaves_with_what_it_is_made_from(
+    tmp_path: Path, item: str, detail: str, made_from: list[tuple[str, str]], leaves: bool
+) -> None:
+    things = [{"kind": kind, "id": id_} for kind, id_ in made_from]
+    assert leaving_rejects(tmp_path, {"item": item, "detail": detail, "made_from": things}, REJECTS.schema) is leaves
+
+
+@pytest.mark.parametrize(
     ("item", "detail", "leaves"),
     [
         ("2", "empty", True),
         ("2/direct/0", "empty", True),
-        ("clip-x", "of prompt 2", True),
-        ("clip-x", "expected 2 clips, found 1", False),
-        ("line 2", "expected 3 cells, found 2", False),
-        ("clip-x/direct/2", "empty", False),
+        ("clip-x", "expected 2 clips, found 1", True),
+        ("clip-22", "expected 3 cells, found 12", False),
     ],
 )
-def test_a_short_id_takes_only_rejects_along_that_are_of_it(
+def test_every_word_of_an_earlier_release_s_reject_may_be_an_id(
     tmp_path: Path, item: str, detail: str, leaves: bool
 ) -> None:
-    row = {"table": "clips", "item": item, "stage": "read", "reason": "bad", "detail": detail, "file": None, "line": 1}
-    pq.write_table(pa.Table.from_pylist([row], REJECTS.schema), tmp_path / "rejects.parquet")
-    found = sift((REJECTS,), {"rejects": {"full": [tmp_path / "rejects.parquet"]}}, [Mark.of("prompt", "2")])
-    assert found.gone["rejects"].tolist() == [leaves]
+    row = {"item": item, "detail": detail}
+    before = pa.schema([field for field in REJECTS.schema if field.name != "made_from"])
+    for schema in (before, REJECTS.schema):  # as it was written, and as a withdrawal wrote it anew
+        assert leaving_rejects(tmp_path, row, schema) is leaves
 
 
-LETTERS = st.sampled_from("abcdefgh")
+def leaving_rejects(folder: Path, row: dict[str, Any], schema: pa.Schema) -> bool:
+    """Whether a reject leaves with the prompt 2."""
+    whole = {"table": "clips", "stage": "read", "reason": "bad", "file": None, "line": 1, **row}
+    pq.write_table(pa.Table.from_pylist([whole], schema), folder / "rejects.parquet")
+    files = {"clips": {}, "rejects": {"full": [folder / "rejects.parquet"]}}
+    return bool(withdrawn_from((SONGS[0], REJECTS), files, [Mark.of("prompt", "2")]).rows)
 
 
-@given(
-    clips=st.dictionaries(LETTERS, st.sampled_from(["p1", "p2"]), min_size=1),
-    pairs=st.lists(st.tuples(LETTERS, LETTERS), max_size=12),
-    data=st.data(),
-)
-@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow])
-def test_rows_leave_exactly_if_they_lead_to_what_is_withdrawn(
-    tmp_path_factory: pytest.TempPathFactory, clips: Mapping[str, str], pairs: list[tuple[str, str]], data: Any
+def test_a_record_of_an_earlier_release_names_a_column(tmp_path: Path) -> None:
+    path = tmp_path / "captions.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS["words"]["captions"], WORDS_OF[0].schema), path)
+    mark = Mark(kind="key", digest=digest_of_value("key", "clip-c"), column="clip_id")
+    gone = withdrawn_from(WORDS_OF[:1], {"captions": {"train": [path]}}, [mark])
+    assert gone.rows["captions"].tolist() == [False, True, False]
+    assert gone.things == {("caption", "cap-c")}
+
+
+KINDS, IDS = st.sampled_from(["k", "l"]), st.sampled_from(["1", "2", "3"])
+ROLES = st.sampled_from(["from", "is", "keeps", "part"])
+COLUMNS = st.lists(st.tuples(KINDS, ROLES), min_size=1, max_size=3)
+TABLES_OF = st.lists(COLUMNS, min_size=1, max_size=3)
+
+
+def brute_force(
+    columns: Mapping[str, list[tuple[str, str]]], rows: Mapping[str, list[list[str | None]]], gone: set[tuple[str, str]]
+) -> set[tuple[str, int]]:
+    """The rows that leave, by the definitions of the roles, one row and one thing at a time."""
+    names = [
+        (name, at, kind, id_, role)
+        for name, held in rows.items()
+        for at, row in enumerate(held)
+        for (kind, role), id_ in zip(columns[name], row, strict=True)
+        if id_ is not None
+    ]
+    gone, left = set(gone), set[tuple[str, int]]()
+    while True:
+        before = len(gone), len(left)
+        left |= {(name, at) for name, at, kind, id_, _ in names if (kind, id_) in gone}
+        for thing in {(kind, id_) for *_, kind, id_, _ in names}:
+            of_it = [(name, at, role) for name, at, kind, id_, role in names if (kind, id_) == thing]
+            parts = any((name, at) in left for name, at, role in of_it if role == "part")
+            keepers = [(name, at) in left for name, at, role in of_it if role == "keeps"]
+            bodies = [
+                [(name, at) in left for name, at, role in of_it if role == "is" and name == table] for table in rows
+            ]
+            if parts or (keepers and all(keepers)) or any(body and all(body) for body in bodies):
+                gone.add(thing)
+        if (len(gone), len(left)) == before:
+            return left
+
+
+@given(tables=TABLES_OF, seeds=st.sets(st.tuples(KINDS, IDS), max_size=2), data=st.data())
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_rows_leave_as_a_second_implementation_says(
+    tmp_path_factory: pytest.TempPathFactory,
+    tables: list[list[tuple[str, str]]],
+    seeds: set[tuple[str, str]],
+    data: Any,
 ) -> None:
-    folder = tmp_path_factory.mktemp("sift")
-    target = data.draw(st.sampled_from(sorted(clips)))
-    names = ("clip_id", "split", "prompt_id", "clip_sha256", "file")
-    tables = (table("clips", ("clip_id",), names), SONGS[1], SONGS[2])
-    kept = [pair for pair in pairs if set(pair) <= clips.keys()]
-    rows = {
-        "clips": [{"clip_id": c, "split": "train", "prompt_id": p, "clip_sha256": c * 64} for c, p in clips.items()],
-        "pairs": [{"pair_id": f"{i}", "split": "train", "a": a, "b": b} for i, (a, b) in enumerate(kept)],
-        "votes": [{"vote_id": f"v{i}", "split": "train", "pair_id": f"{i}"} for i in range(len(kept))],
-    }  # fmt: skip
-    files = {}
-    for one in tables:
-        path = folder / f"{one.name}.parquet"
-        pq.write_table(pa.Table.from_pylist(rows[one.name], one.schema), path)
-        files[one.name] = {"train": [path]}
-    found = sift(tables, files, [Mark.of("clip", target * 64)])
-    expected = [target in pair for pair in kept]
-    assert found.gone["clips"].tolist() == [c == target for c in clips]
-    assert found.gone["pairs"].tolist() == expected
-    assert found.gone["votes"].tolist() == expected
+    """Columns have names that tell nothing, and two of them may hold the same ids of other kinds."""
+    folder = tmp_path_factory.mktemp("lineage")
+    columns = {f"t{number}": declared for number, declared in enumerate(tables)}
+    rows = {name: data.draw(st.lists(st.lists(st.none() | IDS, min_size=len(c), max_size=len(c)), max_size=5))
+            for name, c in columns.items()}  # fmt: skip
+    made, files = [], {}
+    for name, declared in columns.items():
+        made.append(table(name, (), [f"x{at}={kind}:{role}" for at, (kind, role) in enumerate(declared)]))
+        paths = [folder / f"{name}-{part}.parquet" for part in (0, 1)]
+        for path, part in zip(paths, (rows[name][:2], rows[name][2:]), strict=True):
+            cells = [dict(zip(made[-1].schema.names, row, strict=True)) for row in part]
+            pq.write_table(pa.Table.from_pylist(cells, made[-1].schema), path)
+        files[name] = {"train": paths[:1], "test": paths[1:]}
+    gone = withdrawn_from(made, files, [Mark.of(kind, id_) for kind, id_ in seeds])
+    left = {(name, at) for name, mask in gone.rows.items() for at in mask.nonzero()[0].tolist()}
+    assert left == brute_force(columns, rows, seeds)

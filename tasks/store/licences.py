@@ -1,0 +1,157 @@
+"""What licences hold back of a version: rows of a source that may not be passed on, what was made from them, audio."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.config import Licence
+from schemas.errors import StoreError
+from schemas.tables import REJECTS, Table
+from tasks.store.lineage import Gone, Mask, lineage, missing_column
+from tasks.store.parquet import write_shards
+from tasks.store.redaction import by_split, mentions, staying
+from tasks.store.versions import Store, Version
+
+_STRICTEST = ("none", "rows", "all")
+
+
+@dataclass
+class Loss:
+    """What one table loses.
+
+    Attributes:
+        rows: rows held back, by split.
+        audio: clips held back from rows that stay, by split.
+    """
+
+    rows: dict[str, int] = field(default_factory=dict)
+    audio: dict[str, int] = field(default_factory=dict)
+
+    def touches(self, split: str) -> bool:
+        """Whether a split loses anything."""
+        return bool(self.rows.get(split) or self.audio.get(split))
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What may leave.
+
+    Attributes:
+        licences: by source.
+        audio: whether any audio may.
+    """
+
+    licences: Mapping[str, Licence]
+    audio: bool = True
+
+    @property
+    def closed(self) -> set[str]:
+        """Sources of which nothing may leave."""
+        return {name for name, terms in self.licences.items() if terms.redistribute == "none"}
+
+    @property
+    def audible(self) -> set[str]:
+        """Sources whose audio may leave."""
+        return {name for name, terms in self.licences.items() if self.audio and terms.redistribute == "all"}
+
+
+def licences_of(version: Version, store: Store) -> dict[str, Licence]:
+    """The licences that a version's config states, and those of the versions it was made from; the stricter holds.
+
+    Raises:
+        StoreError: a version that it was made from is not in the store.
+    """
+    licences = {name: Licence(**terms) for name, terms in version.manifest.config.get("licences", {}).items()}
+    for parent in version.manifest.parents:
+        if parent.corpus == version.corpus:
+            continue
+        made_from = {v.name: v for v in store.versions(parent.corpus)}.get(parent.version)
+        if made_from is None or made_from.manifest.digest() != parent.digest:
+            raise StoreError(
+                f"{version.corpus} {version.name} was made from {parent.corpus} {parent.version}, which is not in "
+                f"{store.root}; its licences are not known"
+            )
+        for name, terms in licences_of(made_from, store).items():
+            own = licences.get(name)
+            if own is None or _STRICTEST.index(terms.redistribute) < _STRICTEST.index(own.redistribute):
+                licences[name] = terms
+    return licences
+
+
+class Redaction:
+    """What of a version may leave.
+
+    Args:
+        version: the version.
+        tables: its corpus's tables.
+        terms: what may leave.
+
+    Attributes:
+        tables: the version's tables by name.
+        lost: what each loses.
+        files: audio files within the version that may leave.
+        all_audible: whether the audio of every source, known to the config or not, may leave.
+
+    Raises:
+        StoreError: an earlier release wrote a table without its source, and something may not leave.
+    """
+
+    def __init__(self, version: Version, tables: Sequence[Table], terms: Terms) -> None:
+        self.tables = {table.name: table for table in tables if table.name in version.manifest.rows}
+        self._files, self._gone = version.table_files(), Gone()
+        if terms.closed and (missing := missing_column(tables, self._files, {"source"})):
+            raise StoreError(
+                f"{version.corpus} {version.name}: an earlier release wrote the table {missing}, so what licences hold "
+                "back of it cannot be told; build it again"
+            )
+        with lineage(tables, self._files) as rows:
+            known = rows.sources() | set(terms.licences)
+            if terms.closed:
+                self._gone = rows.without({("source", name) for name in terms.closed})
+                if REJECTS.name in self.tables:  # a reject of a source that nobody knows may be of any
+                    unknown = rows.not_of(REJECTS.name, known - terms.closed)
+                    self._gone = self._gone.also(REJECTS.name, unknown)
+            media = [table.name for table in self.tables.values() if table.embedded or table.files]
+            self._silent = {name: rows.not_of(name, terms.audible) for name in media}
+        self.all_audible = terms.audio and bool(known) and known <= terms.audible
+        self.files: set[str] = set()
+        self.lost = {name: self._weighed(table) for name, table in self.tables.items()}
+
+    def touches(self, table: str, split: str) -> bool:
+        """Whether a split is not published as it is."""
+        return self.lost[table].touches(split) or bool(mentions(self.tables[table], self._gone))
+
+    def write(self, folder: Path, table: Table, split: str) -> list[Path]:
+        """Write what may leave of one split; its files. None where no row may."""
+        start = 0
+        for name, paths, leaving in by_split(table, self._files, self._gone):
+            silent = self._silent_rows(table, start, len(leaving))
+            start += len(leaving)
+            if name == split and not leaving.all():
+                rows = staying(table, paths, leaving, self._gone, silent)
+                return write_shards(folder / table.name, table, split, rows)
+        return []
+
+    def _silent_rows(self, table: Table, start: int, rows: int) -> Mask | None:
+        return self._silent[table.name][start : start + rows] if table.name in self._silent else None
+
+    def _weighed(self, table: Table) -> Loss:
+        """What a table loses; notes the files that its rows let leave."""
+        loss, start = Loss(), 0
+        for split, paths, leaving in by_split(table, self._files, self._gone):
+            loss.rows[split] = int(leaving.sum())
+            silent = self._silent_rows(table, start, len(leaving))
+            start += len(leaving)
+            if silent is None:
+                continue
+            names = [*table.files, *(f"{name}.path" for name in table.embedded)]
+            media = pa.concat_tables([pq.ParquetFile(path).read(columns=names) for path in paths])
+            muted, audible = media.filter(pa.array(silent & ~leaving)), media.filter(pa.array(~silent & ~leaving))
+            loss.audio[split] = sum(len(column) - column.null_count for column in muted.columns)
+            self.files.update(value for name in table.files for value in audible[name].to_pylist() if value)
+        return loss

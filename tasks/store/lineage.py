@@ -1,0 +1,179 @@
+"""Which rows leave with what is withdrawn or may not be passed on: one propagation for both.
+
+Columns declare which things they name, and in which role (`schemas.tables.column`); no rule looks at a column's name or
+at prose. A row leaves with any thing that it names. A thing leaves when no row of one of its groups stays: the rows of
+a table that are it (`is`), the rows that it is there for (`keeps`), or one row that went into it (`part`). Rejects of
+an earlier release name nothing in `made_from`: every word of theirs counts as the id of a thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+import duckdb
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from schemas.tables import REJECTS, Table
+from tasks.store.sql import connect, query
+from tasks.store.withdrawals import Mark
+
+Files: TypeAlias = Mapping[str, Mapping[str, Sequence[Path]]]
+Mask: TypeAlias = npt.NDArray[np.bool_]
+Thing: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Gone:
+    """What leaves a version.
+
+    Attributes:
+        rows: whether a row leaves, by table that loses any; over all its splits in order.
+        things: kinds and ids that rows were, of which none is left.
+    """
+
+    rows: Mapping[str, Mask] = field(default_factory=dict)
+    things: frozenset[Thing] = frozenset()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows that leave, by table."""
+        return {name: int(mask.sum()) for name, mask in self.rows.items()}
+
+    def also(self, table: str, rows: Mask) -> Gone:
+        """This, with more rows of a table."""
+        rows = rows | self.mask(table, 0, len(rows))
+        return Gone({**self.rows, table: rows} if rows.any() else self.rows, self.things)
+
+    def mask(self, table: str, start: int, rows: int) -> Mask:
+        """Whether each of some rows of a table leaves."""
+        return self.rows[table][start : start + rows] if table in self.rows else np.zeros(rows, bool)
+
+
+def named_kinds(tables: Sequence[Table]) -> set[str]:
+    """The kinds of things that the columns of tables name."""
+    return {ref.kind for table in tables for ref in table.refs}
+
+
+def mark_kinds(mark: Mark, tables: Sequence[Table]) -> set[str]:
+    """The kinds that a mark is looked for among; one of an earlier release names a column in place of a kind."""
+    if mark.kind != "key":
+        return {mark.kind}
+    return {ref.kind for table in tables for ref in table.refs if ref.column == mark.column}
+
+
+def missing_column(tables: Sequence[Table], files: Files, kinds: set[str]) -> str | None:
+    """`TABLE without COLUMN`: the first declared column of those kinds that files of an earlier release lack."""
+    for table in tables:
+        for path in [path for paths in files.get(table.name, {}).values() for path in paths][:1]:
+            names = set(pq.read_schema(path).names)
+            if lost := next((ref for ref in table.refs if ref.kind in kinds and ref.column not in names), None):
+                return f"{table.name} without {lost.column}"
+    return None
+
+
+def withdrawn_from(tables: Sequence[Table], files: Files, marks: Sequence[Mark]) -> Gone:
+    """What leaves a version with what is withdrawn.
+
+    Args:
+        tables: the corpus's tables.
+        files: their Parquet files by table and split.
+        marks: what is withdrawn.
+    """
+    with lineage(tables, files) as rows:
+        return rows.without(rows.marked(marks))
+
+
+@contextmanager
+def lineage(tables: Sequence[Table], files: Files) -> Iterator[Lineage]:
+    """The lineage of a version's rows; reads the columns that name things.
+
+    Args:
+        tables: the corpus's tables.
+        files: their Parquet files by table and split.
+    """
+    with TemporaryDirectory() as spill, connect(Path(spill)) as connection:
+        yield Lineage(connection, [table for table in tables if table.name in files], files)
+
+
+class Lineage:
+    """What every row names, as a table of `connection`; made by `lineage`."""
+
+    def __init__(self, connection: duckdb.DuckDBPyConnection, tables: Sequence[Table], files: Files) -> None:
+        self._connection, self._tables, self._sizes = connection, tables, dict.fromkeys(files, 0)
+        connection.execute('CREATE TABLE refs ("table" VARCHAR, row BIGINT, kind VARCHAR, id VARCHAR, "group" VARCHAR)')
+        connection.execute(query("store/words_of_reject"))
+        for table in tables:
+            for paths in files[table.name].values():
+                for path in paths:
+                    self._read(table, path)
+
+    def marked(self, marks: Sequence[Mark]) -> set[Thing]:
+        """The things that rows name and marks withdraw."""
+        known = [(kind, mark.kind, mark.digest) for mark in marks for kind in mark_kinds(mark, self._tables)]
+        columns = zip(*known, strict=True) if known else ((), (), ())
+        names = ("kind", "prefix", "digest")
+        self._connection.register(
+            "marks", pa.table({name: pa.array(c, pa.string()) for name, c in zip(names, columns, strict=True)})
+        )
+        return set(self._connection.execute(query("store/marked")).fetchall())
+
+    def sources(self) -> set[str]:
+        """The sources that rows other than rejects name."""
+        names = "SELECT DISTINCT id FROM refs WHERE kind = 'source' AND \"table\" <> ?"
+        return {name for (name,) in self._connection.execute(names, [REJECTS.name]).fetchall()}
+
+    def not_of(self, table: str, sources: set[str]) -> Mask:
+        """Which rows of a table name no source, or one that is not among those."""
+        known = """SELECT row FROM refs WHERE kind = 'source' AND "table" = $table
+                   GROUP BY row HAVING bool_and(id IN (SELECT unnest($sources::VARCHAR[])))"""
+        return ~self._mask(table, self._connection.execute(known, {"table": table, "sources": sorted(sources)}))
+
+    def without(self, things: set[Thing]) -> Gone:
+        """What leaves with those things, and with all that leaves with them."""
+        run = self._connection.execute
+        run("CREATE OR REPLACE TABLE things_gone (kind VARCHAR, id VARCHAR)")
+        run('CREATE OR REPLACE TABLE rows_gone ("table" VARCHAR, row BIGINT)')
+        for kind in {kind for kind, _ in things}:
+            ids = [id_ for one, id_ in things if one == kind]
+            run("INSERT INTO things_gone SELECT $kind, unnest($ids::VARCHAR[])", {"kind": kind, "ids": ids})
+        while sum(run(query(f"store/{name}_gone")).fetchall()[0][0] for name in ("rows", "things")):
+            pass
+        losing = [name for (name,) in run('SELECT DISTINCT "table" FROM rows_gone ORDER BY 1').fetchall()]
+        rows = {name: self._mask(name, run('SELECT row FROM rows_gone WHERE "table" = ?', [name])) for name in losing}
+        were = 'SELECT kind, id FROM things_gone SEMI JOIN (FROM refs WHERE "group" = "table") USING (kind, id)'
+        return Gone(rows, frozenset(run(were).fetchall()))
+
+    def _read(self, table: Table, path: Path) -> None:
+        """Note what the rows of a file name; the file may be of an earlier release, without some columns."""
+        with pq.ParquetFile(path) as file:
+            names, rows = set(file.schema_arrow.names), file.metadata.num_rows
+        given = {"path": str(path), "table": table.name, "start": self._sizes[table.name]}
+        self._sizes[table.name] += rows
+        for column, kind, role in table.refs:
+            if column in names and role != "mentions":
+                many = pa.types.is_list(table.schema.field(column).type)
+                ids = _quoted(column) if many else f"[{_quoted(column)}]"
+                things = f"[{{'kind': '{kind}', 'id': id}} FOR id IN {ids}]"
+                self._connection.execute(query("store/refs").replace("{things}", things), {**given, "role": role})
+        if table.name == REJECTS.name:
+            kinds = ", ".join(f"'{kind}'" for kind in sorted(named_kinds(self._tables) - {"source"}))
+            words = f"words_of_reject(item, detail, file, [{kinds}]::VARCHAR[])"
+            things = f"coalesce(made_from, {words})" if "made_from" in names else words
+            self._connection.execute(query("store/refs").replace("{things}", things), {**given, "role": "from"})
+
+    def _mask(self, table: str, rows: duckdb.DuckDBPyConnection) -> Mask:
+        mask = np.zeros(self._sizes[table], bool)
+        mask[rows.fetchnumpy()["row"]] = True
+        return mask
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

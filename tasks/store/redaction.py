@@ -1,0 +1,185 @@
+"""A version's tables without what leaves them: the rows that stay are written anew, and the accounts say what left."""
+
+from __future__ import annotations
+
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from schemas.tables import REJECTS, Table
+from tasks.store.files import place
+from tasks.store.lineage import Files, Gone, Mask, withdrawn_from
+from tasks.store.manifest import Step
+from tasks.store.restating import restated
+from tasks.store.staging import Stage
+from tasks.store.withdrawals import Mark
+
+REASON = "withdrawn"
+
+
+def without_withdrawn(
+    stage: Stage,
+    tables: Sequence[Table],
+    steps: Sequence[Step],
+    marks: Sequence[Mark],
+    recompute: Callable[[Stage], Sequence[Step]] = lambda stage: (),
+) -> tuple[Stage, list[Step]]:
+    """A stage whose tables are without what was withdrawn, and its accounts; the stage itself where nothing is.
+
+    What was staged stays as it is, so that a build that is killed here goes on. `recompute` then writes the tables that
+    are computed from others anew, and gives the accounts that it changed.
+    """
+    files = stage.tables()
+    gone = withdrawn_from(tables, files, marks)
+    if not gone.rows:
+        return stage, list(steps)
+    redacted = _Redacted(stage.store, stage.corpus, stage.build_key, stage.folder)
+    shutil.rmtree(redacted.version, ignore_errors=True)
+    loose = {name for table in tables for name in _loose_files(table, files, gone)}
+    for path in sorted(stage.version.rglob("*")):
+        relative = path.relative_to(stage.version).as_posix()
+        if path.is_file() and relative not in loose:
+            place(path, redacted.version / relative)
+    for table in tables:
+        for split, paths, leaving in by_split(table, files, gone):
+            if leaving.any() or mentions(table, gone):
+                redacted.write(table, split, staying(table, paths, leaving, gone))
+        if table.name in gone.rows:
+            redacted.drop_empty_splits(table)
+    recomputed = {step.name: step for step in recompute(redacted)}
+    steps = [recomputed.get(step.name, step).model_copy(update={"place": step.place}) for step in steps]
+    return redacted, _accounts(tables, steps, gone, _rejects_that_leave(files, gone))
+
+
+class _Redacted(Stage):
+    """The stage of what stays."""
+
+    @property
+    def version(self) -> Path:
+        """The folder that the commit renames to `vN`."""
+        return self.folder / "redacted"
+
+
+def by_split(table: Table, files: Files, gone: Gone) -> Iterator[tuple[str, Sequence[Path], Mask]]:
+    """The splits of a table: name, files, and whether each row leaves."""
+    start = 0
+    for split, paths in files.get(table.name, {}).items():
+        rows = sum(pq.read_metadata(path).num_rows for path in paths)
+        yield split, paths, gone.mask(table.name, start, rows)
+        start += rows
+
+
+def mentions(table: Table, gone: Gone) -> list[tuple[str, pa.Array]]:
+    """The columns of a table that mention things, and the ids among these that are gone."""
+    found = [
+        (ref.column, pa.array(sorted(id_ for kind, id_ in gone.things if kind == ref.kind), pa.string()))
+        for ref in table.refs
+        if ref.role == "mentions"
+    ]
+    return [(column, ids) for column, ids in found if len(ids)]
+
+
+def staying(
+    table: Table, paths: Sequence[Path], leaving: Mask, gone: Gone, silent: Mask | None = None
+) -> Iterator[pa.Table]:
+    """The rows of one split that stay, without the values that mention what is gone.
+
+    Args:
+        table: the table.
+        paths: the split's files.
+        leaving: whether each row leaves.
+        gone: what leaves the version.
+        silent: rows that stay without their audio and images; none without it.
+    """
+    start = 0
+    for part in restated(table, paths):
+        end = start + part.num_rows
+        for column, ids in mentions(table, gone):
+            part = _nulled(part, column, pc.is_in(part[column], ids))
+        if silent is not None:
+            for column in (*table.embedded, *table.files):
+                part = _nulled(part, column, pa.array(silent[start:end]))
+        yield part.filter(pa.array(~leaving[start:end])).cast(table.schema)
+        start = end
+
+
+def _nulled(part: pa.Table, column: str, where: pa.Array) -> pa.Table:
+    at = part.schema.get_field_index(column)
+    none = pa.scalar(None, part.schema.field(at).type)
+    return part.set_column(at, part.schema.field(at), pc.if_else(where, none, part[column]))
+
+
+def _loose_files(table: Table, files: Files, gone: Gone) -> set[str]:
+    """Files within the version that rows of a table named, and none that stays names."""
+    named: dict[bool, set[str]] = {True: set(), False: set()}
+    for _, paths, leaving in by_split(table, files, gone) if table.files and table.name in gone.rows else ():
+        rows = pa.concat_tables([pq.ParquetFile(path).read(columns=list(table.files)) for path in paths])
+        for leaves, names in named.items():
+            there = rows.filter(pa.array(leaving == leaves))
+            names |= {name for column in there.columns for name in column.to_pylist() if name}
+    return named[True] - named[False]
+
+
+def _rejects_that_leave(files: Files, gone: Gone) -> Counter[tuple[str, str]]:
+    """How many, by stage and reason."""
+    left: Counter[tuple[str, str]] = Counter()
+    for _, paths, leaving in by_split(REJECTS, files, gone):
+        rows = pa.concat_tables([pq.ParquetFile(path).read(columns=["stage", "reason"]) for path in paths])
+        rows = rows.filter(pa.array(leaving))
+        left.update(zip(rows["stage"].to_pylist(), rows["reason"].to_pylist(), strict=True))
+    return left
+
+
+def _accounts(
+    tables: Sequence[Table], steps: Sequence[Step], gone: Gone, rejects: Counter[tuple[str, str]]
+) -> list[Step]:
+    """The accounts with what left: a step more for each table, and rejects that are counted, no longer listed."""
+    steps = [_without_rejects(step, rejects) for step in steps]
+    last = max(step.place for step in steps)
+    inputs = [t.name for t in tables if t.key and not t.splits and not t.counted and not t.refs]
+    notes = [f"{', '.join(inputs)}: counted with the rows that were withdrawn"] if inputs else []
+    for name, count in gone.counts.items():
+        at = next((at for at, step in enumerate(steps) if step.table == name), None)
+        if at is None:
+            continue
+        step = steps[at]
+        steps[at] = step.model_copy(update={"table": None})
+        steps.append(
+            Step(
+                name=_free(f"{REASON}-{name}", [one.name for one in steps]),
+                place=last + 1,
+                unit=step.unit,
+                follows=(step.name,),
+                entered=step.kept,
+                kept=step.kept - count,
+                dropped={REASON: count},
+                table=name,
+                notes=(f"{count:,} rows of {name} were withdrawn", *notes),
+            )
+        )
+        notes = []
+    return sorted(steps, key=lambda step: (step.place, step.name))
+
+
+def _without_rejects(step: Step, gone: Counter[tuple[str, str]]) -> Step:
+    """A step's accounts; takes what it counts from `gone`, for several steps may share a stage."""
+    rejected, dropped = dict(step.rejected), dict(step.dropped)
+    for reason, count in step.rejected.items():
+        if taken := min(count, gone[step.stage, reason]):
+            gone[step.stage, reason] -= taken
+            dropped[REASON] = dropped.get(REASON, 0) + taken
+            rejected[reason] = count - taken
+    kept = {reason: count for reason, count in rejected.items() if count}
+    return step.model_copy(update={"rejected": kept, "dropped": dropped})
+
+
+def _free(name: str, taken: Sequence[str]) -> str:
+    number = 1
+    while (tried := name if number == 1 else f"{name}-{number}") in taken:
+        number += 1
+    return tried
