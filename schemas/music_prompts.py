@@ -130,7 +130,7 @@ class MusicPrompts(BuildConfig):
 
     @model_validator(mode="after")
     def _fit(self) -> Self:
-        names = [held.name for held in self.captions]
+        names = [one.name for one in self.captions]
         if len(set(names)) < len(names):
             raise ValueError(f"expected caption sets of different names, found {', '.join(names)}")
         if self.verification is not None and self.recalls is not None:
@@ -139,7 +139,12 @@ class MusicPrompts(BuildConfig):
 
     def reads(self) -> tuple[str, ...]:
         """The versions of captions that tags are looked for in, and the one whose triplets stay."""
-        return (*(held.version for held in self.captions if held.version), *([self.keep] if self.keep else []))
+        return (*(one.version for one in self.captions if one.version), *([self.keep] if self.keep else []))
+
+    def asked(self) -> dict[str, AnnotatorConfig]:
+        """Who is asked, by role."""
+        writer: dict[str, AnnotatorConfig] = {"writer": self.synthesis}
+        return {**writer, "judge": self.verification} if self.verification else writer
 
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
@@ -147,9 +152,9 @@ class MusicPrompts(BuildConfig):
         del values["prices"]
         for name in ("tracks", "synonyms", "recalls"):
             values[name] = without_place(values[name]) if values[name] else None
-        for held in values["captions"]:  # versions stand among the parents
-            held["file"] = without_place(held["file"]) if held["file"] else None
-            held["version"] = held["version"] is not None
+        for one in values["captions"]:  # versions stand among the parents
+            one["file"] = without_place(one["file"]) if one["file"] else None
+            one["version"] = one["version"] is not None
         values["keep"] = self.keep is not None
         values["synthesis"] = {name: values["synthesis"][name] for name in (*DECIDES, *_WRITTEN)}
         if self.verification is not None:
@@ -354,6 +359,5 @@ CORPUS = Corpus(
     flow="flows.music_prompts:build",
     card="tasks.music_prompts.card:sections",
     report="tasks.music_prompts.report:sections",
-    forecast="tasks.music_prompts.writing:forecast",
     views=VIEWS,
 )

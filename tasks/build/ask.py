@@ -404,7 +404,7 @@ class Walk(Generic[Config]):
         with sessions_for(stage, config, self.roles(config)) as (sessions, media):
             inputs = {"walk": self, "rows": rows, "folder": folder, "sessions": sessions, "media": media}
             run_each(self.name, self.label, walk_shard, stage, config, shards_of(rows), **inputs)
-        self._check_failed(config, walked)
+        self._check_failed(config, stage.work / self.name)
         return walked
 
     def roles(self, config: Config) -> list[str]:
@@ -413,11 +413,11 @@ class Walk(Generic[Config]):
             return list(dict.fromkeys(str(ask.annotator) for ask in self.asks))
         return list(config.asked())
 
-    def _check_failed(self, config: Config, walked: Walked) -> None:
-        """Stop a build that too many questions left without an answer which another run might still get."""
+    def _check_failed(self, config: Config, folder: Path) -> None:
+        """Stop a build that too many questions, of all parts, left without an answer which another run might get."""
         asked: Counter[str] = Counter()
         failures: dict[str, list[Row]] = defaultdict(list)
-        for path in walked.draws():
+        for path in folder.glob("**/draws/*.parquet"):
             for row in pq.read_table(path, columns=["role", "last", "reason", "final"]).to_pylist():
                 asked[row["role"]] += row["last"]
                 if row["last"] and row["reason"] is not None:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
+
 from schemas.music_prompts import CATEGORIES, MusicPrompts
-from tasks.annotation.backend import question
-from tasks.annotation.prompts import Prompt, load_prompt
-from tasks.annotation.request import Audio, AudioForm, Request, YesNo
+from tasks.annotation.prompts import Prompt, prompt_named
+from tasks.annotation.request import Audio, AudioForm, YesNo
+from tasks.build.ask import Ask, Posed, Row, pose
+from tasks.build.asking import Fault
+from tasks.build.forecast import imagined
+from tasks.importers.jamendo import Tag
+from tasks.music_prompts.checks import Checked, check_prompt
+from tasks.text.tag_words import Lexicon, written_forms
 
 CONCEPTS = {"genre": "concept-genre", "instrument": "concept-instrument", "mood/theme": "concept-mood-theme"}
 STYLES = {"strict": "music-prompt-strict", "improvised": "music-prompt-improvised"}
@@ -23,50 +27,78 @@ def prompt_digests(config: MusicPrompts) -> dict[str, str]:
     return {prompt.id: prompt.sha256 for prompt in map(prompt_named, names)}
 
 
-@cache
-def prompt_named(name: str) -> Prompt:
-    """A prompt of the repository."""
-    return load_prompt(Path(str(resources.files("prompts"))), name)
-
-
-def concept_request(config: MusicPrompts, row: Mapping[str, Any], clip_sha256: str, duration_s: float) -> Request:
-    """Whether a tag can be heard on a track.
-
-    Args:
-        config: the build config, with `verification`.
-        row: a row of `questions.sql`: category, written, file.
-        clip_sha256: SHA-256 of the track's file.
-        duration_s: length of the track.
-    """
+def concept_request(config: MusicPrompts, row: Row) -> Posed:
+    """Whether a tag can be heard on a track: a row of `questions.sql`, with hash and length of its file."""
     judge = config.verification
     assert judge is not None
     form = AudioForm(sample_rate_hz=judge.sample_rate_hz, longest_s=judge.longest_s)
     path = str(config.path(judge.audio) / row["file"])
-    messages = prompt_named(CONCEPTS[row["category"]]).render(
-        clip=Audio(clip_sha256, path, duration_s=duration_s, form=form), concept=row["written"]
-    )
-    return question(judge, messages, YesNo(), facts={"category": row["category"], "concept": row["written"]})
+    clip = Audio(row["clip_sha256"], path, duration_s=row["duration_s"], form=form)
+    facts = {"category": row["category"], "concept": row["written"]}
+    prompt = prompt_named(CONCEPTS[row["category"]])
+    return pose(judge, prompt, facts, YesNo(), clip=clip, concept=row["written"])
 
 
-def writing_request(config: MusicPrompts, triplet: Mapping[str, Any], shots: Sequence[str]) -> Request:
-    """A prompt for a triplet.
-
-    Args:
-        config: the build config.
-        triplet: a row of `queue.sql`.
-        shots: example captions.
-    """
-    prompt = prompt_for(triplet["stratum"])
-    named = {
+def writing_request(config: MusicPrompts, triplet: Row) -> Posed:
+    """A prompt for a triplet: a row of `round.sql`."""
+    tags = {
         "genre": triplet["genre_written"],
         "instrument": triplet["instrument_written"],
         "mood": triplet["mood_written"],
     }
-    messages = prompt.render(**named, shots=list(shots))
-    facts = {**named, "added": triplet["added"]}
-    return question(config.synthesis, messages, prompt.ask, facts=facts)
+    facts = {**tags, "added": triplet["added"]}
+    return pose(config.synthesis, prompt_for(triplet["stratum"]), facts, **tags, shots=triplet["shots"])
 
 
 def prompt_for(stratum: str) -> Prompt:
     """The prompt file that asks for a stratum's style."""
     return prompt_named(STYLES[stratum.partition("_")[0]])
+
+
+def text_of(value: Any) -> str:
+    """The prompt in an answer, on one line."""
+    return " ".join(value["prompt"].split())
+
+
+def tags_of(triplet: Row) -> tuple[Tag, Tag, Tag]:
+    """The three tags of a row of the queue."""
+    return (
+        Tag("genre", triplet["genre"]),
+        Tag("instrument", triplet["instrument"]),
+        Tag("mood/theme", triplet["mood_theme"]),
+    )
+
+
+def taxonomy(lexicon: Path) -> Lexicon:
+    """The forms of every tag that the track list has, and of those that the reviewed list knows."""
+    rows = pq.read_table(lexicon, columns=["category", "tag"]).to_pylist()
+    return Lexicon([*(Tag(row["category"], row["tag"]) for row in rows), *written_forms()])
+
+
+def checked_prompt(config: MusicPrompts, triplet: Row, value: Any) -> Checked:
+    """What comes of a written prompt. The triplet's row holds the `lexicon` of the whole taxonomy."""
+    style = triplet["stratum"].partition("_")[0]
+    return check_prompt(text_of(value), tags_of(triplet), style, triplet["lexicon"], config.synthesis.longest)
+
+
+def prompt_fault(config: MusicPrompts, triplet: Row, value: Any) -> Fault | None:
+    """What is wrong with a written prompt, and its words."""
+    fault = checked_prompt(config, triplet, value).fault
+    return fault and Fault(fault.reason, f"{fault.detail}: {text_of(value)}")
+
+
+VERIFY = Ask(
+    "verify",
+    annotator="judge",
+    request=concept_request,
+    imagine=lambda config, row: {"p_yes": 1.0},
+    about="tags on tracks",
+)
+WRITE = Ask(
+    "write",
+    annotator="writer",
+    request=writing_request,
+    imagine=lambda config, triplet: {"prompt": imagined(30)},
+    check=prompt_fault,
+    about="prompts",
+)

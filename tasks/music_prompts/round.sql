@@ -30,7 +30,7 @@ examples AS (
     GROUP BY triplet_id
 )
 
-SELECT chosen.*, coalesce(examples.shots, []) AS shots
+SELECT chosen.*, coalesce(examples.shots, []) AS shots, $lexicon AS lexicon
 FROM chosen
 LEFT JOIN examples USING (triplet_id)
 ORDER BY stratum, rank

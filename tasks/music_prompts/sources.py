@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -23,13 +23,14 @@ from tasks.build.mirror import present
 from tasks.build.plan import Plan, make_plan
 from tasks.build.preflight import Peek, require_folder
 from tasks.build.progress import Work, working
-from tasks.build.rejects import came_in, rejects_table
+from tasks.build.rejects import came_in
+from tasks.build.step import Account, Done, step
 from tasks.importers.captions import Caption, read_captions
 from tasks.importers.jamendo import Tag, Track, read_tag_map, read_tracks
 from tasks.importers.recalls import Recall, read_recalls
 from tasks.importers.rows import Note, Reject
 from tasks.music_prompts.asking import prompt_digests
-from tasks.store.manifest import Parent, Step
+from tasks.store.manifest import Parent
 from tasks.store.parquet import write_rows
 from tasks.store.sql import connect, query
 from tasks.store.staging import Stage
@@ -76,6 +77,17 @@ SAMPLED_SCHEMA = pa.schema(
 CaptionRow = tuple[str, str, str, bool, str]
 
 
+class Lists(NamedTuple):
+    """What was read of the inputs, each a Parquet file; `recalls` are those of another place, or of this build."""
+
+    track_tags: Path
+    lexicon: Path
+    captions: Path
+    mentions: Path
+    recalls: Path
+    sampled: Path
+
+
 def plan_build(config: MusicPrompts, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """What a version would be made from; says whether there is anything to build.
 
@@ -83,7 +95,7 @@ def plan_build(config: MusicPrompts, store: Store, inputs: dict[str, str] | None
         ConfigError: the config excludes a tag of the wrong form, or keeps from another corpus.
         StoreError: a version that the config names is not in the store.
     """
-    models = (config.synthesis.annotator, *([config.verification.annotator] if config.verification else []))
+    models = tuple(role.annotator for role in config.asked().values())
     return make_plan(
         CORPUS,
         config,
@@ -100,14 +112,14 @@ def parents(config: MusicPrompts, store: Store) -> tuple[Parent, ...]:
     """The versions that are read: caption sets, and the one whose triplets stay."""
     if config.keep is not None and config.keep.partition("@")[0] != CORPUS.name:
         raise ConfigError(f"keep: expected a version of {CORPUS.name}, such as {CORPUS.name}@v1, found '{config.keep}'")
-    found = [store.find(spec) for spec in config.reads()]
-    return tuple(Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for v in dict.fromkeys(found))
+    versions = dict.fromkeys(store.find(spec) for spec in config.reads())
+    return tuple(Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for v in versions)
 
 
 def digest_inputs(config: MusicPrompts, store: Store) -> dict[str, str]:
     """SHA-256 of every list, of the reviewed words, and of the audio that a judge would hear."""
     named = {"tracks": config.tracks, "synonyms": config.synonyms, "recalls": config.recalls}
-    named |= {f"captions {held.name}": held.file for held in config.captions}
+    named |= {f"captions {one.name}": one.file for one in config.captions}
     files = [(f"{what}: {without_place(name)}", config.path(name)) for what, name in named.items() if name]
     digests = file_digests([*files, *list_files()])
     tracks = config.path(config.tracks)
@@ -125,10 +137,10 @@ def peeks(config: MusicPrompts) -> Iterator[Peek]:
     """What is looked at before a build starts: each list, and the folder that a judge would hear."""
     lists = tuple(config.path(name) for name in (config.tracks, config.synonyms) if name)
     yield Peek(without_place(config.tracks), partial(_read_tracks, config), lists=lists)
-    for held in config.captions:
-        if held.file is not None:
-            read = partial(_file_captions, config, held)
-            yield Peek(without_place(held.file), read, lists=(config.path(held.file),))
+    for one in config.captions:
+        if one.file is not None:
+            read = partial(_file_captions, config, one)
+            yield Peek(without_place(one.file), read, lists=(config.path(one.file),))
     if config.recalls is not None:
         yield Peek(without_place(config.recalls), partial(_recalls, config), lists=(config.path(config.recalls),))
     if config.verification is not None:
@@ -143,45 +155,34 @@ def verified_clips(config: MusicPrompts, names: Iterable[str]) -> list[Path | Au
     return [clip_below(root, root.folder / name) for name in names]
 
 
-def import_lists(stage: Stage, config: MusicPrompts) -> Step:
-    """Read the track list and the caption sets; what cannot be read is a reject.
-
-    Leaves `track_tags`, `lexicon`, `captions`, `mentions`, `recalls` and `sampled` as Parquet files in `work`.
+@step("import", unit="list rows", label="")
+def import_lists(stage: Stage, config: MusicPrompts) -> Done[Lists]:
+    """Read the track list and the caption sets, and count which captions name which tags.
 
     Raises:
         InputError: a file is missing or is not what it should be.
     """
     rejects: list[tuple[str, Reject]] = []
     notes: list[str] = []
+    lists = Lists(*(stage.work / f"{name}.parquet" for name in Lists._fields))
     with working("import tracks") as work:
         tracks = list(_watched(_kept(_read_tracks(config), TAGS.name, rejects, notes), work))
-    _write_tracks(stage, config, tracks)
+    _write_tracks(lists, config, tracks)
     lexicon = lexicon_of(config, tracks)
-    write_rows(stage.work / "lexicon.parquet", LEXICON_SCHEMA, lexicon)
+    write_rows(lists.lexicon, LEXICON_SCHEMA, lexicon)
     with working("import captions") as work:
         captions, mentions = _captions(stage, config, [Tag(row[0], row[1]) for row in lexicon], work, rejects, notes)
-    write_rows(stage.work / "captions.parquet", CAPTIONS_SCHEMA, captions)
+    write_rows(lists.captions, CAPTIONS_SCHEMA, captions)
     counted = [(tag.category, tag.name, count) for tag, count in sorted(mentions.items())]
-    write_rows(stage.work / "mentions.parquet", MENTIONS_SCHEMA, counted)
+    write_rows(lists.mentions, MENTIONS_SCHEMA, counted)
     recalls = [(*row.tag, row.asked, row.detected) for row in _kept(_recalls(config), TAGS.name, rejects, notes)]
-    write_rows(stage.work / "recalls.parquet", RECALLS_SCHEMA, recalls)
-    files = {held.name: without_place(held.file) for held in config.captions if held.file}
+    write_rows(lists.recalls, RECALLS_SCHEMA, recalls)
+    files = {one.name: without_place(one.file) for one in config.captions if one.file}
     read = [*(track.source_file for track in tracks), *(files.get(row[0], row[0]) for row in captions)]
     read += [without_place(config.recalls or "")] * len(recalls)
-    stage.write_rejects("import", rejects_table("import", rejects), came_in(read, rejects))
     kept = len(tracks) + len(captions) + len(recalls)
-    return stage.record(
-        Step(
-            name="import",
-            place=1,
-            unit="list rows",
-            stage="import",
-            entered=kept + len(rejects),
-            kept=kept,
-            rejected=dict(Counter(reject.reason for _, reject in rejects)),
-            notes=(*notes, f"{len(tracks):,} tracks with {len(lexicon)} tags, and {len(captions):,} captions"),
-        )
-    )
+    notes.append(f"{len(tracks):,} tracks with {len(lexicon)} tags, and {len(captions):,} captions")
+    return Done(lists, Account(kept + len(rejects), kept, rejects, sources=came_in(read, rejects), notes=notes))
 
 
 def lexicon_of(config: MusicPrompts, tracks: Iterable[Track]) -> list[tuple[Any, ...]]:
@@ -215,19 +216,19 @@ def _read_tracks(config: MusicPrompts) -> Iterator[Track | Reject | Note]:
     return islice(read_tracks(config.path(config.tracks), config.tracks, synonyms, audio), config.limit)
 
 
-def _write_tracks(stage: Stage, config: MusicPrompts, tracks: list[Track]) -> None:
+def _write_tracks(lists: Lists, config: MusicPrompts, tracks: list[Track]) -> None:
     rows, tags = _track_rows(config, tracks)
-    write_rows(stage.work / "track_tags.parquet", TRACK_TAGS_SCHEMA, tags)
+    write_rows(lists.track_tags, TRACK_TAGS_SCHEMA, tags)
     cells = [tuple(row[name] for name in SAMPLED_SCHEMA.names) for row in _sampled(config, rows, tags)]
-    write_rows(stage.work / "sampled.parquet", SAMPLED_SCHEMA, cells)
+    write_rows(lists.sampled, SAMPLED_SCHEMA, cells)
 
 
 def _track_rows(config: MusicPrompts, tracks: list[Track]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
     files, there = [track.path for track in tracks], set[str]()
-    if held := config.verification:
+    if judge := config.verification:
         stems = [str(PurePosixPath(path).with_suffix("")) for path in files]
-        files = [held.file.format(path=path, stem=stem) for path, stem in zip(files, stems, strict=True)]
-        there = present(config.path(held.audio), files)
+        files = [judge.file.format(path=path, stem=stem) for path, stem in zip(files, stems, strict=True)]
+        there = present(config.path(judge.audio), files)
     named = enumerate(zip(tracks, files, strict=True))
     rows = [(number, track.track_id, file, file in there) for number, (track, file) in named]
     return rows, [(number, *tag) for number, track in enumerate(tracks) for tag in track.tags]
@@ -249,46 +250,48 @@ def _captions(
     lexicon = Lexicon(tags)
     rows: list[CaptionRow] = []
     mentions: Counter[Tag] = Counter()
-    for held in config.captions:
-        found = _version_captions(stage.store, held) if held.version else _file_captions(config, held)
-        for caption in _watched(_kept(islice(found, config.limit), PROMPTS.name, rejects, notes), work):
+    for one in config.captions:
+        entries = _version_captions(stage.store, one) if one.version else _file_captions(config, one)
+        for caption in _watched(_kept(islice(entries, config.limit), PROMPTS.name, rejects, notes), work):
             voices = names_voices(caption.text) is not None
-            rows.append((held.name, caption.item, caption.text, voices, caption.source or held.name))
+            rows.append((one.name, caption.item, caption.text, voices, caption.source or one.name))
             mentions.update(lexicon.named(caption.text))
     if not config.captions:
         notes.append("no caption sets: tags count no mentions, and the writer sees no examples")
     return rows, mentions
 
 
-def _file_captions(config: MusicPrompts, held: CaptionSet) -> Iterator[Caption | Reject | Note]:
-    assert held.file is not None
-    return read_captions(config.path(held.file), held.file)
+def _file_captions(config: MusicPrompts, captions: CaptionSet) -> Iterator[Caption | Reject | Note]:
+    assert captions.file is not None
+    return read_captions(config.path(captions.file), captions.file)
 
 
-def _version_captions(store: Store, held: CaptionSet) -> Iterator[Caption]:
+def _version_captions(store: Store, captions: CaptionSet) -> Iterator[Caption]:
     """Captions of a version of `captions`, in the order of its table.
 
     Raises:
         StoreError: the version has no table `captions` with the columns clip_id, pipeline, segment, text and source.
     """
-    assert held.version is not None
-    version = store.find(held.version)
+    assert captions.version is not None
+    version = store.find(captions.version)
     wanted = ["clip_id", "pipeline", "segment", "text", "source"]
     line = 0
     for path in version.files("captions"):
         with pq.ParquetFile(path) as file:
             if missing := set(wanted) - set(file.schema_arrow.names):
-                raise StoreError(f"{held.version}: expected the columns {', '.join(wanted)}, found no {min(missing)}")
+                raise StoreError(
+                    f"{captions.version}: expected the columns {', '.join(wanted)}, found no {min(missing)}"
+                )
             for batch in file.iter_batches(columns=wanted):
                 for row in batch.to_pylist():
                     line += 1
-                    if held.pipeline in (None, row["pipeline"]):
+                    if captions.pipeline in (None, row["pipeline"]):
                         item = f"{row['clip_id']}/{row['pipeline']}/{row['segment']}"
                         yield Caption(item, row["text"], f"{version.corpus}@{version.name}", line, row["source"])
 
 
-def _kept(found: Iterable[Any], table: str, rejects: list[tuple[str, Reject]], notes: list[str]) -> Iterator[Any]:
-    for row in found:
+def _kept(entries: Iterable[Any], table: str, rejects: list[tuple[str, Reject]], notes: list[str]) -> Iterator[Any]:
+    for row in entries:
         if isinstance(row, Reject):
             rejects.append((table, row))
         elif isinstance(row, Note):

@@ -51,8 +51,9 @@ def config_for(folder: Path, prompts: int) -> Any:
 
 def drawn_by_sql(folder: Path, prompts: int) -> dict[str, float]:
     """Count pairs, make all triplets with their strata, and draw; the lists are imported before."""
-    from tasks.music_prompts.steps import choose_tags, read_lists
-    from tasks.music_prompts.writing import draw
+    from tasks.music_prompts.drawing import draw_triplets
+    from tasks.music_prompts.sources import import_lists
+    from tasks.music_prompts.tags import choose_tags
     from tasks.store.staging import Stage
     from tasks.store.versions import Store
 
@@ -61,10 +62,10 @@ def drawn_by_sql(folder: Path, prompts: int) -> dict[str, float]:
         stage = Stage(Store(Path(work) / "store"), "music-prompts", "bench", Path(work) / "stage")
         for part in ("work", "steps", "version"):
             (stage.folder / part).mkdir(parents=True)
-        read_lists.fn(stage, config)
+        lists = import_lists(stage, config)
         started = time.perf_counter()
-        choose_tags.fn(stage, config)
-        draw(stage, config)
+        choose_tags(stage, config, lists)
+        draw_triplets(stage, config, lists)
         return {"seconds": time.perf_counter() - started}
 
 

@@ -251,6 +251,15 @@ def test_a_reject_of_no_file_names_none() -> None:
     assert rejects_table("draft", rejects)["file"].to_pylist() == [None, "a.csv"]
 
 
+def test_a_small_part_does_not_stop_a_build_whose_parts_together_lack_little(tmp_path: Path) -> None:
+    with staged(tmp_path) as stage, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(AnnotatorConfig, "most_failed", 0.05, raising=False)
+        for part, fates in (("0", ["good"] * 10), ("1", ["later", "good"])):
+            with scripted(answer_by(fates)):
+                walked = write_about(stage, Trial(), rows_in(stage, len(fates)), part=part)
+        assert [end["reason"] for end in walked.given_up()] == ["timed_out"]
+
+
 def test_what_may_still_come_stops_the_build_and_is_asked_again(tmp_path: Path) -> None:
     fates = ["good", "later", "good", "good", "good", "good"]
     with staged(tmp_path) as stage:

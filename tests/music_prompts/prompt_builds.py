@@ -1,41 +1,24 @@
-"""Small track lists and caption sets, and a whole build of `music-prompts` without Prefect's engine.
+"""Small track lists and caption sets, and a whole build of `music-prompts` in this process.
 
 `python -m tests.music_prompts.prompt_builds CONFIG STORE` runs a build as a process of its own, to be killed.
 """
 
 from __future__ import annotations
 
-import functools
 import json
-import os
 import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
-
+from flows.music_prompts import build
 from schemas.config import parse_config, read_toml
 from schemas.music_prompts import MusicPrompts
 from tasks.build import plan
-from tasks.build.asking import asking
-from tasks.music_prompts.card import sections
-from tasks.music_prompts.sources import plan_build
-from tasks.music_prompts.steps import (
-    choose_tags,
-    draw_triplets,
-    in_shards,
-    keep_prompts,
-    plan_round,
-    read_lists,
-    verify_tags,
-    write,
-)
-from tasks.store.versions import Version, open_store
+from tasks.store.versions import Version
 from tests.builds import serve_builds
+from tests.runner import run_flow
 
 GENRES = ("rock", "jazz", "ambient", "techno", "folk", "metal")
 INSTRUMENTS = ("piano", "violin", "drums", "electricguitar", "flute")
@@ -50,34 +33,10 @@ QUICK: dict[str, Any] = {
 }
 """A writer that does not wait long."""
 
-# The code does not change while tests run; reading it anew is a third of what a small build takes.
-plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
-
 
 def build_prompts(config: MusicPrompts, store_root: Path, *, force: bool = False) -> Version:
-    """Build a version, or find it up to date, by the same steps in the same order as the flow."""
-    planned = plan_build(config, open_store(str(store_root)))
-    if (done := planned.up_to_date()) and not force:
-        return done
-    if force:
-        planned.forget()
-    with planned.stage() as stage:
-        read_lists.fn(stage, config)
-        planned.check_inputs(stage)
-        if config.verification is not None:
-            with asking(stage.store, config.verification) as judge:
-                verify_tags.fn(stage, config, judge)
-        choose_tags.fn(stage, config)
-        draw_triplets.fn(stage, config)
-        with asking(stage.store, config.synthesis) as writer:
-            for number in count():
-                drawn = plan_round.fn(stage, config, number)
-                if drawn is None:
-                    break
-                for shard in in_shards(drawn):
-                    write.fn(stage, config, writer, drawn, shard)
-        keep_prompts.fn(stage, config)
-        return planned.commit(stage, sections=sections(stage))
+    """Build a version by the flow, or find it up to date."""
+    return run_flow(build, config, store_root, force=force)
 
 
 def read_config(path: Path) -> MusicPrompts:

@@ -20,8 +20,8 @@ from schemas.captions import CORPUS as CAPTIONS
 from schemas.config import Licence, parse_config
 from schemas.errors import ConfigError, EarmarkError, InputError, StoreError
 from schemas.music_prompts import CATEGORIES, CORPUS, MusicPrompts
+from tasks.build.forecast import forecast
 from tasks.music_prompts.sources import plan_build
-from tasks.music_prompts.writing import forecast
 from tasks.release import withdrawal
 from tasks.release.publishing import gathered
 from tasks.store.checks import check_accounts
@@ -36,6 +36,7 @@ from tests.conftest import ROOT
 from tests.music_prompts.prompt_builds import (
     GENRES,
     QUICK,
+    build,
     build_prompts,
     config_of,
     fenced,
@@ -45,7 +46,6 @@ from tests.music_prompts.prompt_builds import (
     write_tracks,
     writing_answer,
 )
-from tests.pseudo_preferences.test_judging import steps_called
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 
@@ -83,6 +83,13 @@ def captioned(folder: Path, **values: Any) -> MusicPrompts:
     return config_of(folder, captions=sets, **{"prompts": SMALL, **values})
 
 
+def forecast_of(config: MusicPrompts, store: Path) -> dict[str, Any]:
+    """What a dry run says."""
+    facts = forecast(CORPUS, build.story, config, open_store(str(store)))  # type: ignore[attr-defined]
+    assert facts is not None
+    return facts
+
+
 def tags_in(path: Path) -> list[set[tuple[str, str]]]:
     """The tags of each track, read without the importer."""
     with path.open(newline="", encoding="utf-8") as stream:
@@ -105,14 +112,6 @@ def assert_strata_hold(version: Version, tracks: list[set[tuple[str, str]]]) -> 
         assert bool(absent) == (row["stratum"] == "strict_ood") == (row["split"] == "ood")
         seen.add(tuple(tags))
     assert len(seen) == len(rows_of(version, "triplets"))
-
-
-def test_a_build_without_prefect_runs_the_flows_steps() -> None:
-    flow = steps_called((ROOT / "flows/music_prompts.py").read_text("utf-8"))
-    ours = steps_called((ROOT / "tests/music_prompts/prompt_builds.py").read_text("utf-8"))
-    steps = {"read_lists", "verify_tags", "choose_tags", "draw_triplets", "plan_round", "write", "keep_prompts"}
-    assert steps <= {*flow}
-    assert steps <= {*ours}
 
 
 def test_every_triplet_is_what_it_claims(lists: Path, tmp_path: Path) -> None:
@@ -272,8 +271,8 @@ def test_an_outage_stops_the_build_and_a_resumed_one_is_the_same(
 
 def test_a_forecast_is_the_first_round(lists: Path, tmp_path: Path, server: OpenAIServer) -> None:
     config = captioned(lists, synthesis={**QUICK, "base_url": server.base_url})
-    facts = forecast(config, open_store(str(tmp_path / "store")))
-    assert facts["prompts"] == facts["to_ask"] == sum(SMALL.values())
+    facts = forecast_of(config, tmp_path / "store")
+    assert (facts["stage"], facts["requests"], facts["to_ask"]) == ("write", *[sum(SMALL.values())] * 2)
     assert server.faults.asked == {}
 
 

@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 
-from tasks.music_prompts.writing import forecast
-from tasks.store.versions import open_store
 from tests.builds import contents_of, rows_of
 from tests.music_prompts.prompt_builds import QUICK, build_prompts
-from tests.music_prompts.test_music_prompts import captioned, lists, server
+from tests.music_prompts.test_music_prompts import SMALL, captioned, forecast_of, lists, server
 from tests.pseudo_preferences.music import write_clip
 from tests.servers.openai_server import OpenAIServer
 
@@ -75,8 +73,10 @@ def test_verified_builds_are_the_same_again_and_ask_nothing(
 
 def test_a_forecast_counts_the_judges_questions_too(audible: Path, tmp_path: Path, server: OpenAIServer) -> None:
     config = captioned(audible, verification=hearing(server))
-    facts = forecast(config, open_store(str(tmp_path / "store")))
-    assert facts["verification"]["to_ask"] == facts["verification"]["requests"] > 50
+    facts = forecast_of(config, tmp_path / "store")
+    assert facts["stage"] == "verify"
+    assert facts["to_ask"] == facts["requests"] > 50
+    assert facts["write"]["to_ask"] == sum(SMALL.values())
     assert server.faults.asked == {}
     build_prompts(captioned(audible, verification=hearing(server)), tmp_path / "store")
-    assert forecast(config, open_store(str(tmp_path / "store")))["verification"]["to_ask"] == 0
+    assert forecast_of(config, tmp_path / "store")["to_ask"] == 0
