@@ -166,6 +166,14 @@ class ScoreQuestions(BuildConfig):
         """The forum's name for the files of its dump; others are their own."""
         return self.source.name if file.startswith(f"{self.source.name}/") else file
 
+    def asked(self) -> dict[str, AnnotatorConfig]:
+        """Who is asked, by role."""
+        return {"writer": self.writer, "judge": self.judge, "labeller": self.labeller}
+
+    def for_forecast(self) -> Self:
+        """Without a measurement of the detector."""
+        return self.model_copy(update={"detector": self.detector.model_copy(update={"drawings": 0})})
+
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = self.recorded()
@@ -175,7 +183,7 @@ class ScoreQuestions(BuildConfig):
         for name in ("folder", "links", "per_second", "timeout_s"):
             del values["images"][name]
         values["detector"]["model"] = without_place(self.detector.model)
-        for name in ("writer", "judge", "labeller"):
+        for name in self.asked():
             extra = ("sees_image",) if "sees_image" in values[name] else ()
             values[name] = {key: values[name][key] for key in (*DECIDES, *extra)}
         return values
@@ -380,7 +388,6 @@ CORPUS = Corpus(
     plan="tasks.score_questions.sources:plan_build",
     peeks="tasks.score_questions.sources:peeks",
     flow="flows.score_questions:build",
-    forecast="tasks.score_questions.forecast:forecast",
     report="tasks.score_questions.report:sections",
     hides_places=True,
     views=VIEWS,

@@ -357,20 +357,20 @@ def show_reviews(facts: Mapping[str, Any], out: Path | None) -> None:
         f"{len(flagged['all']):,} by all"
     )
     if facts["agreement"]:
-        grid = grid_of("asked", "reviewer", "and", "questions of both", "agree", "Cohen's kappa", right=3)
+        grid = grid_of("criterion", "reviewer", "and", "questions of both", "agree", "Cohen's kappa", right=3)
         for one in facts["agreement"]:
             kappa = "–" if one.kappa is None else f"{one.kappa:.2f}"
             grid.add_row(
-                one.asked.replace("_", " "), *one.reviewers, f"{one.both:,}", f"{100 * one.share:.0f} %", kappa
+                one.criterion.replace("_", " "), *one.reviewers, f"{one.both:,}", f"{100 * one.share:.0f} %", kappa
             )
         console.print(grid)
     if facts["alpha"]:
-        grid = grid_of("asked of all", "questions", "reviews", "agree", "Krippendorff's alpha", "95 %", right=1)
+        grid = grid_of("criterion, of all", "questions", "reviews", "agree", "Krippendorff's alpha", "95 %", right=1)
         for all_ in facts["alpha"]:
             alpha = "–" if all_.alpha is None else f"{all_.alpha:.2f}"
             within = "–" if all_.low is None else f"{all_.low:.2f} to {all_.high:.2f}"
             counts = f"{all_.questions:,}", f"{all_.reviews:,}", f"{100 * all_.share:.0f} %"
-            grid.add_row(all_.asked.replace("_", " "), *counts, alpha, within)
+            grid.add_row(all_.criterion.replace("_", " "), *counts, alpha, within)
         console.print(grid)
     if out is not None:
         _say(escape(f"written to {out}; name it in the config, [review] files = [...], and build again"))

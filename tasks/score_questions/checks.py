@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from tasks.build.asking import Fault
-from tasks.score_questions.threads import Comment
 
 ALIKE = 0.8
 """Share of words in common from which two options count as one."""
@@ -60,14 +59,12 @@ def given_away(options: Sequence[str], truth: int) -> bool:
     return bool(others) and lengths[truth] > LONGER * max(others) and lengths[truth] - max(others) >= 4
 
 
-def check_rewriting(
-    value: dict[str, Any], comments: Sequence[Comment], needed: set[int], longest: int, most: int
-) -> Fault | None:
+def check_rewriting(value: dict[str, Any], comments: int, needed: set[int], longest: int, most: int) -> Fault | None:
     """The first fault of a rewritten thread; None for one that is declared unusable.
 
     Args:
         value: the answer.
-        comments: what the writer saw, in order.
+        comments: how many the writer saw.
         needed: numbers, from 1, of the comments that must be used.
         longest: most words of an option.
         most: most options.
@@ -77,11 +74,11 @@ def check_rewriting(
     question, options = value["question"].strip(), value["options"]
     if len(words_of(question)) < 3:
         return Fault("no_question", f"expected a question, found {question[:80]!r}")
-    if found := _FORUM.search(question):
-        return Fault("names_forum", f"expected a question that stands alone, found {found[0]!r}")
+    if forum := _FORUM.search(question):
+        return Fault("names_forum", f"expected a question that stands alone, found {forum[0]!r}")
     numbers = [option["comment"] for option in options]
-    if stray := [number for number in numbers if number > len(comments)]:
-        return Fault("no_such_comment", f"expected numbers from 1 to {len(comments)}, found {stray[0]}")
+    if stray := [number for number in numbers if number > comments]:
+        return Fault("no_such_comment", f"expected numbers from 1 to {comments}, found {stray[0]}")
     if len(set(numbers)) < len(numbers):
         return Fault("comment_twice", f"expected each comment once, found {numbers}")
     if missing := sorted(needed - set(numbers)):
@@ -99,7 +96,7 @@ def check_options(options: Sequence[str], longest: int) -> Fault | None:
             return Fault("option_length", f"expected 1 to {longest} words, found {count}: {option[:80]!r}")
         if speaks_of_options(option):
             return Fault("speaks_of_options", f"expected a statement of its own, found {option[:80]!r}")
-        if same := next((held for held in options[:place] if alike(option, held)), None):
+        if same := next((other for other in options[:place] if alike(option, other)), None):
             return Fault("options_alike", f"expected options that differ, found {same[:60]!r} and {option[:60]!r}")
     return None
 
@@ -121,17 +118,17 @@ def good_distractors(
     for text in (" ".join(text.split()) for text in written):
         count = len(words_of(text))
         if not least <= count <= longest:
-            found = Fault("distractor_length", f"expected {least} to {longest} words, found {count}: {text[:80]!r}")
+            wrong = Fault("distractor_length", f"expected {least} to {longest} words, found {count}: {text[:80]!r}")
         elif speaks_of_options(text):
-            found = Fault("speaks_of_options", f"expected a statement of its own, found {text[:80]!r}")
+            wrong = Fault("speaks_of_options", f"expected a statement of its own, found {text[:80]!r}")
         elif alike(text, truth):
-            found = Fault("repeats_truth", f"expected a wrong option, found {text[:80]!r} for {truth[:80]!r}")
-        elif any(alike(text, held) for held in (*others, *good)):
-            found = Fault("options_alike", f"expected options that differ, found {text[:80]!r} again")
+            wrong = Fault("repeats_truth", f"expected a wrong option, found {text[:80]!r} for {truth[:80]!r}")
+        elif any(alike(text, other) for other in (*others, *good)):
+            wrong = Fault("options_alike", f"expected options that differ, found {text[:80]!r} again")
         else:
             good.append(text)
             continue
-        fault = fault or found
+        fault = fault or wrong
     if len(good) < most and fault is None:
         fault = Fault("too_few", f"expected {most} distractors, found {len(good)}")
     if fault is None and given_away([truth, *others, *good], 0):

@@ -1,47 +1,42 @@
-"""What report and card say of the detector: how well it tells scores, measured by the build itself."""
+"""What report and card say of the detector: how well it recognises scores, measured by the build itself."""
 
 from __future__ import annotations
 
 import shlex
 
 from schemas.score_questions import Detector
-from tasks.score_questions.forum.measuring import FIRST_SEED, GOAL, Measure, kept_measure
+from tasks.score_questions.forum.measuring import FIRST_SEED, GOAL, Measure
 from tasks.store.figures import Grid, Section
-from tasks.store.staging import Stage
 
-HEADING = "How well scores are told"
+HEADING = "How well scores are recognised"
 UNLIKE = (
     "Drawings are tamer than what people scan and photograph: expect less on those, and look at the questions below."
 )
 
 
-def card_sections(stage: Stage) -> dict[str, str]:
+def card_sections(measure: Measure | None) -> dict[str, str]:
     """The card's own section: a sentence with the detector's figures, or that there are none."""
-    measure = kept_measure(stage)
     if measure is None:
         return {HEADING: "The detector was not measured by this build (`detector.drawings` is 0)."}
     kinds = "; ".join(
-        f"{kind} {measure.recall(kind):.3f} and {_figure(measure.precision(kind))}" for kind in measure.told
+        f"{kind} {measure.recall(kind):.3f} and {_figure(measure.precision(kind))}" for kind in measure.hits
     )
-    told = (
+    text = (
         f"Recall and precision of `{_safe(measure.model)}` on {measure.drawings:,} drawn scores a kind, beside as many "
-        f"drawings of each of {', '.join(measure.taken)}: {kinds}. {_goal(measure)} {_how(measure)} "
+        f"drawings of each of {', '.join(measure.false_alarms)}: {kinds}. {_goal(measure)} {_how(measure)} "
         f"{UNLIKE.partition(',')[0]}."
     )
-    return {HEADING: told}
+    return {HEADING: text}
 
 
-def detector_section(stage: Stage) -> Section | None:
-    """The report's section; None where nothing was measured."""
-    measure = kept_measure(stage)
-    if measure is None:
-        return None
+def detector_section(measure: Measure) -> Section:
+    """The report's section."""
     scores = Grid(
         "Drawn scores",
-        ("kind", "drawn", "told", "recall", "recall, at least", "precision"),
+        ("kind", "drawn", "recognised", "recall", "recall, at least", "precision"),
         tuple(
-            (kind, measure.drawings, told, measure.recall(kind), measure.recall_low(kind), measure.precision(kind))
-            for kind, told in measure.told.items()
+            (kind, measure.drawings, hits, measure.recall(kind), measure.recall_low(kind), measure.precision(kind))
+            for kind, hits in measure.hits.items()
         ),
         ("recall", "recall, at least", "precision"),
         f"{_goal(measure)} At least: the lower end of a 95 % interval (Clopper and Pearson). Precision is that of as "
@@ -50,7 +45,9 @@ def detector_section(stage: Stage) -> Section | None:
     others = Grid(
         "Drawn, and no score",
         ("kind", "drawn", "taken for scores", "share"),
-        tuple((kind, measure.drawings, taken, taken / measure.drawings) for kind, taken in measure.taken.items()),
+        tuple(
+            (kind, measure.drawings, false, false / measure.drawings) for kind, false in measure.false_alarms.items()
+        ),
         ("share",),
     )
     command = _how(measure).replace("`", "")  # the page is no Markdown
@@ -64,10 +61,10 @@ def _goal(measure: Measure) -> str:
 
 def _how(measure: Measure) -> str:
     last = FIRST_SEED + measure.drawings - 1
-    given = Detector()
-    named = measure.model != given.model
+    default = Detector()
+    named = measure.model != default.model
     model = f" --model {shlex.quote(_safe(measure.model))} --base FOLDER" if named else ""
-    least = "" if measure.least == given.least else f" --least {measure.least!r}"
+    least = "" if measure.least == default.least else f" --least {measure.least!r}"
     return (
         f"Measured by this build on drawings of the repository's own (seeds {FIRST_SEED} to {last}); the same figures: "
         f"`python -m tests.benchmarks.bench_detector --drawings {measure.drawings}{model}{least}`"

@@ -21,5 +21,5 @@ def write_data_csv(batches: Iterator[pa.RecordBatch], path: Path) -> None:
         writer.writeheader()
         for batch in batches:
             for row in batch.to_pylist():
-                held = {name: row[name] for name in COLUMNS}
-                writer.writerow({**held, "image": PurePosixPath(row["image"]).name})
+                columns = {name: row[name] for name in COLUMNS}
+                writer.writerow({**columns, "image": PurePosixPath(row["image"]).name})

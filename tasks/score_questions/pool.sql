@@ -10,7 +10,9 @@ WITH scores AS (
 best AS (
     SELECT
         thread_key,
-        list({'comment_key': comment_key, 'text': text, 'score': score} ORDER BY comment_key) AS best_comments
+        list(
+            {'comment_key': comment_key, 'text': left(text, $longest_comment), 'score': score} ORDER BY comment_key
+        ) AS best_comments
     FROM comments
     WHERE place <= $comments
     GROUP BY thread_key
@@ -38,6 +40,7 @@ SELECT
     best.best_comments,
     scores.image_sha256,
     scores.extension,
+    concat($folder, '/', scores.image_sha256, '.', scores.extension) AS image_file,
     scores.width,
     scores.height,
     scores.detector,

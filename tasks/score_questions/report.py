@@ -8,8 +8,9 @@ from PIL import Image
 
 from tasks.build.report import Material, count, histogram, sample, shares
 from tasks.score_questions.detector_report import detector_section
+from tasks.score_questions.forum.measuring import measure_of
 from tasks.score_questions.review_agreement import agreements, alphas
-from tasks.score_questions.reviews import ASKED, Verdict
+from tasks.score_questions.reviews import CRITERIA, Verdict
 from tasks.store.figures import Browser, Grid, Picture, Row, Section
 
 SHOWN_PIXELS = (720, 540)
@@ -20,12 +21,12 @@ MOST_PICTURE_BYTES = 6_000_000
 def sections(material: Material) -> list[Section]:
     """The report's own sections."""
     db = material.db
-    found = [_about(material), _form(material), _scores(material)]
-    if told := detector_section(material.stage):
-        found.append(told)
+    parts = [_about(material), _form(material), _scores(material)]
+    if measure := measure_of(material.stage):
+        parts.append(detector_section(measure))
     if count(db, "reviews"):
-        found.append(_reviews(material))
-    return [*found, Section("Questions", (_browser(material),))]
+        parts.append(_reviews(material))
+    return [*parts, Section("Questions", (_browser(material),))]
 
 
 def _about(material: Material) -> Section:
@@ -95,26 +96,27 @@ def _scores(material: Material) -> Section:
 
 def _reviews(material: Material) -> Section:
     db = material.db
-    names = ("question_id", "reviewer", *ASKED, "file", "line")
-    held = db.execute(f"SELECT {', '.join(names)} FROM reviews WHERE applies ORDER BY ALL").fetchall()
+    names = ("question_id", "reviewer", *CRITERIA, "file", "line")
+    reviews = db.execute(f"SELECT {', '.join(names)} FROM reviews WHERE applies ORDER BY ALL").fetchall()
     verdicts = [
-        Verdict(row[0], "", row[1], dict(zip(ASKED, row[2:6], strict=True)), None, row[6], row[7]) for row in held
+        Verdict(row[0], "", row[1], dict(zip(CRITERIA, row[2:6], strict=True)), None, row[6], row[7]) for row in reviews
     ]
     rows = tuple(
-        (one.asked.replace("_", " "), *one.reviewers, one.both, one.share, one.kappa) for one in agreements(verdicts)
+        (one.criterion.replace("_", " "), *one.reviewers, one.both, one.share, one.kappa)
+        for one in agreements(verdicts)
     )
     pairs = Grid(
         "How far two reviewers agree",
-        ("asked", "reviewer", "and", "questions of both", "agree", "Cohen's kappa"),
+        ("criterion", "reviewer", "and", "questions of both", "agree", "Cohen's kappa"),
         rows,
         ("agree",),
         "Kappa is the agreement above chance: 1 is full, 0 what chance gives; a dash where chance alone would agree.",
     )
     everyone = Grid(
         "How far all reviewers agree",
-        ("asked", "questions", "reviews", "agree", "Krippendorff's alpha", "from", "to"),
+        ("criterion", "questions", "reviews", "agree", "Krippendorff's alpha", "from", "to"),
         tuple(
-            (one.asked.replace("_", " "), one.questions, one.reviews, one.share, one.alpha, one.low, one.high)
+            (one.criterion.replace("_", " "), one.questions, one.reviews, one.share, one.alpha, one.low, one.high)
             for one in alphas(verdicts)
         ),
         ("agree",),

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from tasks.evaluation.agreement import agreement
-from tasks.score_questions.reviews import ASKED, Verdict, applies, left_out
+from tasks.score_questions.reviews import CRITERIA, Verdict, applies, left_out
 
-FLAGGED = "flagged"  # asked of no one: whether a reviewer's word speaks for leaving the question out
+FLAGGED = "flagged"  # no reviewer fills it in: whether a verdict speaks for leaving the question out
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,43 +22,43 @@ class PairAgreement:
 
     Attributes:
         reviewers: the two, in order.
-        asked: which of `ASKED`, or `flagged`.
+        criterion: which of `CRITERIA`, or `flagged`.
         both: questions that both looked at.
         share: share of these on which they say the same.
         kappa: Cohen's kappa (Cohen 1960), -1 to 1; None where chance alone would make them agree.
     """
 
     reviewers: tuple[str, str]
-    asked: str
+    criterion: str
     both: int
     share: float
     kappa: float | None
 
 
 def agreements(verdicts: Iterable[Verdict]) -> list[PairAgreement]:
-    """Every two reviewers who looked at the same questions, by each thing asked and by whether they flag."""
+    """Every two reviewers who looked at the same questions, by criterion and by whether they flag."""
     by_reviewer: dict[str, dict[tuple[str, str], Verdict]] = defaultdict(dict)
     for verdict in verdicts:
         by_reviewer[verdict.reviewer][verdict.question_id, verdict.content_sha256] = verdict
-    found = []
+    rows = []
     for one, other in combinations(sorted(by_reviewer), 2):
         shared = sorted(by_reviewer[one].keys() & by_reviewer[other].keys())
-        for asked in (*ASKED, FLAGGED) if shared else ():
-            pairs = [(_said(by_reviewer[one][key], asked), _said(by_reviewer[other][key], asked)) for key in shared]
-            share, kappa = cohen_kappa(pairs)
-            found.append(PairAgreement((one, other), asked, len(shared), share, kappa))
-    return found
+        for criterion in (*CRITERIA, FLAGGED) if shared else ():
+            both = ([_answer(by_reviewer[who][key], criterion) for key in shared] for who in (one, other))
+            share, kappa = cohen_kappa(list(zip(*both, strict=True)))
+            rows.append(PairAgreement((one, other), criterion, len(shared), share, kappa))
+    return rows
 
 
-def _said(verdict: Verdict, asked: str) -> bool:
-    return verdict.flagged if asked == FLAGGED else verdict.said[asked]
+def _answer(verdict: Verdict, criterion: str) -> bool:
+    return verdict.flagged if criterion == FLAGGED else verdict.answers[criterion]
 
 
 def cohen_kappa(pairs: Sequence[tuple[bool, bool]]) -> tuple[float, float | None]:
     """The share on which two agree, and Cohen's kappa: that share above what chance gives (Cohen 1960).
 
     Args:
-        pairs: what both said, one or more.
+        pairs: both answers, one or more.
     """
     count = len(pairs)
     share = sum(one == other for one, other in pairs) / count
@@ -72,7 +72,7 @@ class Alpha:
     """How far all reviewers agree on one thing.
 
     Attributes:
-        asked: which of `ASKED`, or `flagged`.
+        criterion: which of `CRITERIA`, or `flagged`.
         questions: questions with two reviews or more.
         reviews: reviews of these.
         share: share of pairs of reviews of one question that say the same.
@@ -81,7 +81,7 @@ class Alpha:
         high: upper end, likewise.
     """
 
-    asked: str
+    criterion: str
     questions: int
     reviews: int
     share: float
@@ -91,19 +91,19 @@ class Alpha:
 
 
 def alphas(verdicts: Iterable[Verdict]) -> list[Alpha]:
-    """Agreement of all reviewers, by each thing asked and by whether they flag; none if no question has two reviews."""
+    """Agreement of all reviewers, by criterion and by whether they flag; none if no question has two reviews."""
     by_question: dict[tuple[str, str], list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         by_question[verdict.question_id, verdict.content_sha256].append(verdict)
     questions = [by_question[key] for key in sorted(by_question)]
-    found = []
-    for asked in (*ASKED, FLAGGED):
-        said = [sum(_said(verdict, asked) for verdict in held) for held in questions]
-        counts = [[len(held) - yes, yes] for held, yes in zip(questions, said, strict=True)]
-        if told := agreement(np.array(counts).reshape(-1, 2)):
-            facts = (told.comparisons, told.votes, told.rate, told.alpha, told.alpha_low, told.alpha_high)
-            found.append(Alpha(asked, *facts))
-    return found
+    rows = []
+    for criterion in (*CRITERIA, FLAGGED):
+        yeses = [sum(_answer(verdict, criterion) for verdict in own) for own in questions]
+        counts = [[len(own) - yes, yes] for own, yes in zip(questions, yeses, strict=True)]
+        if one := agreement(np.array(counts).reshape(-1, 2)):
+            facts = (one.comparisons, one.votes, one.rate, one.alpha, one.alpha_low, one.alpha_high)
+            rows.append(Alpha(criterion, *facts))
+    return rows
 
 
 def summary_of(verdicts: Sequence[Verdict], contents: Mapping[str, str]) -> dict[str, Any]:

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from schemas.errors import StoreError
 from schemas.score_questions import QUESTIONS
 from tasks.exports.folder import RECORD, building
-from tasks.score_questions.lettering import LETTERS
-from tasks.score_questions.reviews import ASKED, COLUMNS, Verdict
+from tasks.score_questions.option_order import LETTERS
+from tasks.score_questions.reviews import COLUMNS, CRITERIA, Verdict
 from tasks.store.files import replacing
 from tasks.store.versions import Version
 
@@ -61,9 +61,9 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
             tasks.write("\n]\n" if count else "[]\n")
         if not count:
             raise StoreError(f"{version.corpus} {version.name} has no questions to review")
-        held = resources.files("tasks.score_questions")
-        (place / CONFIG).write_text(held.joinpath(CONFIG).read_text("utf-8"), "utf-8")
-        (place / "README.md").write_text(held.joinpath("review.md").read_text("utf-8"), "utf-8")
+        room = resources.files("tasks.score_questions")
+        (place / CONFIG).write_text(room.joinpath(CONFIG).read_text("utf-8"), "utf-8")
+        (place / "README.md").write_text(room.joinpath("review.md").read_text("utf-8"), "utf-8")
         record = {"corpus": version.corpus, "version": version.name, "manifest_sha256": version.manifest.digest()}
         (place / RECORD).write_text(json.dumps({**record, "questions": count}, indent=1) + "\n", "utf-8")
     return count
@@ -73,8 +73,8 @@ def contents_of(version: Version) -> dict[str, str]:
     """What each question of a version reads like, by its id."""
     rows: dict[str, str] = {}
     for path in version.files(QUESTIONS.name):
-        found = pq.read_table(path, columns=["question_id", "content_sha256"]).to_pydict()
-        rows |= dict(zip(found["question_id"], found["content_sha256"], strict=True))
+        columns = pq.read_table(path, columns=["question_id", "content_sha256"]).to_pydict()
+        rows |= dict(zip(columns["question_id"], columns["content_sha256"], strict=True))
     return rows
 
 
@@ -85,9 +85,9 @@ def write_verdicts(path: Path, verdicts: Iterable[Verdict]) -> None:
         table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         table.writeheader()
         for verdict in sorted(verdicts, key=lambda one: (one.question_id, one.reviewer)):
-            said = {name: "yes" if verdict.said[name] else "no" for name in ASKED}
+            answers = {name: "yes" if verdict.answers[name] else "no" for name in CRITERIA}
             names = {"question_id": verdict.question_id, "content_sha256": verdict.content_sha256}
-            table.writerow(_safe({**names, "reviewer": verdict.reviewer, **said, "note": verdict.note or ""}))
+            table.writerow(_safe({**names, "reviewer": verdict.reviewer, **answers, "note": verdict.note or ""}))
 
 
 def _questions(version: Version) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What reviewers said of questions: files in, verdicts and rejects out, and how far reviewers agree.
+"""Reviewers' verdicts on questions: files in, verdicts and rejects out, and how far reviewers agree.
 
 Read are CSV with the columns that `earmark review export` writes, and Label Studio's exports JSON (tasks with their
 annotations) and JSON-MIN (a flat object a task and annotator) of the project that it writes.
@@ -21,9 +21,9 @@ from tasks.importers.lines import read_rows, unreadable
 from tasks.importers.rows import Reject
 from tasks.text.anonymity import scrub
 
-ASKED = ("musically_correct", "options_relevant", "offensive", "ambiguous")
+CRITERIA = ("musically_correct", "options_relevant", "offensive", "ambiguous")
 FLAGS_WHEN = {"musically_correct": False, "options_relevant": False, "offensive": True, "ambiguous": True}
-COLUMNS = ("question_id", "content_sha256", "reviewer", *ASKED, "note")
+COLUMNS = ("question_id", "content_sha256", "reviewer", *CRITERIA, "note")
 _YES = {"yes": True, "y": True, "true": True, "1": True, "no": False, "n": False, "false": False, "0": False}
 _ID = re.compile(r"[\w.-]{1,200}")  # what else stands in that cell may name someone, and rejects are published
 LONGEST_NOTE = 2000
@@ -38,7 +38,7 @@ class Verdict:
         question_id: the question.
         content_sha256: what it read like then.
         reviewer: who.
-        said: yes or no to each of `ASKED`.
+        answers: yes or no to each of `CRITERIA`.
         note: the reviewer's words, if any.
         file: the review file, as the config names it.
         line: line or task in it, from 1.
@@ -47,7 +47,7 @@ class Verdict:
     question_id: str
     content_sha256: str
     reviewer: str
-    said: Mapping[str, bool]
+    answers: Mapping[str, bool]
     note: str | None
     file: str
     line: int
@@ -55,7 +55,7 @@ class Verdict:
     @property
     def flagged(self) -> bool:
         """Whether it speaks for leaving the question out."""
-        return any(self.said[name] is flag for name, flag in FLAGS_WHEN.items())
+        return any(self.answers[name] is flag for name, flag in FLAGS_WHEN.items())
 
 
 def read_reviews(path: Path, name: str) -> Iterator[Verdict | Reject]:
@@ -71,16 +71,16 @@ def read_reviews(path: Path, name: str) -> Iterator[Verdict | Reject]:
     rows = _json_rows(path, name) if path.suffix.lower() == ".json" else _csv_rows(path, name)
     seen: dict[tuple[str, str], int] = {}
     for line, row in rows:
-        found = row if isinstance(row, Reject) else _verdict(row, name, line)
-        if isinstance(found, Verdict):
-            before = seen.setdefault((found.question_id, found.reviewer), line)
+        one = row if isinstance(row, Reject) else _verdict(row, name, line)
+        if isinstance(one, Verdict):
+            before = seen.setdefault((one.question_id, one.reviewer), line)
             if before != line:
                 detail = f"expected one row a reviewer and question, found another in {before}"
-                found = Reject(found.question_id, "reviewed_twice", detail, name, line)
-        if isinstance(found, Reject):
-            found = found._replace(item=found.item if _ID.fullmatch(found.item) else "")
-        if found is not None:
-            yield found
+                one = Reject(one.question_id, "reviewed_twice", detail, name, line)
+        if isinstance(one, Reject):
+            one = one._replace(item=one.item if _ID.fullmatch(one.item) else "")
+        if one is not None:
+            yield one
 
 
 def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
@@ -120,17 +120,17 @@ def _texts(data: Mapping[str, Any]) -> dict[str, str]:
 
 def _annotated(annotation: Mapping[str, Any]) -> dict[str, str]:
     """The answers of one annotation: `choices` by the control's name, `text` for the note."""
-    found = {"reviewer": _reviewer(annotation.get("completed_by"))}
+    answers = {"reviewer": _reviewer(annotation.get("completed_by"))}
     results = annotation.get("result")
     for result in results if isinstance(results, list) else []:
         if not isinstance(result, dict) or not isinstance(result.get("value"), dict):
             continue
         name, value = result.get("from_name"), result["value"]
-        if name in ASKED and isinstance(value.get("choices"), list):
-            found[name] = ",".join(map(str, value["choices"]))
+        if name in CRITERIA and isinstance(value.get("choices"), list):
+            answers[name] = ",".join(map(str, value["choices"]))
         elif name == "note":
-            found |= _notes(value.get("text"))
-    return found
+            answers |= _notes(value.get("text"))
+    return answers
 
 
 def _notes(value: Any) -> dict[str, str]:
@@ -148,26 +148,26 @@ def _reviewer(value: Any) -> str:
 def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | Reject | None:
     """A row's verdict. A reject's detail quotes no cell: in a row that is shifted it may be anyone's name or words."""
     cells = {column: str(row.get(column) or "").strip() for column in COLUMNS}
-    if not any(cells[column] for column in ASKED):
+    if not any(cells[column] for column in CRITERIA):
         return None if cells["question_id"] else _reject(row, "no_question_id", "expected one, found none", name, line)
-    said = {}
-    for column in ASKED:
+    answers = {}
+    for column in CRITERIA:
         answer = _YES.get(cells[column].casefold())
         if answer is None:
             detail = f"expected yes or no in {column}, found {'something else' if cells[column] else 'nothing'}"
             return _reject(row, "not_yes_or_no", detail, name, line)
-        said[column] = answer
+        answers[column] = answer
     if "@" in cells["reviewer"]:
         detail = "expected a pseudonym or number in reviewer, found an address; it would be published"
         return _reject(row, "reviewer_is_an_address", detail, name, line)
     for column in ("question_id", "content_sha256", "reviewer"):
         if not cells[column] or len(cells[column]) > LONGEST_CELL:
-            found = f"more than {LONGEST_CELL} characters" if cells[column] else "nothing"
-            return _reject(row, f"no_{column}", f"expected a {column}, found {found}", name, line)
+            length = f"more than {LONGEST_CELL} characters" if cells[column] else "nothing"
+            return _reject(row, f"no_{column}", f"expected a {column}, found {length}", name, line)
     if not _ID.fullmatch(cells["question_id"]):
         return _reject(row, "no_question_id", "expected the id of a question, found something else", name, line)
     note = scrub(cells["note"])[:LONGEST_NOTE] or None
-    return Verdict(cells["question_id"], cells["content_sha256"], cells["reviewer"], said, note, name, line)
+    return Verdict(cells["question_id"], cells["content_sha256"], cells["reviewer"], answers, note, name, line)
 
 
 def _reject(row: Mapping[str, Any], reason: str, detail: str, name: str, line: int) -> Reject:
@@ -186,21 +186,21 @@ def gather_reviews(
     Raises:
         InputError: a file cannot be read.
     """
-    held: dict[tuple[str, str], Verdict] = {}
+    kept: dict[tuple[str, str], Verdict] = {}
     refused: list[Reject] = []
     for path, name in files:
-        for found in read_reviews(path, name):
-            if isinstance(found, Reject):
-                refused.append(found)
+        for one in read_reviews(path, name):
+            if isinstance(one, Reject):
+                refused.append(one)
                 continue
-            key = found.question_id, found.reviewer
-            before = held.setdefault(key, found)
-            if before is not found:
-                if applies(found, contents) and not applies(before, contents):
-                    held[key], found = found, before
-                detail = f"expected one review a question and reviewer, found another by {found.reviewer}"
-                refused.append(Reject(found.question_id, "reviewed_twice", detail, found.file, found.line))
-    return [held[key] for key in sorted(held)], refused
+            key = one.question_id, one.reviewer
+            before = kept.setdefault(key, one)
+            if before is not one:
+                if applies(one, contents) and not applies(before, contents):
+                    kept[key], one = one, before
+                detail = f"expected one review a question and reviewer, found another by {one.reviewer}"
+                refused.append(Reject(one.question_id, "reviewed_twice", detail, one.file, one.line))
+    return [kept[key] for key in sorted(kept)], refused
 
 
 def applies(verdict: Verdict, contents: Mapping[str, str]) -> bool:
@@ -215,13 +215,13 @@ def left_out(verdicts: Iterable[Verdict], by: Literal["any", "majority", "all"])
         verdicts: those on questions as they read now.
         by: how many of a question's reviewers must flag it.
     """
-    held: dict[str, list[Verdict]] = defaultdict(list)
+    by_question: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
-        held[verdict.question_id].append(verdict)
-    found = {}
-    for question, said in held.items():
-        flags = [verdict for verdict in said if verdict.flagged]
-        need = {"any": 1, "majority": len(said) // 2 + 1, "all": len(said)}[by]
+        by_question[verdict.question_id].append(verdict)
+    flagged = {}
+    for question, own in by_question.items():
+        flags = [verdict for verdict in own if verdict.flagged]
+        need = {"any": 1, "majority": len(own) // 2 + 1, "all": len(own)}[by]
         if len(flags) >= need:
-            found[question] = flags
-    return found
+            flagged[question] = flags
+    return flagged

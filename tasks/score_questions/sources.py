@@ -14,8 +14,8 @@ from tasks.build.mirror import bring_folder
 from tasks.build.plan import Plan, make_plan
 from tasks.build.preflight import Peek, require_folder
 from tasks.build.progress import working
-from tasks.score_questions.asking import annotators, prompt_digests
 from tasks.score_questions.forum.lines import first_objects
+from tasks.score_questions.requests import prompt_digests
 from tasks.score_questions.reviews import read_reviews
 from tasks.store.files import sha256_file
 from tasks.store.manifest import digest_of
@@ -32,7 +32,7 @@ def plan_build(config: ScoreQuestions, store: Store, inputs: dict[str, str] | No
         partial(digest_inputs, config, store),
         inputs=inputs,
         prompts=prompt_digests(),
-        models=annotators(config),
+        models=tuple(dict.fromkeys(one.annotator for one in config.asked().values())),
     )
 
 

@@ -30,16 +30,16 @@ def main() -> None:
     measure = measure_detector(detector, base)
     took_s = time.perf_counter() - start
     print(f"{measure.model} from {measure.least!r} on, {measure.drawings:,} drawings of each kind\n")
-    print("| drawn scores | told | recall | at least | precision |\n|---|---:|---:|---:|---:|")
-    for kind, told in measure.told.items():
+    print("| drawn scores | recognised | recall | at least | precision |\n|---|---:|---:|---:|---:|")
+    for kind, hits in measure.hits.items():
         precision = measure.precision(kind)
         shares = f"{measure.recall(kind):.3f} | {measure.recall_low(kind):.3f}"
-        print(f"| {kind} | {told:,} | {shares} | {'–' if precision is None else f'{precision:.3f}'} |")
+        print(f"| {kind} | {hits:,} | {shares} | {'–' if precision is None else f'{precision:.3f}'} |")
     print("\n| drawn, and no score | taken for scores |\n|---|---:|")
-    for kind, taken in measure.taken.items():
-        print(f"| {kind} | {taken:,} |")
-    count = measure.drawings * (len(measure.told) + len(measure.taken))
-    print(f"\n{1000 * took_s / count:.0f} ms an image, with drawing it")
+    for kind, count in measure.false_alarms.items():
+        print(f"| {kind} | {count:,} |")
+    drawn = measure.drawings * (len(measure.hits) + len(measure.false_alarms))
+    print(f"\n{1000 * took_s / drawn:.0f} ms an image, with drawing it")
 
 
 if __name__ == "__main__":

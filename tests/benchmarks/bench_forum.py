@@ -122,10 +122,10 @@ def ours(folder: Path, end: str, scrub: bool) -> int:
         "writer": model, "judge": model, "labeller": model, "base": folder,
     })  # fmt: skip
     with staging(open_store(str(folder / "store")), "score-questions", "0" * 64, say=print) as stage:
-        read_submissions(stage, config)
-        read_comments(stage, config)
+        candidates = read_submissions(stage, config)
+        answers = read_comments(stage, config, candidates)
         if scrub:
-            scrub_threads(stage, config)
+            scrub_threads(stage, config, candidates, answers)
         return sum(step.kept for step in stage.steps() if step.name == "comments")
 
 

@@ -1,44 +1,37 @@
-"""Threads as reading a forum leaves them, and a whole build of `score-questions` without Prefect's engine.
+"""Threads as reading a forum leaves them, and a whole build of `score-questions` by its flow.
 
 `python -m tests.score_questions.questions --serve` runs builds as processes of their own, to be killed.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import json
-import os
 import re
 import struct
 import zlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
-
-os.environ.setdefault("DO_NOT_TRACK", "1")
-os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
+from unittest.mock import patch
 
 import pyarrow as pa
 
+from flows import score_questions as flow
 from schemas.config import parse_config, read_toml
 from schemas.forum import COMMENTS, IMAGES, THREADS
 from schemas.score_questions import CATEGORIES, ScoreQuestions
 from tasks.build import plan
-from tasks.build.asking import asking
-from tasks.score_questions import tables, threads, writing
-from tasks.score_questions.detector_report import card_sections
 from tasks.score_questions.forum.download import Gate
-from tasks.score_questions.forum.images import read_images
-from tasks.score_questions.forum.measuring import keep_measure
-from tasks.score_questions.forum.scrubbing import scrub_threads
-from tasks.score_questions.forum.threads import read_comments, read_submissions
-from tasks.score_questions.sources import plan_build
+from tasks.score_questions.forum.images import find_scores, image_folder
+from tasks.score_questions.forum.scrubbing import Texts
 from tasks.store.manifest import Step
 from tasks.store.parquet import write_rows
 from tasks.store.staging import Stage
-from tasks.store.versions import Version, open_store
+from tasks.store.versions import Version
 from tests.builds import serve_builds
+from tests.runner import run_flow
 
 BUILTIN: dict[str, Any] = {
     "writer": {"annotator": "builtin:score-writer-1"},
@@ -51,9 +44,6 @@ BODIES = (
     "It separates the two voices that share this staff.",
     "The engraver put a short rest there by mistake.",
 )
-
-# The code does not change while tests run; reading it anew is a third of what a small build takes.
-plan.code_digest = functools.cache(plan.code_digest)  # type: ignore[attr-defined]
 
 
 def picture(shade: int) -> bytes:
@@ -78,30 +68,27 @@ def thread(number: int, **other: Any) -> dict[str, Any]:
     } | other
 
 
-def forum_of(stage: Stage, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Leave threads as the steps that read a forum do."""
-    held, comments, images = [], [], []
+def forum_of(stage: Stage, rows: Sequence[Mapping[str, Any]]) -> tuple[Texts, Path]:
+    """Leave threads as the steps that read a forum do: texts, and images that all show scores."""
+    texts, comments, images = [], [], []
+    image_folder(stage).mkdir(exist_ok=True)
     for number, row in enumerate(sorted(rows, key=lambda row: row["key"])):
-        said = row["comments"]
-        held.append(
-            (row["key"], row["author"], "musictheory", 2015, row["title"], row["text"], 20, len(said), "direct")
+        own = row["comments"]
+        texts.append(
+            (row["key"], row["author"], "musictheory", 2015, row["title"], row["text"], 20, len(own), "direct")
         )
-        for place, (body, score) in enumerate(sorted(said, key=lambda pair: -pair[1]), 1):
+        for place, (body, score) in enumerate(sorted(own, key=lambda pair: -pair[1]), 1):
             key = hashlib.sha256(f"{row['key']}{body}".encode()).hexdigest()[:16]
             comments.append((row["key"], key, f"{place:016x}", place, body, len(body.split()), score))
         content = picture(number)
         sha256 = hashlib.sha256(content).hexdigest()
-        (stage.work / "images").mkdir(exist_ok=True)
-        (stage.work / "images" / f"{sha256}.png").write_bytes(content)
+        (image_folder(stage) / f"{sha256}.png").write_bytes(content)
         box = [{"left": 0, "top": 0, "width": 2, "height": 2}]
         images.append((row["key"], 1, sha256, "png", 2, 2, f"{number:016x}", "staff-lines", 0.9, True, box))
-    for name, schema, found in (
-        ("threads", THREADS, held),
-        ("comments", COMMENTS, comments),
-        ("images", IMAGES, images),
-    ):
-        write_rows(stage.work / f"{name}.parquet", schema, found)
-    stage.record(Step(name="images", place=3, unit="submissions", entered=len(held), kept=len(held)))
+    paths = [stage.work / f"{name}.parquet" for name in ("threads", "comments", "images")]
+    for path, schema, tuples in zip(paths, (THREADS, COMMENTS, IMAGES), (texts, comments, images), strict=True):
+        write_rows(path, schema, tuples)
+    return Texts(paths[0], paths[1]), paths[2]
 
 
 def config_of(folder: Path, **other: Any) -> ScoreQuestions:
@@ -112,41 +99,23 @@ def config_of(folder: Path, **other: Any) -> ScoreQuestions:
 
 
 def build_questions(config: ScoreQuestions, store: Path, rows: Sequence[Mapping[str, Any]]) -> Version:
-    """Build a version of threads by the same steps in the same order as the flow."""
-    planned = plan_build(config, open_store(str(store)))
-    with planned.stage() as stage:
-        forum_of(stage, rows)
-        make_questions(stage, config)
-        return planned.commit(stage)
+    """Build a version of threads by the flow, without the steps that read a forum."""
+
+    def scores(stage: Stage, *_: Any) -> Path:
+        _, images = forum_of(stage, rows)
+        stage.record(Step(name="scores", place=1, unit="submissions", entered=len(rows), kept=len(rows)))
+        return images
+
+    steps: dict[str, Any] = dict.fromkeys(("try_detector", "read_submissions", "read_comments"), lambda *_: None)
+    steps |= {"scrub_threads": lambda stage, *_: forum_of(stage, rows)[0], "find_scores": scores}
+    with patch.multiple(flow, **steps):
+        return run_flow(flow.build, config, store)
 
 
 def build_dump(config: ScoreQuestions, store: Path, gate: Gate | None = None) -> Version:
-    """Build a version of a forum's dump by the same steps in the same order as the flow."""
-    planned = plan_build(config, open_store(str(store)))
-    with planned.stage() as stage:
-        keep_measure(stage, config)
-        read_submissions(stage, config)
-        read_comments(stage, config)
-        scrub_threads(stage, config)
-        read_images(stage, config, gate)
-        make_questions(stage, config)
-        return planned.commit(stage, card_sections(stage))
-
-
-def make_questions(stage: Stage, config: ScoreQuestions) -> None:
-    """All steps after the forum is read."""
-    threads.write_pool(stage, config)
-    steps: tuple[tuple[Any, Callable[..., int]], ...] = (
-        (config.writer, writing.rewrite_shard),
-        (config.judge, writing.settle_shard),
-        (config.writer, writing.complete_shard),
-        (config.labeller, writing.label_shard),
-    )
-    for annotator, step in steps:
-        with asking(stage.store, annotator) as session:
-            for shard in threads.shards_of(stage):
-                step(stage, config, session, shard)
-    tables.write_questions(stage, config)
+    """Build a version of a forum's dump by the flow."""
+    with patch.object(flow, "find_scores", partial(find_scores, gate=gate)):
+        return run_flow(flow.build, config, store)
 
 
 def rows_of(version: Version, table: str) -> list[dict[str, Any]]:

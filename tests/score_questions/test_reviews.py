@@ -15,12 +15,14 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from flows.command.cli import app
 from schemas.errors import InputError, StoreError
 from tasks.importers.rows import Reject
 from tasks.score_questions.review_agreement import agreements, alphas, cohen_kappa
 from tasks.score_questions.review_files import CONFIG, SHEET, TASKS, contents_of, write_review, write_verdicts
-from tasks.score_questions.reviews import ASKED, Verdict, gather_reviews, left_out, read_reviews
+from tasks.score_questions.reviews import CRITERIA, Verdict, gather_reviews, left_out, read_reviews
 from tasks.store.versions import Version
 from tests.score_questions.questions import build_questions, config_of, rows_of, thread
 
@@ -92,10 +94,10 @@ def test_round_trip_through_a_spreadsheet_and_label_studio(tmp_path: Path) -> No
     assert sorted(left_out(verdicts, "any")) == NAMES[:2]
     assert sorted(left_out(verdicts, "majority")) == sorted(left_out(verdicts, "all")) == NAMES[:1]
     assert {verdict.note for verdict in verdicts if verdict.reviewer == "annotator-3"} == {"Fine."}
-    (flags,) = [one for one in agreements(verdicts) if one.asked == "flagged"]
+    (flags,) = [one for one in agreements(verdicts) if one.criterion == "flagged"]
     assert (flags.reviewers, flags.both, round(flags.share, 3)) == (("alice", "annotator-3"), 6, 0.833)
     assert flags.kappa == pytest.approx((5 / 6 - 22 / 36) / (1 - 22 / 36))
-    (all_,) = [one for one in alphas(verdicts) if one.asked == "flagged"]
+    (all_,) = [one for one in alphas(verdicts) if one.criterion == "flagged"]
     assert (all_.questions, all_.reviews, round(all_.share, 3)) == (6, 12, 0.833)
     assert all_.alpha == pytest.approx(1 - 11 * 2 / (2 * 3 * 9))  # 3 of 12 reviews flag, one question parts them
 
@@ -113,6 +115,20 @@ def test_round_trip_through_a_spreadsheet_and_label_studio(tmp_path: Path) -> No
     assert all(row["applies"] for row in reviews)
     letters = {row["question_id"]: row["truth_letter"] for row in rows_of(version, "questions")}
     assert all(letters[row["question_id"]] == row["truth_letter"] for row in rows_of(again, "questions"))
+
+
+def test_the_command_shows_how_far_reviewers_agree(tmp_path: Path) -> None:
+    version = built(tmp_path)
+    write_review(version, tmp_path / "out")
+    sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: BAD if name in NAMES[:2] else GOOD)
+    export = annotated(tmp_path / "out" / TASKS, {3: lambda name: BAD if name == NAMES[0] else GOOD})
+    words = ["review", "import", "score-questions", str(sheet), str(export), "--store", str(tmp_path / "store")]
+    shown = CliRunner().invoke(app, words, env={"COLUMNS": "160"})
+    assert shown.exit_code == 0, shown.output
+    rows = [line.split() for line in shown.output.splitlines()]
+    assert ["flagged", "alice", "annotator-3", "6", "83", "%", "0.57"] in rows
+    facts = json.loads(CliRunner().invoke(app, [*words, "--json"]).stdout)
+    assert [row["criterion"] for row in facts["agreement"]] == [*CRITERIA, "flagged"]
 
 
 def test_majority_keeps_what_one_of_two_flags(tmp_path: Path) -> None:
@@ -168,7 +184,7 @@ def test_label_studios_configuration_asks_what_is_read(tmp_path: Path) -> None:
     view = ElementTree.parse(tmp_path / "out" / CONFIG).getroot()
     objects = {node.get("name"): node.get("value") for node in view if node.tag in ("Image", "Text")}
     choices = {node.get("name"): [held.get("value") for held in node] for node in view.iter("Choices")}
-    assert choices == {name: ["yes", "no"] for name in ASKED}
+    assert choices == {name: ["yes", "no"] for name in CRITERIA}
     assert all(node.get("toName") in objects for node in view if node.get("toName"))
     (task, *_) = json.loads((tmp_path / "out" / TASKS).read_text("utf-8"))
     assert {str(value).removeprefix("$") for value in objects.values()} <= task["data"].keys()
@@ -184,7 +200,7 @@ def test_cells_are_no_formulas(tmp_path: Path) -> None:
     ]
     version = build_questions(config_of(tmp_path), tmp_path / "store", rows)
     write_review(version, tmp_path / "out")
-    verdict = Verdict("q", "c", "=cmd", dict.fromkeys(ASKED, True), "+1", "f", 1)
+    verdict = Verdict("q", "c", "=cmd", dict.fromkeys(CRITERIA, True), "+1", "f", 1)
     write_verdicts(tmp_path / "reviews.csv", [verdict])
     for path in (tmp_path / "out" / SHEET, tmp_path / "reviews.csv"):
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -273,11 +289,11 @@ def test_kappa_as_cohen_reckons() -> None:
 
 
 def test_alpha_needs_two_reviews_of_a_question_and_two_answers() -> None:
-    one = Verdict("q1", "c", "alice", {name: name in ASKED[:2] for name in ASKED}, None, "a.csv", 2)
+    one = Verdict("q1", "c", "alice", {name: name in CRITERIA[:2] for name in CRITERIA}, None, "a.csv", 2)
     assert alphas([]) == alphas([one]) == []
     same = alphas([one, replace(one, reviewer="bob"), replace(one, question_id="q2")])
-    assert [(told.asked, told.questions, told.reviews, told.share, told.alpha) for told in same] == [
-        (asked, 1, 2, 1.0, None) for asked in (*ASKED, "flagged")
+    assert [(told.criterion, told.questions, told.reviews, told.share, told.alpha) for told in same] == [
+        (asked, 1, 2, 1.0, None) for asked in (*CRITERIA, "flagged")
     ]
 
 

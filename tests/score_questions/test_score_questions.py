@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schemas.score_questions import CATEGORIES
 from tasks.score_questions.builtin import score_writer
 from tasks.score_questions.checks import alike, check_options, given_away, good_distractors, speaks_of_options, words_of
-from tasks.score_questions.lettering import deal, lettered
+from tasks.score_questions.option_order import in_order, right_places
 from tests.score_questions.questions import BODIES, build_questions, config_of, rows_of, thread
 
 TIE = [(BODIES[0], 5), (BODIES[1], 5), (BODIES[2], 1)]
@@ -89,7 +89,7 @@ def test_an_authors_threads_share_a_split(tmp_path: Path) -> None:
 
 @given(st.dictionaries(st.text(max_size=8), st.integers(2, 8), max_size=60), st.integers(0, 9))
 def test_every_place_is_dealt_equally_often(counts: dict[str, int], seed: int) -> None:
-    places = deal(counts, seed)
+    places = right_places(counts, seed)
     assert places.keys() == counts.keys()
     for count in set(counts.values()):
         dealt = Counter(places[name] for name in counts if counts[name] == count)
@@ -100,10 +100,10 @@ def test_every_place_is_dealt_equally_often(counts: dict[str, int], seed: int) -
 @given(st.lists(st.text(min_size=1), min_size=1, max_size=7, unique=True), st.integers(0, 7), st.integers(0, 9))
 def test_letters_keep_all_options(others: list[str], place: int, seed: int) -> None:
     place = min(place, len(others))
-    options = lettered("q", "\x00truth", others, place, seed)
+    options = in_order("q", "\x00truth", others, place, seed)
     assert options[place] == "\x00truth"
     assert sorted(options) == sorted(["\x00truth", *others])
-    assert options == lettered("q", "\x00truth", others[::-1], place, seed)
+    assert options == in_order("q", "\x00truth", others[::-1], place, seed)
 
 
 @pytest.mark.parametrize(

@@ -69,8 +69,8 @@ class DetectionModel:
             self.processor: Any = AutoImageProcessor.from_pretrained(where)
             self.model: Any = AutoModelForObjectDetection.from_pretrained(where).eval()
         except (OSError, ValueError) as error:
-            told = str(error).strip().splitlines()[0]
-            raise ConfigError(f"detector.model: expected an object-detection model, found '{name}': {told}") from None
+            why = str(error).strip().splitlines()[0]
+            raise ConfigError(f"detector.model: expected an object-detection model, found '{name}': {why}") from None
         self.torch = torch
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.model.to(self.device)
@@ -80,13 +80,13 @@ class DetectionModel:
         """Find the boxes; the surest one decides."""
         coloured = image.convert("RGB")
         with self.alone, self.torch.inference_mode():
-            given = self.processor(images=coloured, return_tensors="pt").to(self.device)
+            tensors = self.processor(images=coloured, return_tensors="pt").to(self.device)
             sizes = self.torch.tensor([[coloured.height, coloured.width]])
-            found = self.processor.post_process_object_detection(
-                self.model(**given), threshold=LEAST_BOX, target_sizes=sizes
+            seen = self.processor.post_process_object_detection(
+                self.model(**tensors), threshold=LEAST_BOX, target_sizes=sizes
             )[0]
-        boxes = sorted({_box(box, image.size) for box in found["boxes"].tolist()}, key=lambda box: (box[1], box[0]))
-        return Sight(round(max(found["scores"].tolist(), default=0.0), 4), tuple(boxes))
+        boxes = sorted({_box(box, image.size) for box in seen["boxes"].tolist()}, key=lambda box: (box[1], box[0]))
+        return Sight(round(max(seen["scores"].tolist(), default=0.0), 4), tuple(boxes))
 
 
 def _box(corners: list[float], size: tuple[int, int]) -> tuple[int, int, int, int]:

@@ -93,8 +93,8 @@ class _CheckedResolver(AbstractResolver):
         self.inner = gate.resolver or aiohttp.ThreadedResolver()
 
     async def resolve(self, host: str, port: int = 0, family: Any = 0) -> list[ResolveResult]:
-        found = await self.inner.resolve(host, port, family)
-        allowed = [one for one in found if self.gate.allows(ipaddress.ip_address(one["host"].partition("%")[0]))]
+        addresses = await self.inner.resolve(host, port, family)
+        allowed = [one for one in addresses if self.gate.allows(ipaddress.ip_address(one["host"].partition("%")[0]))]
         if not allowed:
             raise BadRow("link_refused", "expected a public address behind the host's name, found none")
         return allowed
@@ -126,7 +126,7 @@ class Cache:
 
     folder: Path
 
-    def held(self, link: str) -> Path | BadRow | None:
+    def lookup(self, link: str) -> Path | BadRow | None:
         """The file of a link, why there is none, or None if it was never asked for."""
         path = self._path(link)
         if path.is_file():
@@ -171,32 +171,32 @@ def download(
         seen: told how many more links are done.
     """
     gate = gate or Gate(limits.hosts)
-    found: dict[str, Path | BadRow] = {}
+    files: dict[str, Path | BadRow] = {}
     missing = []
     for link in dict.fromkeys(links):
-        held = cache.held(link)
-        if held is None:
+        kept = cache.lookup(link)
+        if kept is None:
             missing.append(link)
         else:
-            found[link] = held
-    seen(len(found))
+            files[link] = kept
+    seen(len(files))
     if missing:
-        found |= asyncio.run(_download_all(missing, cache, limits, gate, seen))
-    return found
+        files |= asyncio.run(_download_all(missing, cache, limits, gate, seen))
+    return files
 
 
 async def _download_all(
     links: Sequence[str], cache: Cache, limits: Images, gate: Gate, seen: Callable[[int], None]
 ) -> dict[str, Path | BadRow]:
     pace, slots = _Pace(limits.per_second), asyncio.Semaphore(AT_ONCE)
-    found: dict[str, Path | BadRow] = {}
+    files: dict[str, Path | BadRow] = {}
 
     async def one(link: str) -> None:
         async with slots:
             try:
-                found[link] = cache.keep(link, await _fetch(session, link, limits, gate, pace))
+                files[link] = cache.keep(link, await _fetch(session, link, limits, gate, pace))
             except BadRow as why:
-                found[link] = why
+                files[link] = why
                 if why.reason in LASTING:
                     cache.note_gone(link, why)
             seen(1)
@@ -208,7 +208,7 @@ async def _download_all(
         trust_env=False, auto_decompress=False,
     ) as session:  # fmt: skip
         await asyncio.gather(*(one(link) for link in links))
-    return found
+    return files
 
 
 async def _fetch(session: aiohttp.ClientSession, link: str, limits: Images, gate: Gate, pace: _Pace) -> bytes:

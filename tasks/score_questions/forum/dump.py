@@ -62,14 +62,14 @@ class Part:
     def __init__(self, work: Work, megabytes: int) -> None:
         self._work = work
         self._megabytes = megabytes
-        self._told = 0
+        self._shown = 0
 
     def reach(self, share: float) -> None:
         """Note that so much of the file is done, from 0 to 1."""
         done = int(share * self._megabytes)
-        if done > self._told:
-            self._work.advance(done - self._told)
-            self._told = done
+        if done > self._shown:
+            self._work.advance(done - self._shown)
+            self._shown = done
 
 
 def scan(
@@ -146,20 +146,20 @@ def _read_any(
 
 def _faults(connection: duckdb.DuckDBPyConnection, path: Path) -> tuple[Fault, ...]:
     """The lines of the table `scanned` without an object, the first `MOST_FAULTS` of them."""
-    wanted = connection.sql(query("score_questions/malformed")).limit(MOST_FAULTS).fetchall()
+    lines = connection.sql(query("score_questions/malformed")).limit(MOST_FAULTS).fetchall()
     megabytes = path.stat().st_size >> 20
     with working("look at lines without an object (MB)", megabytes) as work:
-        return tuple(find_faults(path, [line for (line,) in wanted], Part(work, megabytes).reach))
+        return tuple(find_faults(path, [line for (line,) in lines], Part(work, megabytes).reach))
 
 
 def _read(connection: duckdb.DuckDBPyConnection, path: Path, kind: str, seen: Watcher, limit: int | None) -> None:
     """Fill the table `scanned`; its `rowid` is the line's place among those that are not blank."""
-    given = {
+    values = {
         "file": exactly(path),
         "columns": dict.fromkeys(COLUMNS[kind], "VARCHAR"),
         "compression": "zstd" if is_packed(path) else "none",
     }
-    set_variables(connection, given)
+    set_variables(connection, values)
     lines = query("score_questions/lines") + (f" LIMIT {limit}" if limit else "")
     connection.execute(f"CREATE OR REPLACE TEMP VIEW dump_lines AS {lines}")
     with _watched(connection, seen):

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,17 +17,17 @@ from schemas.files import FOLLOW, NotAFile, Root, open_regular
 from schemas.forum import IMAGES
 from schemas.places import without_place
 from schemas.score_questions import ScoreQuestions
-from schemas.tables import REJECTS
 from tasks.build.progress import working
+from tasks.build.step import Account, Done, step
 from tasks.importers.cells import BadRow
+from tasks.importers.rows import Reject
 from tasks.score_questions.forum.detection import Sight, open_detector
 from tasks.score_questions.forum.download import Cache, Gate, download
 from tasks.score_questions.forum.dump import set_variables
 from tasks.score_questions.forum.links import image_links, images_in
 from tasks.score_questions.forum.pictures import Picture, near_duplicates, read_picture
-from tasks.score_questions.forum.threads import RAW, THREADS_ENTER
+from tasks.score_questions.forum.threads import THREADS_ENTER
 from tasks.store.files import replacing
-from tasks.store.manifest import Step
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
 from tasks.text.anonymity import salt_of
@@ -37,6 +36,7 @@ DOWNLOADED = "forum-images"  # folder of the store that keeps what was downloade
 AT_ONCE = 4  # images that are decoded side by side
 
 Row = dict[str, Any]
+Lost: TypeAlias = tuple[str, Reject]
 
 
 @dataclass(frozen=True)
@@ -54,65 +54,68 @@ class Named:
     where: Path | BadRow
 
 
-def read_images(stage: Stage, config: ScoreQuestions, gate: Gate | None = None) -> Step:
-    """Get the threads' images, write them anew, and say which show a score.
+@step("images", unit="images", label="")
+def find_scores(
+    stage: Stage, config: ScoreQuestions, threads: Path, candidates: Path, gate: Gate | None = None
+) -> Done[Path]:
+    """Get the threads' images, write them anew, and say which show a score: `images.parquet` (`schemas/forum.py`).
 
-    Leaves `images.parquet` (`schemas/forum.py`) and `images/<SHA-256>.<extension>` in `work`, and removes what still
-    has the dump's names and ids.
+    A dry run gets none: it takes for granted that every thread has a score.
 
     Args:
-        stage: where the threads are.
+        stage: the build; images lie in `image_folder` of it.
         config: the build config.
+        threads: the scrubbed threads.
+        candidates: the submissions, which have the images' links.
         gate: what may be downloaded; by default what the config allows.
-
-    Returns:
-        The accounts of the threads; those of the images are recorded too.
 
     Raises:
         InputError: the folder of images is missing.
     """
-    if done := stage.recorded("scores"):
-        _forget_names(stage)
-        return done
-    threads = _threads(stage, config)
-    named = _from_folder(config, threads) if config.images.folder else _from_web(stage, config, threads, gate)
+    pictured = _pictured(stage, config, threads, candidates)
+    if stage.forecast is not None:
+        return Done(_keep(stage, [_imagined(thread["thread_key"]) for thread in pictured]))
+    named = _from_folder(config, pictured) if config.images.folder else _from_web(stage, config, pictured, gate)
     rows, refused = _look_at(stage, config, named)
     rows, near = _without_near(rows, config.images.near_bits)
-    refused += near
-    with replacing(stage.work / "images.parquet") as path:
-        pq.write_table(pa.Table.from_pylist(rows, IMAGES), path)
-    # what a download cannot get now, another build may: it is no fault of what the config names
-    read = {config.images.folder: len(named)} if config.images.folder else None
-    stage.write_rejects("images", pa.Table.from_pylist(refused, REJECTS.schema), read)
-    counts = Counter(reject["reason"] for reject in refused)
     scores = sum(row["is_score"] for row in rows)
-    stage.record(
-        Step(
-            name="images",
-            place=3,
-            unit="images",
-            stage="images",
+    return Done(
+        _keep(stage, rows),
+        Account(
             entered=len(named),
             kept=len(rows),
-            rejected=dict(sorted(counts.items())),
-            notes=(f"{scores:,} of {len(rows):,} images are scores by {without_place(config.detector.model)}",),
-        )
+            rejects=[*refused, *near],
+            # what a download cannot get now, another build may: it is no fault of what the config names
+            sources={config.images.folder: len(named)} if config.images.folder else None,
+            notes=[f"{scores:,} of {len(rows):,} images are scores by {without_place(config.detector.model)}"],
+        ),
+        _account(pictured, rows, {item.thread["thread_key"] for item in named}),
     )
-    step = stage.record(_account(stage, threads, rows, {item.thread["thread_key"] for item in named}))
-    _forget_names(stage)  # after the record: a build that is killed before it needs them again
-    return step
 
 
-def _forget_names(stage: Stage) -> None:
-    """Remove what still had the dump's names and ids."""
-    for path in (stage.work / RAW).iterdir():
-        path.unlink()
+def image_folder(stage: Stage) -> Path:
+    """Where images lie as `<SHA-256>.<extension>`."""
+    return stage.work / "images"
 
 
-def _threads(stage: Stage, config: ScoreQuestions) -> list[Row]:
+def _keep(stage: Stage, rows: list[Row]) -> Path:
+    path = stage.work / "images.parquet"
+    with replacing(path) as new:
+        pq.write_table(pa.Table.from_pylist(rows, IMAGES), new)
+    return path
+
+
+def _imagined(thread_key: str) -> Row:
+    """An image of a score that nobody has looked at."""
+    nothing = {"width": 0, "height": 0, "difference_hash": "", "detector": "", "score_confidence": 0.0, "staves": []}
+    image = {"place": 1, "image_sha256": thread_key * 4, "extension": "png", "is_score": True}
+    return {"thread_key": thread_key, **image, **nothing}
+
+
+def _pictured(stage: Stage, config: ScoreQuestions, threads: Path, candidates: Path) -> list[Row]:
     with connect(stage.work / "spill") as connection:
-        view_parquet(connection, "threads", [stage.work / "threads.parquet"])
-        view_parquet(connection, "candidates", [stage.work / RAW / "candidates.parquet"])
+        view_parquet(connection, "threads", [threads])
+        view_parquet(connection, "candidates", [candidates])
         set_variables(connection, {"salt": salt_of(config.source.salt_env, stage.store.root)})
         rows: list[Row] = connection.sql(query("score_questions/pictured")).to_arrow_table().to_pylist()
     return rows
@@ -129,10 +132,10 @@ def _from_folder(config: ScoreQuestions, threads: Sequence[Row]) -> list[Named]:
     outside = BadRow("image_outside_root", f"expected a file in the folder, found a link out of it; {FOLLOW} allows it")
     named: list[Named] = []
     for thread in threads:
-        held: Sequence[Path | BadRow] = [
+        places: Sequence[Path | BadRow] = [
             outside if root.leads_out(path) else path for path in files.get(thread["id"], ())
         ] or [missing]
-        named += [Named(thread, place, where) for place, where in enumerate(held[: config.images.most], 1)]
+        named += [Named(thread, place, where) for place, where in enumerate(places[: config.images.most], 1)]
     return named
 
 
@@ -146,9 +149,9 @@ def _from_web(stage: Stage, config: ScoreQuestions, threads: Sequence[Row], gate
     return [Named(thread, place, files[link]) for thread, named in links for place, link in enumerate(named, 1)]
 
 
-def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[Named]) -> tuple[list[Row], list[Row]]:
+def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[Named]) -> tuple[list[Row], list[Lost]]:
     """Decode, write and look at every image; gives rows of `images` with their hashes, and rejects."""
-    folder = stage.work / "images"
+    folder = image_folder(stage)
     folder.mkdir(parents=True, exist_ok=True)
     detector = open_detector(config.detector, config.base)
 
@@ -165,11 +168,11 @@ def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[Named]) -> tu
 
     rows, refused = [], []
     with working("look at images", len(named)) as work, ThreadPoolExecutor(AT_ONCE) as pool:
-        for item, found in zip(named, _in_order(pool, one, named), strict=True):
-            if isinstance(found, BadRow):
-                refused.append(_reject(item.thread["thread_key"], item.place, found))
+        for item, seen in zip(named, _in_order(pool, one, named), strict=True):
+            if isinstance(seen, BadRow):
+                refused.append(_reject(item.thread["thread_key"], item.place, seen))
             else:
-                rows.append(_row(item, *found, config))
+                rows.append(_row(item, *seen, config))
             work.advance()
     return rows, refused
 
@@ -212,7 +215,7 @@ def _row(item: Named, picture: Picture, sight: Sight, config: ScoreQuestions) ->
     }
 
 
-def _without_near(rows: list[Row], bits: int) -> tuple[list[Row], list[Row]]:
+def _without_near(rows: list[Row], bits: int) -> tuple[list[Row], list[Lost]]:
     """Rows without those whose image is near an earlier one's, and rejects for these."""
     near = near_duplicates([bytes.fromhex(row["difference_hash"]) for row in rows], bits)
     refused = []
@@ -223,34 +226,30 @@ def _without_near(rows: list[Row], bits: int) -> tuple[list[Row], list[Row]]:
     return [row for at, row in enumerate(rows) if at not in near], refused
 
 
-def _reject(thread_key: str, place: int, why: BadRow, near: str | None = None) -> Row:
-    things = [{"kind": "question", "id": key} for key in (thread_key, near) if key]
-    cells = (THREADS_ENTER, f"{thread_key}/{place}", "images", why.reason, why.detail, None, None, things)
-    return dict(zip(REJECTS.schema.names, cells, strict=True))
+def _reject(thread_key: str, place: int, why: BadRow, near: str | None = None) -> Lost:
+    things = tuple(("question", key) for key in (thread_key, near) if key)
+    item = f"{thread_key}/{place}"
+    return THREADS_ENTER, Reject(item, why.reason, why.detail, "", None, made_from=things)
 
 
-def _account(stage: Stage, threads: Sequence[Row], rows: Sequence[Row], named: set[str]) -> Step:
+def _account(threads: Sequence[Row], rows: Sequence[Row], named: set[str]) -> Account:
     """Which threads have a score; the others are rejects."""
     with_score = {row["thread_key"] for row in rows if row["is_score"]}
     with_image = {row["thread_key"] for row in rows}
-    refused = []
+    rejects = []
     for thread in threads:
         if (key := thread["thread_key"]) in with_score:
             continue
         if key in with_image:
-            reason, found = "no_score", "found none among its images"
+            reason, why = "no_score", "found none among its images"
         else:
-            reason, found = "no_image", "found no image that can be used" if key in named else "found no image"
-        cells = (THREADS_ENTER, key, "scores", reason, f"expected a score, {found}", thread["file"], thread["line"])
-        refused.append(dict(zip(REJECTS.schema.names, cells, strict=False)))
-    stage.write_rejects("scores", pa.Table.from_pylist(refused, REJECTS.schema))
-    return Step(
+            reason, why = "no_image", "found no image that can be used" if key in named else "found no image"
+        rejects.append((THREADS_ENTER, Reject(key, reason, f"expected a score, {why}", thread["file"], thread["line"])))
+    return Account(
         name="scores",
-        place=4,
         unit="submissions",
-        stage="scores",
-        follows=("threads",),
+        follows="threads",
         entered=len(threads),
         kept=len(with_score),
-        rejected=dict(Counter(reject["reason"] for reject in refused)),
+        rejects=rejects,
     )

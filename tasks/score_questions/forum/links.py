@@ -24,13 +24,13 @@ def image_links(submission: Mapping[str, Any]) -> list[str]:
     """
     match submission["image_from"]:
         case "direct":
-            found = [submission["url"]]
+            links = [submission["url"]]
         case "gallery":
-            found = _gallery(_parsed(submission["media_metadata"]), _parsed(submission["gallery_data"]))
+            links = _gallery(_parsed(submission["media_metadata"]), _parsed(submission["gallery_data"]))
         case _:
             images = _at(_parsed(submission["preview"]), "images")
-            found = [_at(_at(image, "source"), "url") for image in images] if isinstance(images, list) else []
-    links = [html.unescape(link) for link in found if isinstance(link, str) and len(link) <= LONGEST_ADDRESS]
+            links = [_at(_at(image, "source"), "url") for image in images] if isinstance(images, list) else []
+    links = [html.unescape(link) for link in links if isinstance(link, str) and len(link) <= LONGEST_ADDRESS]
     return list(dict.fromkeys(links))
 
 
@@ -66,16 +66,16 @@ def images_in(folder: Path, submissions: Collection[str]) -> dict[str, list[Path
         folder: looked through once.
         submissions: the ids that count.
     """
-    found: dict[str, list[Path]] = defaultdict(list)
-    wanted = set(submissions)
+    by_submission: dict[str, list[Path]] = defaultdict(list)
+    ids_here = set(submissions)
     for path in folder.iterdir():
-        if path.name in wanted and path.is_dir():
-            found[path.name] += [file for file in path.iterdir() if file.suffix.lower() in SUFFIXES]
+        if path.name in ids_here and path.is_dir():
+            by_submission[path.name] += [file for file in path.iterdir() if file.suffix.lower() in SUFFIXES]
         elif path.suffix.lower() in SUFFIXES:
             ids = (path.stem, *(path.stem.rpartition(mark)[0] for mark in "_-"))
-            if known := next((name for name in ids if name in wanted), None):
-                found[known].append(path)
-    return {name: sorted(files, key=_by_number) for name, files in found.items()}
+            if known := next((name for name in ids if name in ids_here), None):
+                by_submission[known].append(path)
+    return {name: sorted(files, key=_by_number) for name, files in by_submission.items()}
 
 
 def _by_number(path: Path) -> list[tuple[int, str]]:

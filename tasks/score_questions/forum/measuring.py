@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from PIL import Image
+from pydantic import TypeAdapter
 from scipy.special import betaincinv
 
 from schemas.places import without_place
 from schemas.score_questions import Detector, ScoreQuestions
 from tasks.build.progress import working
+from tasks.build.step import Done, step
 from tasks.score_questions.forum.detection import open_detector
 from tasks.score_questions.forum.drawings import NON_SCORES, SCORES, score
-from tasks.store.files import write_text
 from tasks.store.staging import Stage
 
 FIRST_SEED = 10_000  # the staff-line detector was tuned on none of those from here on
-FILE = "detector.json"
 GOAL = 0.95  # of precision and recall on clean scores
 COVERS = 0.95
 AT_ONCE = 4
@@ -28,39 +27,39 @@ AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Measure:
-    """What a detector said of drawings.
+    """What a detector made of drawings.
 
     Attributes:
         model: the detector.
         least: confidence from which it says that a drawing is a score.
         drawings: of each kind, with the seeds from `FIRST_SEED` on.
-        told: drawn scores that it told, by kind.
-        taken: drawings of something else that it took for scores, by kind.
+        hits: drawn scores that it recognised, by kind.
+        false_alarms: drawings of something else that it took for scores, by kind.
     """
 
     model: str
     least: float
     drawings: int
-    told: Mapping[str, int]
-    taken: Mapping[str, int]
+    hits: Mapping[str, int]
+    false_alarms: Mapping[str, int]
 
     def recall(self, kind: str) -> float:
-        """Share of a kind's scores that were told."""
-        return self.told[kind] / self.drawings
+        """Share of a kind's scores that were recognised."""
+        return self.hits[kind] / self.drawings
 
     def recall_low(self, kind: str) -> float:
         """What the recall is at least, of all scores that could be drawn so (Clopper and Pearson 1934, 95 %)."""
-        told = self.told[kind]
-        return float(betaincinv(told, self.drawings - told + 1, (1 - COVERS) / 2)) if told else 0.0
+        hits = self.hits[kind]
+        return float(betaincinv(hits, self.drawings - hits + 1, (1 - COVERS) / 2)) if hits else 0.0
 
     def precision(self, kind: str) -> float | None:
         """Share of scores in what was called one, were there as many scores of a kind as other drawings, evenly mixed.
 
         None where nothing was called a score.
         """
-        false = sum(self.taken.values()) / len(self.taken)
-        called = self.told[kind] + false
-        return self.told[kind] / called if called else None
+        false = sum(self.false_alarms.values()) / len(self.false_alarms)
+        called = self.hits[kind] + false
+        return self.hits[kind] / called if called else None
 
     @property
     def meets_goal(self) -> bool:
@@ -84,29 +83,28 @@ def measure_detector(config: Detector, base: Path) -> Measure:
     def is_score(drawn: tuple[str, int]) -> bool:
         return detector.look(_draw(*drawn)).confidence >= config.least
 
-    found: dict[str, int] = {}
+    called: dict[str, int] = {}
     kinds = [*SCORES, *NON_SCORES]
     with working("measure the detector", len(kinds) * config.drawings) as work, ThreadPoolExecutor(AT_ONCE) as pool:
         for kind in kinds:
             drawn = ((kind, FIRST_SEED + number) for number in range(config.drawings))
-            found[kind] = sum(pool.map(is_score, drawn))
+            called[kind] = sum(pool.map(is_score, drawn))
             work.advance(config.drawings)
-    told, taken = ({kind: found[kind] for kind in room} for room in (SCORES, NON_SCORES))
-    return Measure(without_place(config.model), config.least, config.drawings, told, taken)
+    hits, false_alarms = ({kind: called[kind] for kind in kinds} for kinds in (SCORES, NON_SCORES))
+    return Measure(without_place(config.model), config.least, config.drawings, hits, false_alarms)
 
 
 def _draw(kind: str, seed: int) -> Image.Image:
     return SCORES[kind](score(seed), seed) if kind in SCORES else NON_SCORES[kind](seed)
 
 
-def keep_measure(stage: Stage, config: ScoreQuestions) -> None:
-    """Measure the build's own detector, unless the config wants no measurement or an interrupted run has done it."""
-    path = stage.work / FILE
-    if config.detector.drawings and not path.is_file():
-        write_text(path, json.dumps(asdict(measure_detector(config.detector, config.base))) + "\n")
+@step("detector", label="")
+def try_detector(stage: Stage, config: ScoreQuestions) -> Done[Measure | None]:
+    """Measure the build's own detector, for report and card, unless the config wants no measurement."""
+    return Done(measure_detector(config.detector, config.base) if config.detector.drawings else None)
 
 
-def kept_measure(stage: Stage) -> Measure | None:
-    """What `keep_measure` left; None if nothing was measured."""
-    path = stage.work / FILE
-    return Measure(**json.loads(path.read_bytes())) if path.is_file() else None
+def measure_of(stage: Stage) -> Measure | None:
+    """What a build measured; None if nothing."""
+    text = stage.output(try_detector.name)
+    return None if text is None else TypeAdapter(Measure | None).validate_json(text)

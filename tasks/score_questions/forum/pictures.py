@@ -126,18 +126,18 @@ def near_duplicates(hashes: Sequence[bytes], bits: int) -> dict[int, int]:
         return {}
     packed = np.frombuffer(b"".join(hashes), np.uint64).reshape(len(hashes), -1)
     kept: list[int] = []
-    found: dict[int, int] = {}
+    first_of: dict[int, int] = {}
     for start in range(0, len(packed), HASHES_AT_ONCE):
         block = packed[start : start + HASHES_AT_ONCE]
         near = _near(block, packed[kept], bits)
         within = _near(block, block, bits)
         for row in range(len(block)):
             earlier = [kept[at] for at in np.flatnonzero(near[row])[:1]]
-            earlier += [start + int(at) for at in np.flatnonzero(within[row, :row]) if start + int(at) not in found]
+            earlier += [start + int(at) for at in np.flatnonzero(within[row, :row]) if start + int(at) not in first_of]
             if earlier:
-                found[start + row] = earlier[0]
-        kept += [start + row for row in range(len(block)) if start + row not in found]
-    return found
+                first_of[start + row] = earlier[0]
+        kept += [start + row for row in range(len(block)) if start + row not in first_of]
+    return first_of
 
 
 def _near(some: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.bool_]:

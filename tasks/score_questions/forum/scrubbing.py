@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -11,37 +12,55 @@ import pyarrow.parquet as pq
 from schemas.forum import COMMENTS, THREADS
 from schemas.score_questions import ScoreQuestions
 from tasks.build.progress import working
+from tasks.build.step import Done, step
 from tasks.score_questions.forum.dump import set_variables
-from tasks.score_questions.forum.threads import RAW
+from tasks.score_questions.forum.threads import RAW, Answers
 from tasks.store.files import replacing
 from tasks.store.sql import connect, query, view_parquet
 from tasks.store.staging import Stage
 from tasks.text.anonymity import NOBODY, hint, salt_of, scrub
 
 AT_ONCE = 1000  # texts that are in memory while they are scrubbed
-READ = ("answers", "writers")  # what is removed when it has been read; the images still need the candidates
-TABLES = (("comments", COMMENTS), ("threads", THREADS))  # that of threads last, since it tells that all is done
 SCRUBBED = pa.schema([("submission", pa.string()), ("part", pa.string()), ("text", pa.string())])
 
 
-def scrub_threads(stage: Stage, config: ScoreQuestions) -> None:
-    """Leave `threads.parquet` and `comments.parquet` (`schemas/forum.py`) in `work`: texts scrubbed, ids hashed.
+class Texts(NamedTuple):
+    """Threads and their comments (`schemas/forum.py`): texts scrubbed, ids hashed."""
+
+    threads: Path
+    comments: Path
+
+
+@step("scrub", label="")
+def scrub_threads(stage: Stage, config: ScoreQuestions, candidates: Path, answers: Answers) -> Done[Texts]:
+    """Take names, links and addresses out of all texts; ids become salted hashes.
 
     SQL picks the texts that scrubbing may alter (`suspects.sql`); all others go from file to file as they are.
     """
-    raw = stage.work / RAW
-    if not (stage.work / "threads.parquet").is_file():
-        salt = salt_of(config.source.salt_env, stage.store.root)
-        with connect(stage.work / "spill") as connection:
-            for name in ("candidates", *READ):
-                view_parquet(connection, name, [raw / f"{name}.parquet"])
-            set_variables(connection, {"salt": salt, "hint": hint(), "nobody": sorted(NOBODY)})
-            _scrub_suspects(connection, raw / "scrubbed.parquet")
-            view_parquet(connection, "scrubbed", [raw / "scrubbed.parquet"])
-            for name, schema in TABLES:
-                _write(connection, name, schema, stage.work / f"{name}.parquet")
-    for name in (*READ, "scrubbed"):
-        (raw / f"{name}.parquet").unlink(missing_ok=True)
+    salt = salt_of(config.source.salt_env, stage.store.root)
+    texts = Texts(stage.work / "threads.parquet", stage.work / "comments.parquet")
+    scrubbed = stage.work / RAW / "scrubbed.parquet"
+    with connect(stage.work / "spill") as connection:
+        for name, path in (("candidates", candidates), ("answers", answers.comments), ("writers", answers.writers)):
+            view_parquet(connection, name, [path])
+        set_variables(connection, {"salt": salt, "hint": hint(), "nobody": sorted(NOBODY)})
+        _scrub_suspects(connection, scrubbed)
+        view_parquet(connection, "scrubbed", [scrubbed])
+        _write(connection, "comments", COMMENTS, texts.comments)
+        _write(connection, "threads", THREADS, texts.threads)
+    return Done(texts)
+
+
+def forget_names(stage: Stage, but: Path | None = None) -> None:
+    """Remove what still has the dump's names and ids, when the steps that need it have ended; of a killed build too.
+
+    Args:
+        stage: the build.
+        but: the file that a later step still needs.
+    """
+    for path in (stage.work / RAW).glob("*"):
+        if but is None or path.name != but.name:
+            path.unlink()
 
 
 def _scrub_suspects(connection: duckdb.DuckDBPyConnection, path: Path) -> None:

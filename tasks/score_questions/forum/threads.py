@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from schemas.places import without_place
 from schemas.score_questions import ScoreQuestions
-from schemas.tables import REJECTS
 from tasks.build.progress import working
+from tasks.build.rejects import rejects_table
+from tasks.build.step import Account, Done, step
+from tasks.importers.rows import Reject
 from tasks.score_questions.forum.dump import MALFORMED, Scanned, scan, set_variables
 from tasks.store.files import replacing
-from tasks.store.manifest import Step
 from tasks.store.sql import connect, literal, query, view_parquet
 from tasks.store.staging import Stage
 from tasks.text.anonymity import salt_of
@@ -47,20 +50,30 @@ COMMENT_DETAILS = {
 }
 
 
-def read_submissions(stage: Stage, config: ScoreQuestions) -> Step:
-    """Read the files of submissions and keep those that pass the filter.
+class Answers(NamedTuple):
+    """What is kept of the comments, with the dump's names and ids.
 
-    Lines of other forums and years are passed over and counted; all others that are dropped are rejects. What is kept
-    lies in `work/forum/candidates.parquet`, with the dump's names and ids, for the steps below and the images alone.
+    Attributes:
+        comments: first-level comments of threads that have enough of them.
+        writers: who else wrote in the candidates' threads.
+    """
+
+    comments: Path
+    writers: Path
+
+
+@step("submissions", unit="submissions", label="")
+def read_submissions(stage: Stage, config: ScoreQuestions) -> Done[Path]:
+    """Read the files of submissions and keep those that pass the filter, with the dump's names and ids.
+
+    Lines of other forums and years are left out and counted; all others that are dropped are rejects.
 
     Raises:
         InputError: a file is missing, or nothing of it can be read.
     """
-    if done := stage.recorded("submissions"):
-        return done
     source, chosen = config.source, config.filter
     with connect(stage.work / "spill") as connection:
-        given = {
+        values = {
             "subreddits": [name.lower().removeprefix("r/") for name in source.subreddits],
             "first_year": source.years[0],
             "last_year": source.years[1],
@@ -68,52 +81,42 @@ def read_submissions(stage: Stage, config: ScoreQuestions) -> Step:
             "longest_words": chosen.longest_words,
             "longest_letters": LETTERS_A_WORD * chosen.longest_words,
         }
-        set_variables(connection, given)
+        set_variables(connection, values)
         scanned = _scan(connection, stage, config, "submissions")
-        kept = _keep(connection, stage, "candidates")
-        details = {reason: text.format_map(given) for reason, text in SUBMISSION_DETAILS.items()}
-        return stage.record(_account(connection, stage, config, "submissions", scanned, kept, details))
+        candidates, kept = _keep(connection, stage, "candidates")
+        details = {reason: text.format_map(values) for reason, text in SUBMISSION_DETAILS.items()}
+        return Done(candidates, _account(connection, stage, config, "submissions", scanned, kept, details))
 
 
-def read_comments(stage: Stage, config: ScoreQuestions) -> Step:
+@step("comments", unit="comments", label="")
+def read_comments(stage: Stage, config: ScoreQuestions, candidates: Path) -> Done[Answers]:
     """Read the files of comments, keep first-level ones of the candidates, and the threads that have enough of them.
-
-    What is kept lies in `work/forum/answers.parquet`, and who else wrote in those threads in `writers.parquet`, with
-    the dump's names and ids, for `scrub_threads` alone.
-
-    Returns:
-        The accounts of the threads; those of the comments are recorded too.
 
     Raises:
         InputError: a file is missing, or nothing of it can be read.
     """
-    if done := stage.recorded("threads"):
-        return done
     with connect(stage.work / "spill") as connection:
-        view_parquet(connection, "candidates", [stage.work / RAW / "candidates.parquet"])
-        candidates = _count(connection, "candidates")
-        set_variables(connection, {"least_comments": config.filter.least_comments, "bits": hash_bits(candidates)})
+        view_parquet(connection, "candidates", [candidates])
+        threads = int(connection.execute("SELECT count(*) FROM candidates").fetchall()[0][0])
+        set_variables(connection, {"least_comments": config.filter.least_comments, "bits": hash_bits(threads)})
         connection.execute(f"SET VARIABLE wanted = ({query('score_questions/wanted')})")
         scanned = _scan(connection, stage, config, "comments")
-        kept = _keep(connection, stage, "answers")
-        _keep(connection, stage, "writers")
-        step = _account(connection, stage, config, "comments", scanned, kept, COMMENT_DETAILS)
+        answers, kept = _keep(connection, stage, "answers")
+        writers, _ = _keep(connection, stage, "writers")
+        comments = _account(connection, stage, config, "comments", scanned, kept, COMMENT_DETAILS)
         set_variables(connection, {"enters": THREADS_ENTER})
         quiet = connection.sql(query("score_questions/refuse_quiet_threads")).to_arrow_table()
-        stage.write_rejects("threads", quiet)
-    passed = step.entered - step.kept - sum(step.rejected.values()) - sum(step.dropped.values())
-    stage.record(step.model_copy(update={"dropped": {**step.dropped, "of_quiet_thread": passed}}))
-    return stage.record(
-        Step(
+    return Done(
+        Answers(answers, writers),
+        comments,
+        Account(
             name="threads",
-            place=2,
             unit="submissions",
-            stage="threads",
-            follows=("submissions",),
-            entered=candidates,
-            kept=candidates - len(quiet),
-            rejected={"too_few_comments": len(quiet)} if len(quiet) else {},
-        )
+            follows="submissions",
+            entered=threads,
+            kept=threads - len(quiet),
+            rejects=quiet,
+        ),
     )
 
 
@@ -131,23 +134,24 @@ def _scan(connection: duckdb.DuckDBPyConnection, stage: Stage, config: ScoreQues
     folder.mkdir(parents=True, exist_ok=True)
     names: Sequence[str] = getattr(config.source, kind)
     paths = [config.path(name) for name in names]
-    told = [f"{config.source.name}/{without_place(name)}" for name in names]
+    files = [f"{config.source.name}/{without_place(name)}" for name in names]
     limit = config.limit if kind == "submissions" else None
     with working(f"read {kind} (MB)", sum(path.stat().st_size >> 20 for path in paths if path.is_file())) as work:
         scanned = [
             scan(connection, path, name, place, kind, folder, work, limit)
-            for place, (path, name) in enumerate(zip(paths, told, strict=True), 1)
+            for place, (path, name) in enumerate(zip(paths, files, strict=True), 1)
         ]
     connection.execute(query("score_questions/mark_duplicates"))
-    set_variables(connection, {"files": told})
+    set_variables(connection, {"files": files})
     return scanned
 
 
-def _keep(connection: duckdb.DuckDBPyConnection, stage: Stage, name: str) -> int:
-    """Write what a query keeps, with names and ids, into the folder that nothing else reads; gives the rows."""
-    with replacing(stage.work / RAW / f"{name}.parquet") as path:
-        rows = connection.execute(f"COPY ({query(f'score_questions/{name}')}) TO {literal(path)} (FORMAT parquet)")
-        return int(rows.fetchall()[0][0])
+def _keep(connection: duckdb.DuckDBPyConnection, stage: Stage, name: str) -> tuple[Path, int]:
+    """Write what a query keeps, with names and ids, into the folder that `forget_names` empties; gives its rows."""
+    path = stage.work / RAW / f"{name}.parquet"
+    with replacing(path) as new:
+        rows = connection.execute(f"COPY ({query(f'score_questions/{name}')}) TO {literal(new)} (FORMAT parquet)")
+        return path, int(rows.fetchall()[0][0])
 
 
 def _account(
@@ -158,47 +162,34 @@ def _account(
     scanned: Sequence[Scanned],
     kept: int,
     details: dict[str, str],
-) -> Step:
-    """Write the rejects of one kind of lines, and say what became of every line."""
+) -> Account:
+    """What became of every line of one kind."""
     enters = THREADS_ENTER if kind == "submissions" else COMMENTS_ENTER
-    given = {
+    values = {
         "salt": salt_of(config.source.salt_env, stage.store.root),
         "kind": "thread" if kind == "submissions" else "comment",
         "enters": enters,
         "stage": kind,
     }
-    set_variables(connection, given)
+    set_variables(connection, values)
     connection.execute("SET VARIABLE details = MAP(?, ?)", [list(details), list(details.values())])
-    refused = connection.sql(query("score_questions/refuse_lines")).to_arrow_table()
-    faults = [
-        (enters, "", kind, fault.reason, fault.detail, held.name, fault.line)
-        for held in scanned
-        for fault in held.faults
-    ]
-    if faults:
-        rows = [dict(zip(REJECTS.schema.names, fault, strict=False)) for fault in faults]
-        listed = pa.Table.from_pylist(rows, REJECTS.schema).select(refused.column_names)
-        refused = pa.concat_tables([listed, refused.cast(listed.schema)])
+    judged = connection.sql(query("score_questions/refuse_lines")).to_arrow_table()
+    faults = [(file, fault) for file in scanned for fault in file.faults]
+    rejects = rejects_table(
+        kind, [(enters, Reject("", fault.reason, fault.detail, file.name, fault.line)) for file, fault in faults]
+    ).select(judged.column_names)
     fates = dict(connection.sql(query("score_questions/fates")).fetchall())
-    passed = sum((Counter(held.passed) for held in scanned), Counter[str]())
+    passed = sum((Counter(file.passed) for file in scanned), Counter[str]())
+    lines = passed.total() + sum(fates.values())
     unnamed = passed.pop(MALFORMED, 0) - len(faults)
+    if kind == "comments":
+        passed["of_quiet_thread"] = fates.get("kept", 0) - kept
     passed.update({fate: fates[fate] for fate in fates.keys() - details.keys() - {"kept"}})
-    rejected = Counter({fate: fates[fate] for fate in fates.keys() & details.keys()})
-    rejected.update(fault[3] for fault in faults)
-    entered = fates.get("kept", 0) + sum(rejected.values()) + sum(passed.values())
-    stage.write_rejects(kind, refused, {f"{config.source.name}/": entered})
-    return Step(
-        name=kind,
-        place=1 if kind == "submissions" else 2,
-        unit=kind,
-        stage=kind,
-        entered=entered + unnamed,
+    return Account(
+        entered=lines,
         kept=kept,
-        rejected=dict(sorted(rejected.items())),
-        dropped={**dict(sorted(passed.items())), **({"further_malformed_lines": unnamed} if unnamed else {})},
-        notes=tuple(f"{held.name}: {held.note}" for held in scanned if held.note),
+        rejects=pa.concat_tables([rejects, judged.cast(rejects.schema)]),
+        filtered={**dict(sorted(passed.items())), "further_malformed_lines": unnamed},
+        sources={f"{config.source.name}/": lines - unnamed},
+        notes=[f"{file.name}: {file.note}" for file in scanned if file.note],
     )
-
-
-def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:
-    return int(connection.execute(f"SELECT count(*) FROM {table}").fetchall()[0][0])

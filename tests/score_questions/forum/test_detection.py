@@ -64,7 +64,7 @@ def test_a_model_is_measured_in_place_of_the_default(tiny: Path) -> None:
     config = Detector(model=tiny.name, drawings=2, least=0.0)
     measure = measure_detector(config, tiny.parent)
     assert measure.model == tiny.name
-    assert set(measure.told.values()) == set(measure.taken.values()) == {2}  # random weights call all a score
+    assert set(measure.hits.values()) == set(measure.false_alarms.values()) == {2}  # random weights call all a score
     assert not measure.meets_goal
 
 

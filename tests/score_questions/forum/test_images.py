@@ -24,14 +24,21 @@ from schemas.forum import IMAGES
 from schemas.score_questions import Images, ScoreQuestions
 from tasks.importers.cells import BadRow
 from tasks.score_questions.forum import drawings
-from tasks.score_questions.forum.images import read_images
+from tasks.score_questions.forum.images import find_scores
 from tasks.score_questions.forum.links import image_links, images_in
 from tasks.score_questions.forum.pictures import difference_hash, near_duplicates, read_picture
-from tasks.score_questions.forum.scrubbing import scrub_threads
-from tasks.score_questions.forum.threads import read_comments, read_submissions
+from tasks.score_questions.forum.scrubbing import forget_names
 from tasks.store.manifest import Step
 from tests.conftest import ROOT
-from tests.score_questions.forum.threads_of import SALT, comment, forum_config, forum_stage, submission, write_dump
+from tests.score_questions.forum.threads_of import (
+    SALT,
+    comment,
+    forum_config,
+    forum_stage,
+    read_threads,
+    submission,
+    write_dump,
+)
 
 DEMO = ROOT / "data/demo/forum"
 LIMITS = Images()
@@ -52,12 +59,11 @@ def packed(image: Image.Image, form: str = "PNG", **more: Any) -> bytes:
 def build(folder: Path, config: ScoreQuestions) -> tuple[dict[str, Step], dict[str, list[dict[str, Any]]]]:
     """Steps by name, and the rows of every table and of the rejects."""
     with forum_stage(folder) as stage:
-        read_submissions(stage, config)
-        read_comments(stage, config)
-        scrub_threads(stage, config)
-        read_images(stage, config)
+        candidates, texts = read_threads(stage, config)
+        images = find_scores(stage, config, texts.threads, candidates)
+        forget_names(stage)
         files = sorted([*stage.work.glob("*.parquet"), *stage.work.glob("rejects/*.parquet")])
-        assert pq.read_schema(stage.work / "images.parquet").equals(IMAGES)
+        assert pq.read_schema(images).equals(IMAGES)
         assert not list((stage.work / "forum").iterdir())
         steps = {step.name: step for step in stage.steps()}
         for step in steps.values():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -14,9 +12,8 @@ from hypothesis import strategies as st
 from schemas.score_questions import Detector
 from tasks.score_questions.detector_report import HEADING, card_sections, detector_section
 from tasks.score_questions.forum.drawings import NON_SCORES, SCORES
-from tasks.score_questions.forum.measuring import FILE, Measure, keep_measure, kept_measure, measure_detector
+from tasks.score_questions.forum.measuring import Measure, measure_detector, measure_of, try_detector
 from tasks.store.figures import Grid
-from tasks.store.files import write_text
 from tests.benchmarks import bench_detector
 from tests.score_questions.forum.threads_of import forum_config, forum_stage
 
@@ -25,8 +22,8 @@ DRAWINGS = 3
 
 def test_the_embedded_detector_meets_its_goal() -> None:
     measure = measure_detector(Detector(drawings=DRAWINGS), Path())
-    assert measure.told == dict.fromkeys(SCORES, DRAWINGS)
-    assert measure.taken == dict.fromkeys(NON_SCORES, 0)
+    assert measure.hits == dict.fromkeys(SCORES, DRAWINGS)
+    assert measure.false_alarms == dict.fromkeys(NON_SCORES, 0)
     assert measure.meets_goal
 
 
@@ -40,12 +37,12 @@ def test_a_detector_that_calls_all_a_score_misses_it() -> None:
 @given(st.integers(1, 200), st.data())
 def test_figures_are_shares(drawings: int, data: st.DataObject) -> None:
     count = st.integers(0, drawings)
-    told, taken = ({kind: data.draw(count) for kind in room} for room in (SCORES, NON_SCORES))
-    measure = Measure("one", 0.5, drawings, told, taken)
+    hits, false_alarms = ({kind: data.draw(count) for kind in room} for room in (SCORES, NON_SCORES))
+    measure = Measure("one", 0.5, drawings, hits, false_alarms)
     for kind in SCORES:
         assert 0 <= measure.recall_low(kind) <= measure.recall(kind) <= 1
         precision = measure.precision(kind)
-        assert (precision is None) == (told[kind] == sum(taken.values()) == 0)
+        assert (precision is None) == (hits[kind] == sum(false_alarms.values()) == 0)
         assert precision is None or 0 <= precision <= 1
 
 
@@ -57,34 +54,27 @@ def test_the_lower_end_is_that_of_the_tables() -> None:
 
 def test_report_and_card_tell_what_was_measured(tmp_path: Path) -> None:
     config = forum_config(tmp_path, detector={"drawings": 2, "least": 1.0})
+    assert "not measured" in card_sections(None)[HEADING]
     with forum_stage(tmp_path) as stage:
-        assert kept_measure(stage) is None
-        assert detector_section(stage) is None
-        assert "not measured" in card_sections(stage)[HEADING]
-        keep_measure(stage, config)
-        first = (stage.work / FILE).stat().st_mtime_ns
-        keep_measure(stage, config)
-        assert (stage.work / FILE).stat().st_mtime_ns == first
-        measure = kept_measure(stage)
-        assert measure == measure_detector(config.detector, tmp_path)
-        section = detector_section(stage)
-        assert section is not None
-        scores, others = section.figures
-        assert isinstance(scores, Grid)
-        assert isinstance(others, Grid)
-        assert [row[:3] for row in scores.rows] == [(kind, 2, told) for kind, told in measure.told.items()]
-        assert [row[0] for row in others.rows] == list(NON_SCORES)
-        assert "bench_detector --drawings 2 --least 1" in section.says
-        assert f"clean {measure.recall('clean'):.3f} and" in card_sections(stage)[HEADING]
+        assert measure_of(stage) is None
+        measure = try_detector(stage, config)
+        assert measure is not None
+        assert measure == measure_of(stage) == measure_detector(config.detector, tmp_path)
+    section = detector_section(measure)
+    scores, others = section.figures
+    assert isinstance(scores, Grid)
+    assert isinstance(others, Grid)
+    assert [row[:3] for row in scores.rows] == [(kind, 2, hits) for kind, hits in measure.hits.items()]
+    assert [row[0] for row in others.rows] == list(NON_SCORES)
+    assert "bench_detector --drawings 2 --least 1" in section.says
+    assert f"clean {measure.recall('clean'):.3f} and" in card_sections(measure)[HEADING]
 
 
 @pytest.mark.parametrize("model", ["staff-lines", "models/my detector"])
 def test_the_told_command_measures_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str) -> None:
     least = 0.123456789
-    with forum_stage(tmp_path) as stage:
-        counted = dict.fromkeys(SCORES, 3), dict.fromkeys(NON_SCORES, 0)
-        write_text(stage.work / FILE, json.dumps(asdict(Measure(model, least, 3, *counted))))
-        card = card_sections(stage)[HEADING]
+    counted = dict.fromkeys(SCORES, 3), dict.fromkeys(NON_SCORES, 0)
+    card = card_sections(Measure(model, least, 3, *counted))[HEADING]
     words = shlex.split(card.partition("`python -m ")[2].partition("`")[0])
     monkeypatch.setattr("sys.argv", [str(tmp_path) if word == "FOLDER" else word for word in words])
     asked: list[tuple[Detector, Path]] = []
@@ -108,5 +98,5 @@ def test_no_drawings_measure_nothing(monkeypatch: pytest.MonkeyPatch, capsys: py
 
 def test_nothing_is_measured_where_nobody_wants_it(tmp_path: Path) -> None:
     with forum_stage(tmp_path) as stage:
-        keep_measure(stage, forum_config(tmp_path, detector={"drawings": 0}))
-        assert kept_measure(stage) is None
+        assert try_detector(stage, forum_config(tmp_path, detector={"drawings": 0})) is None
+        assert measure_of(stage) is None

@@ -15,12 +15,19 @@ from hypothesis import strategies as st
 
 from schemas.errors import InputError
 from schemas.forum import COMMENTS, THREADS
-from tasks.score_questions.forum.scrubbing import scrub_threads
-from tasks.score_questions.forum.threads import RAW, hash_bits, read_comments, read_submissions
+from tasks.score_questions.forum.threads import RAW, hash_bits, read_submissions
 from tasks.store.manifest import Step
 from tasks.text.anonymity import key_of
 from tests.conftest import examples
-from tests.score_questions.forum.threads_of import SALT, comment, forum_config, forum_stage, submission, write_dump
+from tests.score_questions.forum.threads_of import (
+    SALT,
+    comment,
+    forum_config,
+    forum_stage,
+    read_threads,
+    submission,
+    write_dump,
+)
 
 Row = dict[str, Any]
 
@@ -37,10 +44,8 @@ def answers(*threads: int, count: int = 3) -> list[Row | bytes]:
 def read(folder: Path, **changes: Any) -> tuple[dict[str, Step], list[Row], list[Row], list[Row]]:
     """Steps by name, threads, comments and rejects of the dump in a folder."""
     with forum_stage(folder) as stage:
-        read_submissions(stage, forum_config(folder, **changes))
-        read_comments(stage, forum_config(folder, **changes))
-        scrub_threads(stage, forum_config(folder, **changes))
-        threads, comments = (pq.read_table(stage.work / f"{name}.parquet") for name in ("threads", "comments"))
+        _, texts = read_threads(stage, forum_config(folder, **changes))
+        threads, comments = (pq.read_table(path) for path in texts)
         assert threads.schema.equals(THREADS)
         assert comments.schema.equals(COMMENTS)
         rejects = [
@@ -142,7 +147,7 @@ def test_selection_is_counted_and_not_listed(tmp_path: Path) -> None:
     write_dump(tmp_path / "RC.ndjson", [*answers(1), comment(1, 2), comment(2, 1, parent_id="t1_c00100")])
     steps, _, _, rejects = read(tmp_path)
     assert steps["submissions"].dropped == {"other_subreddit": 2, "other_year": 1}
-    assert steps["comments"].dropped == {"other_thread": 1, "not_first_level": 1, "of_quiet_thread": 0}
+    assert steps["comments"].dropped == {"other_thread": 1, "not_first_level": 1}
     assert rejects == []
 
 
@@ -261,9 +266,7 @@ def test_nothing_with_names_stays_beside_the_candidates(tmp_path: Path) -> None:
     write_dump(tmp_path / "RS.ndjson", [submission(1)])
     write_dump(tmp_path / "RC.ndjson", answers(1))
     with forum_stage(tmp_path) as stage:
-        read_submissions(stage, forum_config(tmp_path))
-        read_comments(stage, forum_config(tmp_path))
-        scrub_threads(stage, forum_config(tmp_path))
+        read_threads(stage, forum_config(tmp_path))
         assert [path.name for path in (stage.work / RAW).iterdir()] == ["candidates.parquet"]
 
 

@@ -11,6 +11,8 @@ from typing import Any
 import zstandard
 
 from schemas.score_questions import ScoreQuestions
+from tasks.score_questions.forum.scrubbing import Texts, forget_names, scrub_threads
+from tasks.score_questions.forum.threads import read_comments, read_submissions
 from tasks.store.staging import Stage, staging
 from tasks.store.versions import open_store
 
@@ -77,3 +79,12 @@ def forum_stage(folder: Path) -> Iterator[Stage]:
     """A stage of a store below a folder."""
     with staging(open_store(str(folder / "store")), "score-questions", "0" * 64, say=print) as stage:
         yield stage
+
+
+def read_threads(stage: Stage, config: ScoreQuestions) -> tuple[Path, Texts]:
+    """Read a dump as the flow does, up to the images: the candidates, and texts without names."""
+    candidates = read_submissions(stage, config)
+    answers = read_comments(stage, config, candidates)
+    texts = scrub_threads(stage, config, candidates, answers)
+    forget_names(stage, but=candidates)
+    return candidates, texts

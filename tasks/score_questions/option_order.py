@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 LETTERS = "ABCDEFGH"
 
 
-def deal(counts: Mapping[str, int], seed: int) -> dict[str, int]:
+def right_places(counts: Mapping[str, int], seed: int) -> dict[str, int]:
     """The place of each question's right option, from 0.
 
     Questions with the same number of options stand in the order of their hashes and take the places in turn. So of any
@@ -29,7 +29,7 @@ def deal(counts: Mapping[str, int], seed: int) -> dict[str, int]:
     return places
 
 
-def lettered(question: str, truth: str, others: Sequence[str], place: int, seed: int) -> list[str]:
+def in_order(question: str, truth: str, others: Sequence[str], place: int, seed: int) -> list[str]:
     """The options in the order of their letters: the right one at its place, the others by their hashes."""
     shuffled = sorted(others, key=lambda text: _hash(seed, "option", question, text))
     return [*shuffled[:place], truth, *shuffled[place:]]

@@ -1,0 +1,97 @@
+"""How each request about a thread is worded, and the prompts that word them. Pure: a request is its key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from schemas.score_questions import ScoreQuestions
+from tasks.annotation.prompts import prompt_named
+from tasks.annotation.request import Choice, Image
+from tasks.build.ask import Posed, Row, pose
+from tasks.score_questions.option_order import LETTERS
+
+REWRITE, TIE, DISTRACTORS = "score-question-rewrite", "score-question-tie", "score-question-distractors"
+LABELS = {name: f"score-question-{name}" for name in ("taxonomy", "difficulty")}
+NAMES = ("Option A", "Option B", "Option C")
+MEDIA_TYPES = {"png": "image/png", "jpg": "image/jpeg"}
+
+
+def prompt_digests() -> dict[str, str]:
+    """SHA-256 of the prompts that ask, by name and version."""
+    prompts = map(prompt_named, (REWRITE, TIE, DISTRACTORS, *LABELS.values()))
+    return {prompt.id: prompt.sha256 for prompt in prompts}
+
+
+def best_of(comments: Sequence[Row]) -> list[Row]:
+    """The comments of the highest score: one where people decided, several where they tie (WildScore: S = U - D)."""
+    highest = max((comment["score"] for comment in comments), default=None)
+    return [comment for comment in comments if comment["score"] == highest]
+
+
+def needed_numbers(config: ScoreQuestions, comments: Sequence[Row]) -> set[int]:
+    """Numbers, from 1, of the comments that must become options: the best, or those that tie for it."""
+    best = best_of(comments)[: config.questions.options]
+    return {number for number, comment in enumerate(comments, 1) if comment in best}
+
+
+def rewrite_request(config: ScoreQuestions, thread: Row) -> Posed:
+    """A thread (a row of `pool.sql`) to be rewritten as a question with options."""
+    comments, made = thread["best_comments"], config.questions
+    needed = needed_numbers(config, comments)
+    shown = [{"text": comment["text"], "needed": number in needed} for number, comment in enumerate(comments, 1)]
+    facts = {
+        "step": "rewrite",
+        "title": thread["title"],
+        "text": thread["text"],
+        "comments": shown,
+        "options": made.options,
+        "longest": made.longest_option_words,
+    }
+    return pose(
+        config.writer,
+        prompt_named(REWRITE),
+        facts,
+        title=thread["title"],
+        text=thread["text"],
+        comments=shown,
+        most_options=made.options,
+        longest_words=made.longest_option_words,
+        with_image=config.writer.sees_image,
+        score_image=_image(thread),
+    )
+
+
+def tie_request(config: ScoreQuestions, draft: Row) -> Posed:
+    """Which of a draft's `best` options, which people like alike, is the best answer."""
+    shown: dict[str, Any] = {"question": draft["question"], "options": [option["text"] for option in draft["best"]]}
+    letters = Choice(tuple(LETTERS[: len(shown["options"])]))
+    picture = {"with_image": config.judge.sees_image, "score_image": _image(draft)}
+    return pose(config.judge, prompt_named(TIE), shown, letters, **shown, **picture)
+
+
+def distractor_request(config: ScoreQuestions, draft: Row) -> Posed:
+    """Wrong options beside a draft's right one; how many it `lacks`, 1 to 3."""
+    about = {"question": draft["question"], "truth": draft["truth_text"], "others": draft["other_texts"]}
+    count = draft["lacks"]
+    facts = {"step": "distract", **about, "count": count}
+    names = list(NAMES[:count])
+    return pose(
+        config.writer, prompt_named(DISTRACTORS), facts, title=draft["title"], **about, count=count, names=names
+    )
+
+
+def label_request(config: ScoreQuestions, draft: Row) -> Posed:
+    """A question's category and subcategory, or its difficulty, as `label` says."""
+    prompt = prompt_named(LABELS[draft["label"]])
+    shown: dict[str, Any] = {"question": draft["question"], "options": sorted(options_of(draft))}
+    return pose(config.labeller, prompt, {"step": prompt.name, **shown}, **shown)
+
+
+def options_of(draft: Row) -> list[str]:
+    """The texts of a draft's options, the right one first."""
+    return [draft["truth_text"], *draft["other_texts"], *draft["distractors"]]
+
+
+def _image(thread: Row) -> Image:
+    return Image(thread["image_sha256"], thread["image_file"], MEDIA_TYPES[thread["extension"]])
