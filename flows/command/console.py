@@ -131,16 +131,18 @@ def show_demo(built: Sequence[Built]) -> None:
 
 def show_versions(corpus: str, versions: Sequence[Version], published: Sequence[Receipt] = ()) -> None:
     """Print a corpus's versions and where they were published."""
-    from tasks.store.withdrawals import act_against
+    from tasks.store.withdrawals import withdrawal_against
 
     if not versions:
         _say(f"{corpus}: no versions yet; build one with: earmark build {corpus} --config FILE")
         return
     _show_rows(versions)
     for version in versions:
-        if act := act_against(version.folder.parent.parent, version.manifest):
-            holds = "holds" if act.holds(version.manifest) else "was not looked through for"
-            _say(f"{version.name} {holds} what was withdrawn on {act.withdrawn:%Y-%m-%d}; it cannot be published")
+        if withdrawal := withdrawal_against(version.folder.parent.parent, version.manifest):
+            holds = "holds" if withdrawal.holds(version.manifest) else "was not looked through for"
+            _say(
+                f"{version.name} {holds} what was withdrawn on {withdrawal.withdrawn:%Y-%m-%d}; it cannot be published"
+            )
     for receipt in published:
         held = sum(receipt.held_rows.values())
         part = f", {held:,} rows held back" if held else ""
@@ -388,7 +390,7 @@ def show_withdrawal(facts: Mapping[str, Any]) -> None:
         return
     for made in facts["made"]:
         _say(f"[bold]{made['corpus']} {made['version']}[/bold] holds nothing of it")
-    _say(f"recorded as act {facts['act']}; none of the versions above can be published")
+    _say(f"recorded as withdrawal {facts['withdrawal']}; none of the versions above can be published")
     _say("not touched: the versions above, the ledger, kept audio and your inputs; delete there what must go")
 
 

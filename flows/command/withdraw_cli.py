@@ -76,7 +76,7 @@ def withdraw(
         if not dry_run:
             made = withdrawal.withdraw(place, known, found, reason).made
     facts: dict[str, Any] = {
-        "act": found.act,
+        "withdrawal": found.name,
         "dry_run": dry_run,
         "holding": [
             {"corpus": h.version.corpus, "version": h.version.name, "newest": h.newest, "rows": h.rows}

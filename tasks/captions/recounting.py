@@ -1,9 +1,8 @@
-"""`captions`: what is said of other captions, told again after some were withdrawn. No Prefect."""
+"""`captions`: tags are counted again after captions were withdrawn. No Prefect."""
 
 from __future__ import annotations
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from schemas.captions import CAPTIONS, TAG_COVERAGE, Captions
@@ -19,19 +18,9 @@ TRACKS = pa.schema([("row", pa.int64()), ("tags", pa.list_(pa.string()))])
 
 
 def recount(stage: Stage, config: Captions) -> tuple[Step, ...]:
-    """Name no clip as repeated that is gone, and write `tag_coverage` again from the published captions."""
-    captions = {
-        split: pa.concat_tables([pq.ParquetFile(path).read() for path in paths])
-        for split, paths in stage.tables()[CAPTIONS.name].items()
-    }
-    at = CAPTIONS.schema.get_field_index("repeats")
-    held = pa.concat_tables([rows.select(["clip_id"]) for rows in captions.values()])["clip_id"].combine_chunks()
-    for split, rows in captions.items():
-        repeats = rows["repeats"].combine_chunks()
-        there = pc.if_else(pc.is_in(repeats, value_set=held), repeats, pa.scalar(None, pa.string()))
-        rows = rows.set_column(at, CAPTIONS.schema.field(at), there)
-        stage.write(CAPTIONS, split, [rows.cast(CAPTIONS.schema)])
-    _write_coverage(stage, pa.concat_tables(captions.values()))
+    """Write `tag_coverage` again from the published captions."""
+    paths = [path for paths in stage.tables()[CAPTIONS.name].values() for path in paths]
+    _write_coverage(stage, pa.concat_tables([pq.ParquetFile(path).read() for path in paths]))
     return ()
 
 

@@ -22,7 +22,7 @@ from tasks.store.receipts import Receipt, save_receipt
 from tasks.store.restating import unsearchable
 from tasks.store.scan import Finding, read_allowed, scan
 from tasks.store.versions import Store, Version, verify
-from tasks.store.withdrawals import act_against, marks_for, withdrawals
+from tasks.store.withdrawals import marks_for, withdrawal_against, withdrawals
 from tasks.text.personal import Scanner, own_secrets
 
 MOST_SHOWN = 20
@@ -68,13 +68,13 @@ def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Ite
         StoreError: rows of the version were withdrawn, or it cannot be told whether they were.
     """
     store.refresh(version.corpus)
-    if act := act_against(store.root, version.manifest):
+    if withdrawal := withdrawal_against(store.root, version.manifest):
         holds, advice = "holds", "publish a later version"
-        if not act.holds(version.manifest):
+        if not withdrawal.holds(version.manifest):
             holds, advice = "was not looked through for", "give that withdrawal again, or build again"
         raise StoreError(
-            f"{version.corpus} {version.name} {holds} what was withdrawn on {act.withdrawn:%Y-%m-%d} ({act.reason}); "
-            f"{advice}"
+            f"{version.corpus} {version.name} {holds} what was withdrawn on {withdrawal.withdrawn:%Y-%m-%d} "
+            f"({withdrawal.reason}); {advice}"
         )
     if told := unsearchable(version, corpus.tables, marks_for(withdrawals(store.root), corpus.name)):
         raise StoreError(f"{told}, and publish that version")

@@ -47,14 +47,14 @@ class Search:
 
     Attributes:
         kind: what is withdrawn.
-        act: the act's name.
+        name: the withdrawal's name.
         holdings: every version that holds it or what was made from it; parents before children.
         marks: what later versions may not hold.
         seen: digests of the manifests of all versions that were looked through.
     """
 
     kind: Kind
-    act: str
+    name: str
     holdings: tuple[Holding, ...]
     marks: tuple[Mark, ...]
     seen: frozenset[str]
@@ -101,10 +101,10 @@ def search(
     Raises:
         StoreError: no version holds it.
     """
-    act = digest_of_value(f"{kind}@{only or ''}", value)[:12]
-    held = _recorded(store, act)
+    name = digest_of_value(f"{kind}@{only or ''}", value)[:12]
+    held = _recorded(store, name)
     marks = [*(held.marks if held else ()), *(Mark.of(kind, one, corpus=only) for one in (value, *others))]
-    found = _look(store, corpora, kind, act, tuple(dict.fromkeys(marks)))
+    found = _look(store, corpora, kind, name, tuple(dict.fromkeys(marks)))
     if not found.holdings:
         other = ", or as SOURCE/ID with the salt of their build" if kind == "annotator" else ""
         raise StoreError(
@@ -113,72 +113,72 @@ def search(
     return found
 
 
-def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, act: str, known: Sequence[Mark]) -> Search:
+def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, name: str, known: Sequence[Mark]) -> Search:
     marks, holdings, seen = list(known), [], set()
     parents = _parents(store)
     names = [
         name for name in TopologicalSorter(parents).static_order() if name in parents
     ]  # those read by others first
     with working("look for rows", sum(len(store.versions(name)) for name in names)) as work:
-        for name in names:
-            if name not in corpora:
-                raise StoreError(f"{store.address} holds versions of '{name}', which is not known here")
-            for version in (versions := store.versions(name)):
+        for corpus in names:
+            if corpus not in corpora:
+                raise StoreError(f"{store.address} holds versions of '{corpus}', which is not known here")
+            for version in (versions := store.versions(corpus)):
                 store.fetch(version, tables_only=True)
-                own = [mark for mark in marks if mark.corpus in (None, name)]
-                gone = withdrawn_from(corpora[name].tables, version.table_files(), own) if own else Gone()
-                if version == versions[-1] and (message := unsearchable(version, corpora[name].tables, own)):
+                own = [mark for mark in marks if mark.corpus in (None, corpus)]
+                gone = withdrawn_from(corpora[corpus].tables, version.table_files(), own) if own else Gone()
+                if version == versions[-1] and (message := unsearchable(version, corpora[corpus].tables, own)):
                     say(message)
                 seen.add(version.manifest.digest())
                 work.advance()
                 if rows := gone.counts:
                     holdings.append(Holding(version, rows, version == versions[-1]))
                     marks += _derived(
-                        gone, [corpora[other] for other in names if name in parents[other] and other in corpora]
+                        gone, [corpora[other] for other in names if corpus in parents[other] and other in corpora]
                     )
-    return Search(kind, act, tuple(holdings), tuple(dict.fromkeys(marks)), frozenset(seen))
+    return Search(kind, name, tuple(holdings), tuple(dict.fromkeys(marks)), frozenset(seen))
 
 
 def withdraw(store: Store, corpora: Mapping[str, Corpus], found: Search, reason: str) -> Withdrawal:
-    """Record the act, and make a version without what it withdrew of every corpus whose newest version holds it.
+    """Record the withdrawal, and make a version without what it withdrew of every corpus whose newest version holds it.
 
     The record comes first: from then on no commit brings the rows back, and the versions that hold them are not
     published. Stopped at any moment, the same command goes on. Versions that a build which had begun before commits
     meanwhile are looked through as well.
 
     Returns:
-        The act as it was recorded.
+        The withdrawal as it was recorded.
     """
     while True:
-        act = _record(store, found, reason)
+        withdrawal = _record(store, found, reason)
         for holding in found.holdings:
             name = holding.version.corpus
-            if holding.newest and (made := _without(store, corpora[name], holding.version, act)):
+            if holding.newest and (made := _without(store, corpora[name], holding.version, withdrawal)):
                 say(f"{name}: {made.name} is {holding.version.name} without what was withdrawn")
-                rows = {**act.rows, name: holding.rows}
-                act = act.model_copy(update={"made": (*act.made, _as_parent(made)), "rows": rows})
-                save_withdrawal(store.root, act, store.remote)
+                rows = {**withdrawal.rows, name: holding.rows}
+                withdrawal = withdrawal.model_copy(update={"made": (*withdrawal.made, _as_parent(made)), "rows": rows})
+                save_withdrawal(store.root, withdrawal, store.remote)
         store.refresh()
-        known = found.seen | {one.digest for one in act.made}
+        known = found.seen | {one.digest for one in withdrawal.made}
         if all(v.manifest.digest() in known for name in store.corpora() for v in store.versions(name)):
             for name in {holding.version.corpus for holding in found.holdings}:
                 sweep_if_idle(store, name)  # what a killed run of this left holds the rows
-            return act
-        found = _look(store, corpora, found.kind, found.act, act.marks)
+            return withdrawal
+        found = _look(store, corpora, found.kind, found.name, withdrawal.marks)
 
 
-def _recorded(store: Store, act: str) -> Withdrawal | None:
-    return next((one for one in withdrawals(store.root) if one.act == act), None)
+def _recorded(store: Store, name: str) -> Withdrawal | None:
+    return next((one for one in withdrawals(store.root) if one.name == name), None)
 
 
 def _record(store: Store, found: Search, reason: str) -> Withdrawal:
-    """Keep what is known of an act so far."""
-    before = _recorded(store, found.act)
+    """Keep what is known of a withdrawal so far."""
+    before = _recorded(store, found.name)
     versions = {(p.corpus, p.version): p for p in (before.versions if before else ())}
     versions |= {(h.version.corpus, h.version.name): _as_parent(h.version) for h in found.holdings}
     made = _made(store, before, found) if before else {}
-    act = Withdrawal(
-        act=found.act,
+    withdrawal = Withdrawal(
+        name=found.name,
         kind=found.kind,
         reason=reason,
         withdrawn=before.withdrawn if before else datetime.now(UTC),
@@ -188,30 +188,34 @@ def _record(store: Store, found: Search, reason: str) -> Withdrawal:
         rows={**(before.rows if before else {}), **{h.version.corpus: h.rows for h in found.holdings if h in made}},
         seen=tuple(sorted(found.seen)),
     )
-    save_withdrawal(store.root, act, store.remote)
-    return act
+    save_withdrawal(store.root, withdrawal, store.remote)
+    return withdrawal
 
 
-def _made(store: Store, act: Withdrawal, found: Search) -> dict[Holding, Parent]:
-    """The versions that an act made, from the versions themselves: it may have been killed before it could note one."""
+def _made(store: Store, withdrawal: Withdrawal, found: Search) -> dict[Holding, Parent]:
+    """The versions that a withdrawal made, by what they say: it may have been killed before it could note one."""
     made = {}
     for holding in found.holdings:
         base, digest = holding.version, holding.version.manifest.digest()
         for version in store.versions(base.corpus):
             own = version.manifest
             follows = any(parent.digest == digest for parent in own.parents)
-            if follows and own.build_key == base.manifest.build_key and act.order_to(base.corpus) in own.obeyed:
+            if (
+                follows
+                and own.build_key == base.manifest.build_key
+                and withdrawal.name_for(base.corpus) in own.applied_withdrawals
+            ):
                 made[holding] = _as_parent(version)
     return made
 
 
-def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) -> Version | None:
+def _without(store: Store, corpus: Corpus, version: Version, withdrawal: Withdrawal) -> Version | None:
     """Commit a version's own tables again; the commit leaves out what was withdrawn.
 
     None if a build, for whose end this waited, has committed a later version: that one is looked through next.
     """
     manifest = version.manifest
-    with staging(store, corpus.name, digest_of([act.act, manifest.digest()]), say=say) as staged:
+    with staging(store, corpus.name, digest_of([withdrawal.name, manifest.digest()]), say=say) as staged:
         store.refresh(corpus.name)
         if store.latest(corpus.name) != version:
             return None
@@ -231,7 +235,7 @@ def _without(store: Store, corpus: Corpus, version: Version, act: Withdrawal) ->
             inputs=manifest.inputs,
             code=manifest.code,
             libraries=manifest.libraries,
-            parents=tuple(_heir(parent, store) for parent in manifest.parents if parent.corpus != corpus.name),
+            parents=tuple(_successor(parent, store) for parent in manifest.parents if parent.corpus != corpus.name),
             prompts=manifest.prompts,
             models=manifest.models,
             page=partial(make_page, corpus),
@@ -254,9 +258,9 @@ def _restate(stage: Stage, corpus: Corpus, version: Version) -> set[str]:
     return written
 
 
-def _heir(parent: Parent, store: Store) -> Parent:
+def _successor(parent: Parent, store: Store) -> Parent:
     """The version that stands for a parent whose rows were withdrawn: the first later one that holds none such."""
-    held = {one.digest for act in withdrawals(store.root) for one in act.versions}
+    held = {one.digest for each in withdrawals(store.root) for one in each.versions}
     if parent.digest not in held:
         return parent
     later = (_as_parent(v) for v in store.versions(parent.corpus) if v.number > int(parent.version[1:]))

@@ -29,7 +29,7 @@ from tasks.store.report import render_report
 from tasks.store.sql import query
 from tasks.store.staging import Stage, sweep
 from tasks.store.versions import MANIFEST, Version
-from tasks.store.withdrawals import bring_withdrawals, marks_for, orders_to, withdrawals
+from tasks.store.withdrawals import bring_withdrawals, marks_for, names_for, withdrawals
 
 PAGES = ("README.md", "report.html", "croissant.json")
 """What a version says of itself for people and indexers; made from its tables and manifest."""
@@ -73,8 +73,8 @@ class Made:
 def commit(stage: Stage, made: Made) -> Version:
     """Turn the staged tables into the corpus's next version, without what was withdrawn.
 
-    What is withdrawn while this checks, hashes and uploads is left out too: the acts are read again just before the
-    version is there, and if they are others, this begins anew. Of what comes later even so, `obeyed` knows nothing.
+    What is withdrawn while this checks, hashes and uploads is left out too: the withdrawals are read again just before
+    the version is there, and if they are others, this begins anew. Later ones are not among `applied_withdrawals`.
 
     A build whose tables equal those of the newest version byte by byte, and that may be published on the same terms,
     commits nothing and returns that version; its key is remembered beside it.
@@ -92,8 +92,8 @@ def _commit(stage: Stage, made: Made) -> Version | None:
     """One try of `commit`; None if something was withdrawn meanwhile."""
     steps = stage.steps()
     stage.store.refresh(stage.corpus)
-    acts = withdrawals(stage.store.root)
-    if marks := marks_for(acts, stage.corpus):
+    known = withdrawals(stage.store.root)
+    if marks := marks_for(known, stage.corpus):
         whole = stage
         stage, steps = without_withdrawn(whole, made.corpus.tables, steps, marks, made.recount)
         if stage is not whole:
@@ -109,12 +109,12 @@ def _commit(stage: Stage, made: Made) -> Version | None:
         before
         and entries == _data_files(before.manifest)
         and _published_alike(before.manifest, made)
-        and all(act.has_met(before.manifest) for act in acts)
+        and all(one.has_met(before.manifest) for one in known)
     ):
         stage.store.remember_key(before, stage.build_key)
         sweep(stage.store, stage.corpus, keep=None)
         return before
-    manifest = _manifest(stage, made, steps, entries, before, orders_to(acts, stage.corpus))
+    manifest = _manifest(stage, made, steps, entries, before, names_for(known, stage.corpus))
     manifest = _write_pages(stage, made, manifest, before)
     for folder in [path for path in stage.version.rglob("*") if path.is_dir()]:
         sync(folder)  # the names of files are as durable as their bytes before the manifest speaks of them
@@ -148,7 +148,7 @@ def _put(stage: Stage, manifest: Manifest, before: Version | None) -> Version | 
     if stage.store.remote is not None:
         stage.store.remote.send(stage.version, manifest, before.manifest if before else None)
         bring_withdrawals(stage.store.root, stage.store.remote)
-    if orders_to(withdrawals(stage.store.root), stage.corpus) != manifest.obeyed:
+    if names_for(withdrawals(stage.store.root), stage.corpus) != manifest.applied_withdrawals:
         if stage.store.remote is not None:
             stage.store.remote.discard(stage.corpus, manifest.version)
         return None
@@ -284,7 +284,7 @@ def _manifest(
     steps: list[Step],
     entries: list[FileEntry],
     before: Version | None,
-    obeyed: tuple[str, ...],
+    applied_withdrawals: tuple[str, ...],
 ) -> Manifest:
     rows: dict[str, dict[str, int]] = {}
     for entry in entries:
@@ -300,7 +300,7 @@ def _manifest(
     return Manifest(
         rules=made.rules,
         corpus=stage.corpus,
-        version=stage.store.next_name(stage.corpus, claimant_of(stage.build_key, obeyed)),
+        version=stage.store.next_name(stage.corpus, claimant_of(stage.build_key, applied_withdrawals)),
         build_key=stage.build_key,
         parents=(*lineage, *made.parents),
         inputs=made.inputs,
@@ -314,7 +314,7 @@ def _manifest(
         rejects=rejects,
         rows=rows,
         files=tuple(entries),
-        obeyed=obeyed,
+        applied_withdrawals=applied_withdrawals,
     )
 
 

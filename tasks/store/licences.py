@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from schemas.config import Licence
 from schemas.errors import StoreError
 from schemas.tables import REJECTS, Table
-from tasks.store.lineage import Gone, Mask, lineage, missing_column
+from tasks.store.lineage import Mask, lineage, missing_column
 from tasks.store.parquet import write_shards
 from tasks.store.redaction import by_split, mentions, staying
 from tasks.store.versions import Store, Version
@@ -103,7 +103,7 @@ class Redaction:
 
     def __init__(self, version: Version, tables: Sequence[Table], terms: Terms) -> None:
         self.tables = {table.name: table for table in tables if table.name in version.manifest.rows}
-        self._files, self._gone = version.table_files(), Gone()
+        self._files = version.table_files()
         if terms.closed and (missing := missing_column(tables, self._files, {"source"})):
             raise StoreError(
                 f"{version.corpus} {version.name}: an earlier release wrote the table {missing}, so what licences hold "
@@ -111,13 +111,10 @@ class Redaction:
             )
         with lineage(tables, self._files) as rows:
             known = rows.sources() | set(terms.licences)
-            if terms.closed:
-                self._gone = rows.without({("source", name) for name in terms.closed})
-                if REJECTS.name in self.tables:  # a reject of a source that nobody knows may be of any
-                    unknown = rows.not_of(REJECTS.name, known - terms.closed)
-                    self._gone = self._gone.also(REJECTS.name, unknown)
-            media = [table.name for table in self.tables.values() if table.embedded or table.files]
-            self._silent = {name: rows.not_of(name, terms.audible) for name in media}
+            self._gone = rows.without({("source", name) for name in terms.closed})
+            if terms.closed and REJECTS.name in self.tables:  # a reject of a source that nobody knows may be of any
+                self._gone.rows[REJECTS.name] |= rows.not_of(REJECTS.name, known - terms.closed)
+            self._silent = {name: rows.not_of(name, terms.audible) for name in self.tables}
         self.all_audible = terms.audio and bool(known) and known <= terms.audible
         self.files: set[str] = set()
         self.lost = {name: self._weighed(table) for name, table in self.tables.items()}
@@ -128,28 +125,23 @@ class Redaction:
 
     def write(self, folder: Path, table: Table, split: str) -> list[Path]:
         """Write what may leave of one split; its files. None where no row may."""
-        start = 0
-        for name, paths, leaving in by_split(table, self._files, self._gone):
-            silent = self._silent_rows(table, start, len(leaving))
-            start += len(leaving)
+        for (name, paths, leaving), (_, _, silent) in zip(*self._splits(table), strict=True):
             if name == split and not leaving.all():
                 rows = staying(table, paths, leaving, self._gone, silent)
                 return write_shards(folder / table.name, table, split, rows)
         return []
 
-    def _silent_rows(self, table: Table, start: int, rows: int) -> Mask | None:
-        return self._silent[table.name][start : start + rows] if table.name in self._silent else None
+    def _splits(self, table: Table) -> tuple[Iterator[tuple[str, Sequence[Path], Mask]], ...]:
+        """The splits with the rows that leave, and with those that stay without audio."""
+        return by_split(table, self._files, self._gone.rows), by_split(table, self._files, self._silent)
 
     def _weighed(self, table: Table) -> Loss:
         """What a table loses; notes the files that its rows let leave."""
-        loss, start = Loss(), 0
-        for split, paths, leaving in by_split(table, self._files, self._gone):
+        loss = Loss()
+        for (split, paths, leaving), (_, _, silent) in zip(*self._splits(table), strict=True):
             loss.rows[split] = int(leaving.sum())
-            silent = self._silent_rows(table, start, len(leaving))
-            start += len(leaving)
-            if silent is None:
+            if not (names := [*table.files, *(f"{name}.path" for name in table.embedded)]):
                 continue
-            names = [*table.files, *(f"{name}.path" for name in table.embedded)]
             media = pa.concat_tables([pq.ParquetFile(path).read(columns=names) for path in paths])
             muted, audible = media.filter(pa.array(silent & ~leaving)), media.filter(pa.array(~silent & ~leaving))
             loss.audio[split] = sum(len(column) - column.null_count for column in muted.columns)

@@ -35,26 +35,17 @@ class Gone:
     """What leaves a version.
 
     Attributes:
-        rows: whether a row leaves, by table that loses any; over all its splits in order.
+        rows: whether a row leaves, by table; over all its splits in order.
         things: kinds and ids that rows were, of which none is left.
     """
 
-    rows: Mapping[str, Mask] = field(default_factory=dict)
+    rows: dict[str, Mask] = field(default_factory=dict)
     things: frozenset[Thing] = frozenset()
 
     @property
     def counts(self) -> dict[str, int]:
         """Rows that leave, by table."""
-        return {name: int(mask.sum()) for name, mask in self.rows.items()}
-
-    def also(self, table: str, rows: Mask) -> Gone:
-        """This, with more rows of a table."""
-        rows = rows | self.mask(table, 0, len(rows))
-        return Gone({**self.rows, table: rows} if rows.any() else self.rows, self.things)
-
-    def mask(self, table: str, start: int, rows: int) -> Mask:
-        """Whether each of some rows of a table leaves."""
-        return self.rows[table][start : start + rows] if table in self.rows else np.zeros(rows, bool)
+        return {name: int(mask.sum()) for name, mask in self.rows.items() if mask.any()}
 
 
 def named_kinds(tables: Sequence[Table]) -> set[str]:
@@ -146,8 +137,8 @@ class Lineage:
             run("INSERT INTO things_gone SELECT $kind, unnest($ids::VARCHAR[])", {"kind": kind, "ids": ids})
         while sum(run(query(f"store/{name}_gone")).fetchall()[0][0] for name in ("rows", "things")):
             pass
-        losing = [name for (name,) in run('SELECT DISTINCT "table" FROM rows_gone ORDER BY 1').fetchall()]
-        rows = {name: self._mask(name, run('SELECT row FROM rows_gone WHERE "table" = ?', [name])) for name in losing}
+        gone = 'SELECT row FROM rows_gone WHERE "table" = ?'
+        rows = {name: self._mask(name, run(gone, [name])) for name in self._sizes}
         were = 'SELECT kind, id FROM things_gone SEMI JOIN (FROM refs WHERE "group" = "table") USING (kind, id)'
         return Gone(rows, frozenset(run(were).fetchall()))
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.errors import StoreError
 
@@ -78,7 +78,7 @@ class Manifest(Record):
     """Everything about a version that its files do not say.
 
     `rules` are those of the build (0: before they were counted); a version that a withdrawal makes keeps those of its
-    base, whose rows it has. `obeyed` names what was left out because it was withdrawn, by digests
+    base, whose rows it has. `applied_withdrawals` names what was left out because it was withdrawn, by digests
     (`tasks/store/withdrawals.py`). It stays in the store: a published manifest is without it.
     """
 
@@ -99,12 +99,16 @@ class Manifest(Record):
     rejects: dict[str, int]
     rows: dict[str, dict[str, int]]
     files: tuple[FileEntry, ...]
-    obeyed: tuple[str, ...] = ()
+    applied_withdrawals: tuple[str, ...] = Field(
+        default=(), validation_alias=AliasChoices("applied_withdrawals", "obeyed"), serialization_alias="obeyed"
+    )  # the key in files stays: a version's digest covers it
 
     def to_json(self) -> str:
         """The manifest's text; equal manifests have equal bytes."""
-        blank = {name for name in ("rules", "obeyed") if not getattr(self, name)}  # as manifests were without them
-        held = self.model_dump(mode="json", exclude=blank)
+        blank = {
+            name for name in ("rules", "applied_withdrawals") if not getattr(self, name)
+        }  # as manifests were without them
+        held = self.model_dump(mode="json", by_alias=True, exclude=blank)
         return json.dumps(held, indent=1, ensure_ascii=False) + "\n"
 
     def digest(self) -> str:
@@ -136,10 +140,10 @@ def read_manifest(path: Path) -> Manifest:
         raise StoreError(f"{path} is not a valid manifest: {where or 'content'}: {first['msg']}") from None
 
 
-def claimant_of(build_key: str, obeyed: Sequence[str]) -> str:
+def claimant_of(build_key: str, applied_withdrawals: Sequence[str]) -> str:
     """Who claims a version's name in an object store. Builds of the same content alone share one: of the same key, and
     without the same that was withdrawn."""
-    return digest_of([build_key, *obeyed]) if obeyed else build_key
+    return digest_of([build_key, *applied_withdrawals]) if applied_withdrawals else build_key
 
 
 def digest_of(value: Any) -> str:

@@ -92,7 +92,7 @@ def bundled(
                 manifest = _copy(version, redaction, lost, folder)
             elif _sounds(version) and not redaction.all_audible:
                 manifest = _without_report(version, folder)
-            elif version.manifest.obeyed:
+            elif version.manifest.applied_withdrawals:
                 manifest = _restated(version, folder, version.manifest.files)
             else:
                 manifest = version.manifest
@@ -119,7 +119,7 @@ def _without_report(version: Version, folder: Path) -> Manifest:
 
 def _restated(version: Version, folder: Path, files: tuple[FileEntry, ...]) -> Manifest:
     """A manifest of those files that says nothing of withdrawals."""
-    manifest = version.manifest.model_copy(update={"files": files, "obeyed": ()})
+    manifest = version.manifest.model_copy(update={"files": files, "applied_withdrawals": ()})
     folder.mkdir()
     write_text(folder / MANIFEST, manifest.to_json())
     return manifest
@@ -160,7 +160,7 @@ def _copy(version: Version, redaction: Redaction, lost: Mapping[str, Loss], fold
     card = (version.folder / CARD).read_text("utf-8")
     write_text(folder / CARD, _told(card, version, lost, rows))
     files.append(_entry(folder / CARD, folder))
-    manifest = version.manifest.model_copy(update={"rows": rows, "files": tuple(files), "obeyed": ()})
+    manifest = version.manifest.model_copy(update={"rows": rows, "files": tuple(files), "applied_withdrawals": ()})
     write_text(folder / MANIFEST, manifest.to_json())
     return manifest
 

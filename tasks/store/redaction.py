@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,7 +36,7 @@ def without_withdrawn(
     """
     files = stage.tables()
     gone = withdrawn_from(tables, files, marks)
-    if not gone.rows:
+    if not gone.counts:
         return stage, list(steps)
     redacted = _Redacted(stage.store, stage.corpus, stage.build_key, stage.folder)
     shutil.rmtree(redacted.version, ignore_errors=True)
@@ -46,10 +46,10 @@ def without_withdrawn(
         if path.is_file() and relative not in loose:
             place(path, redacted.version / relative)
     for table in tables:
-        for split, paths, leaving in by_split(table, files, gone):
+        for split, paths, leaving in by_split(table, files, gone.rows):
             if leaving.any() or mentions(table, gone):
                 redacted.write(table, split, staying(table, paths, leaving, gone))
-        if table.name in gone.rows:
+        if table.name in gone.counts:
             redacted.drop_empty_splits(table)
     recomputed = {step.name: step for step in recompute(redacted)}
     steps = [recomputed.get(step.name, step).model_copy(update={"place": step.place}) for step in steps]
@@ -65,12 +65,12 @@ class _Redacted(Stage):
         return self.folder / "redacted"
 
 
-def by_split(table: Table, files: Files, gone: Gone) -> Iterator[tuple[str, Sequence[Path], Mask]]:
-    """The splits of a table: name, files, and whether each row leaves."""
+def by_split(table: Table, files: Files, masks: Mapping[str, Mask]) -> Iterator[tuple[str, Sequence[Path], Mask]]:
+    """The splits of a table: name, files, and their rows' part of the table's mask."""
     start = 0
     for split, paths in files.get(table.name, {}).items():
         rows = sum(pq.read_metadata(path).num_rows for path in paths)
-        yield split, paths, gone.mask(table.name, start, rows)
+        yield split, paths, masks[table.name][start : start + rows]
         start += rows
 
 
@@ -117,7 +117,7 @@ def _nulled(part: pa.Table, column: str, where: pa.Array) -> pa.Table:
 def _loose_files(table: Table, files: Files, gone: Gone) -> set[str]:
     """Files within the version that rows of a table named, and none that stays names."""
     named: dict[bool, set[str]] = {True: set(), False: set()}
-    for _, paths, leaving in by_split(table, files, gone) if table.files and table.name in gone.rows else ():
+    for _, paths, leaving in by_split(table, files, gone.rows) if table.files else ():
         rows = pa.concat_tables([pq.ParquetFile(path).read(columns=list(table.files)) for path in paths])
         for leaves, names in named.items():
             there = rows.filter(pa.array(leaving == leaves))
@@ -128,7 +128,7 @@ def _loose_files(table: Table, files: Files, gone: Gone) -> set[str]:
 def _rejects_that_leave(files: Files, gone: Gone) -> Counter[tuple[str, str]]:
     """How many, by stage and reason."""
     left: Counter[tuple[str, str]] = Counter()
-    for _, paths, leaving in by_split(REJECTS, files, gone):
+    for _, paths, leaving in by_split(REJECTS, files, gone.rows):
         rows = pa.concat_tables([pq.ParquetFile(path).read(columns=["stage", "reason"]) for path in paths])
         rows = rows.filter(pa.array(leaving))
         left.update(zip(rows["stage"].to_pylist(), rows["reason"].to_pylist(), strict=True))

@@ -146,7 +146,7 @@ class Remote:
             StoreError: the object store cannot be written, or another build has committed other content.
         """
         place = f"{self.url}/{manifest.corpus}/{manifest.version}"
-        claimant = claimant_of(manifest.build_key, manifest.obeyed)
+        claimant = claimant_of(manifest.build_key, manifest.applied_withdrawals)
         if self._claimant(manifest.corpus, manifest.version) != claimant:
             raise StoreError(f"{place}: the claim to this name was removed meanwhile from {CLAIMS}/; build again")
         text = (folder / MANIFEST).read_bytes()

@@ -14,7 +14,7 @@ from tasks.store.files import sha256_file, write_text
 from tasks.store.manifest import MANIFEST as MANIFEST
 from tasks.store.manifest import Manifest, read_manifest
 from tasks.store.remote import Remote, open_remote, remote_of
-from tasks.store.withdrawals import act_against, bring_withdrawals
+from tasks.store.withdrawals import bring_withdrawals, withdrawal_against
 
 DEFAULT_STORE = Path("data/store")
 _VERSION = re.compile(r"^v([1-9][0-9]*)$")
@@ -152,7 +152,7 @@ class Store:
         """The newest version that was built from the same inputs, config, prompts, schemas and code, or whose tables
         came out of them again, and that holds nothing that was withdrawn."""
         for version in reversed(self.versions(corpus)):
-            if build_key in self.keys(version) and not act_against(self.root, version.manifest):
+            if build_key in self.keys(version) and not withdrawal_against(self.root, version.manifest):
                 return version
         return None
 

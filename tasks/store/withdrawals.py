@@ -1,13 +1,13 @@
-"""What was withdrawn from a store: acts of digests, and a reason in the words of who gave it, for every later commit.
+"""What was withdrawn from a store: digests, and a reason in the words of who gave it, for every later commit.
 
 A record lies in `<store>/withdrawals/`; of an object store there, and in the copies of the machines that use it. It
 holds SHA-256s of what was withdrawn, so that a build that meets it again in its inputs leaves it out, and the versions
 that still hold it, which are never published.
 
-A commit may have read the acts just before one was recorded, and end long after. So a version must show that it is free
-of what an act withdrew: either the withdrawal looked through it and says so (`Withdrawal.seen`), or its commit had read
-the act (`Manifest.obeyed`). A version that neither speaks for is not published either, however the two interleaved and
-whichever of them was killed.
+A commit may have read the withdrawals just before one was recorded, and end long after. So a version must show that it
+is free of what was withdrawn: the withdrawal looked through it and says so (`Withdrawal.seen`), or its commit had read
+the record (`Manifest.applied_withdrawals`). A version that neither speaks for is not published either, however the
+two interleaved and whichever of them was killed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.errors import StoreError
 from tasks.store.files import write_text
@@ -55,23 +55,23 @@ class Mark(BaseModel):
 
 
 class Withdrawal(BaseModel):
-    """One act.
+    """One withdrawal.
 
     Attributes:
-        act: its name, from what was withdrawn; the same again is the same act.
+        name: from what was withdrawn; the same again is the same withdrawal.
         kind: what was withdrawn.
         reason: why, as it was said.
         withdrawn: when.
         marks: what is left out of every later version.
         versions: the versions that hold it, by digest of their manifests; they are not published.
-        made: the versions without it that the act made.
+        made: the versions without it that it made.
         rows: rows left out of those, by corpus and table.
         seen: digests of the manifests of all versions that were looked through; None in a record of an earlier release.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    act: str
+    name: str = Field(validation_alias=AliasChoices("name", "act"), serialization_alias="act")  # as in earlier records
     kind: Kind
     reason: str
     withdrawn: datetime
@@ -86,17 +86,17 @@ class Withdrawal(BaseModel):
         digest = manifest.digest()
         return any(held.digest == digest for held in self.versions)
 
-    def order_to(self, corpus: str) -> str | None:
-        """Names what the act withdraws from a corpus, in `Manifest.obeyed`; None if it is nothing."""
+    def name_for(self, corpus: str) -> str | None:
+        """Names what is withdrawn from a corpus, in `Manifest.applied_withdrawals`; None if it is nothing."""
         marks = sorted(mark.model_dump_json() for mark in self.marks if mark.corpus in (None, corpus))
         return digest_of(marks) if marks else None
 
     def has_met(self, manifest: Manifest) -> bool:
-        """Whether the version with that manifest was looked through, or made by a commit that had read the act."""
+        """Whether the version with that manifest was looked through, or made by a commit that had read the record."""
         if self.seen is None or manifest.digest() in self.seen:
             return True
-        order = self.order_to(manifest.corpus)
-        return order is None or order in manifest.obeyed
+        name = self.name_for(manifest.corpus)
+        return name is None or name in manifest.applied_withdrawals
 
 
 def digest_of_value(kind: str, value: str) -> str:
@@ -105,7 +105,7 @@ def digest_of_value(kind: str, value: str) -> str:
 
 
 def withdrawals(root: Path) -> list[Withdrawal]:
-    """All acts of the store in that folder, oldest first.
+    """All withdrawals of the store in that folder, oldest first.
 
     Raises:
         StoreError: a record cannot be read.
@@ -116,24 +116,24 @@ def withdrawals(root: Path) -> list[Withdrawal]:
             found.append(Withdrawal.model_validate_json(path.read_bytes()))
         except ValidationError as error:
             raise StoreError(f"{path} is not a record of a withdrawal: {error.errors()[0]['msg']}") from None
-    return sorted(found, key=lambda act: (act.withdrawn, act.act))
+    return sorted(found, key=lambda one: (one.withdrawn, one.name))
 
 
-def save_withdrawal(root: Path, act: Withdrawal, remote: Remote | None = None) -> None:
-    """Keep an act: in the object store first, if the folder is a copy of one.
+def save_withdrawal(root: Path, withdrawal: Withdrawal, remote: Remote | None = None) -> None:
+    """Keep a withdrawal: in the object store first, if the folder is a copy of one.
 
     Raises:
         StoreError: the object store cannot be written.
     """
-    text = act.model_dump_json(indent=1) + "\n"
+    text = withdrawal.model_dump_json(indent=1, by_alias=True) + "\n"
     if remote is not None:
         with one_line(remote.url, StoreError):
-            remote.files.pipe_file(f"{remote.url}/{FOLDER}/{act.act}.json", text.encode())
-    write_text(root / FOLDER / f"{act.act}.json", text)
+            remote.files.pipe_file(f"{remote.url}/{FOLDER}/{withdrawal.name}.json", text.encode())
+    write_text(root / FOLDER / f"{withdrawal.name}.json", text)
 
 
 def bring_withdrawals(root: Path, remote: Remote) -> None:
-    """Bring the acts of an object store into its copy.
+    """Bring the withdrawals of an object store into its copy.
 
     Raises:
         StoreError: the object store cannot be reached.
@@ -143,35 +143,34 @@ def bring_withdrawals(root: Path, remote: Remote) -> None:
             write_text(root / FOLDER / path.rpartition("/")[2], remote.files.cat_file(path).decode())
 
 
-def marks_for(acts: Sequence[Withdrawal], corpus: str) -> tuple[Mark, ...]:
+def marks_for(known: Sequence[Withdrawal], corpus: str) -> tuple[Mark, ...]:
     """What may not enter a version of a corpus."""
-    marks = (mark for act in acts for mark in act.marks)
+    marks = (mark for one in known for mark in one.marks)
     return tuple(dict.fromkeys(mark for mark in marks if mark.corpus in (None, corpus)))
 
 
-def orders_to(acts: Sequence[Withdrawal], corpus: str) -> tuple[str, ...]:
-    """Names the marks of every act that may not enter a version of a corpus, as its manifest does (`obeyed`)."""
-    return tuple(sorted({order for act in acts if (order := act.order_to(corpus))}))
+def names_for(known: Sequence[Withdrawal], corpus: str) -> tuple[str, ...]:
+    """What `Manifest.applied_withdrawals` of a corpus's version names: the marks of each withdrawal from the corpus."""
+    return tuple(sorted({name for one in known if (name := one.name_for(corpus))}))
 
 
-def act_against(root: Path, manifest: Manifest) -> Withdrawal | None:
-    """The act for which a version is not published: it withdrew rows of it, or the version, or one that it was made
-    from, has not met it. None if there is none."""
-    acts = withdrawals(root)
-    found = (act for act in acts if act.holds(manifest))
-    return next(found, None) or _unmet(root, acts, manifest)
+def withdrawal_against(root: Path, manifest: Manifest) -> Withdrawal | None:
+    """The withdrawal for which a version is not published: it withdrew rows of it, or the version, or one that it was
+    made from, has not met it. None if there is none."""
+    known = withdrawals(root)
+    return next((one for one in known if one.holds(manifest)), None) or _unmet(root, known, manifest)
 
 
-def _unmet(root: Path, acts: Sequence[Withdrawal], manifest: Manifest) -> Withdrawal | None:
-    if act := next((act for act in acts if not act.has_met(manifest)), None):
-        return act
+def _unmet(root: Path, known: Sequence[Withdrawal], manifest: Manifest) -> Withdrawal | None:
+    if withdrawal := next((one for one in known if not one.has_met(manifest)), None):
+        return withdrawal
     for parent in manifest.parents:
         path = root / parent.corpus / parent.version / MANIFEST
         if (
-            acts
+            known
             and parent.corpus != manifest.corpus
             and path.is_file()
-            and (act := _unmet(root, acts, read_manifest(path)))
+            and (withdrawal := _unmet(root, known, read_manifest(path)))
         ):
-            return act
+            return withdrawal
     return None

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tasks.store.versions import Store, verify
-from tasks.store.withdrawals import act_against, withdrawals
+from tasks.store.withdrawals import withdrawal_against, withdrawals
 from tests.builds import Builds, contents_of, rows_of, traces
 from tests.human_preferences.votes import SALT, build_votes, cmi, config_of, vote
 from tests.release.withdrawing import withdraw_annotator
@@ -36,7 +36,7 @@ def test_killed_withdrawals_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert verify(newest) == []
             if traces(newest, [who]):  # not made yet: untouched, and not to be published once the act is recorded
                 assert newest.name == "v1"
-                assert not withdrawals(store.root) or act_against(store.root, newest.manifest)
+                assert not withdrawals(store.root) or withdrawal_against(store.root, newest.manifest)
         builds.start(Path(who), store.root)
         assert builds.said() == 0
     assert killed

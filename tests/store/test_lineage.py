@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +26,7 @@ from tasks.store.lineage import withdrawn_from
 from tasks.store.manifest import Parent, Step
 from tasks.store.staging import staging
 from tasks.store.versions import Store, Version, verify
-from tasks.store.withdrawals import Mark, act_against, digest_of_value, save_withdrawal, withdrawals
+from tasks.store.withdrawals import Mark, digest_of_value, save_withdrawal, withdrawal_against, withdrawals
 from tests.builds import rows_of, traces
 
 SHA = {name: name * 64 for name in "abcdef"}
@@ -298,7 +300,7 @@ def test_only_in_one_corpus_and_what_was_made_from_it(store: Store) -> None:
     found = withdrawal.search(store, known, "clip", SHA["c"], "songs")
     withdrawal.withdraw(store, known, found, "asked for")
     assert [store.find(name).name for name in ("songs", "words", "alone")] == ["v2", "v2", "v1"]
-    assert act_against(store.root, store.find("alone").manifest) is None
+    assert withdrawal_against(store.root, store.find("alone").manifest) is None
 
 
 def test_what_a_killed_withdrawal_left_of_another_version_goes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,7 +353,7 @@ def test_a_version_that_a_build_commits_meanwhile_is_looked_through(
     act = withdrawal.withdraw(store, CORPORA, found, "asked for")
     assert [version.name for version in store.versions("songs")] == ["v1", "v2", "v3"]
     assert ids(store.find("songs"), "clips") == ["clip-b", "clip-c", "clip-d", "clip-e"]
-    assert act_against(store.root, late.manifest) == act
+    assert withdrawal_against(store.root, late.manifest) == act
     assert ids(store.find("words"), "captions") == ["cap-c", "cap-f"]
 
 
@@ -379,7 +381,7 @@ def test_what_an_earlier_release_did_not_hold_is_one_line(store: Store) -> None:
     with pytest.raises(StoreError, match="table captions: an earlier release wrote it without mood; build the corpus"):
         withdrawal.withdraw(store, now, withdrawal.search(store, now, "clip", SHA["c"]), "asked for")
     assert store.find("words").name == "v1"
-    assert act_against(store.root, store.find("words").manifest)
+    assert withdrawal_against(store.root, store.find("words").manifest)
 
 
 @pytest.mark.parametrize(
@@ -420,7 +422,7 @@ def leaving_rejects(folder: Path, row: dict[str, Any], schema: pa.Schema) -> boo
     whole = {"table": "clips", "stage": "read", "reason": "bad", "file": None, "line": 1, **row}
     pq.write_table(pa.Table.from_pylist([whole], schema), folder / "rejects.parquet")
     files = {"clips": {}, "rejects": {"full": [folder / "rejects.parquet"]}}
-    return bool(withdrawn_from((SONGS[0], REJECTS), files, [Mark.of("prompt", "2")]).rows)
+    return bool(withdrawn_from((SONGS[0], REJECTS), files, [Mark.of("prompt", "2")]).counts)
 
 
 def test_a_record_of_an_earlier_release_names_a_column(tmp_path: Path) -> None:
@@ -490,3 +492,13 @@ def test_rows_leave_as_a_second_implementation_says(
     gone = withdrawn_from(made, files, [Mark.of(kind, id_) for kind, id_ in seeds])
     left = {(name, at) for name, mask in gone.rows.items() for at in mask.nonzero()[0].tolist()}
     assert left == brute_force(columns, rows, seeds)
+
+
+def test_records_and_manifests_keep_the_keys_of_earlier_releases(store: Store) -> None:
+    """A manifest's digest covers its keys; and machines of another release read the records of this one."""
+    withdraw(store, "clip", SHA["a"])
+    (path,) = (store.root / "withdrawals").glob("*.json")
+    assert json.loads(path.read_bytes())["act"] == withdrawals(store.root)[0].name == path.stem
+    text = (store.find("songs").folder / "manifest.json").read_text()
+    assert json.loads(text)["obeyed"] == list(store.find("songs").manifest.applied_withdrawals) != []
+    assert hashlib.sha256(text.encode()).hexdigest() == store.find("songs").manifest.digest()

@@ -13,7 +13,7 @@ from tasks.release import withdrawal
 from tasks.store.manifest import Parent
 from tasks.store.remote import ADDRESS
 from tasks.store.versions import Store, open_store, verify
-from tasks.store.withdrawals import FOLDER, act_against
+from tasks.store.withdrawals import FOLDER, withdrawal_against
 from tests.builds import traces
 from tests.store.objects import bucket, server
 from tests.store.test_lineage import CORPORA, SHA, build, ids, stop_after_one_commit, withdraw
@@ -53,7 +53,7 @@ def test_another_machine_finds_what_is_left_and_obeys(url: str, tmp_path: Path) 
     assert verify(songs) == verify(words) == []
     assert third.remote is not None
     assert third.remote.faults(songs.manifest) == []
-    assert act_against(third.root, third.find("songs@v1").manifest) is not None
+    assert withdrawal_against(third.root, third.find("songs@v1").manifest) is not None
     records = third.remote.files.glob(f"{url}/{FOLDER}/*.json")
     assert len(records) == 1
 
@@ -77,7 +77,7 @@ def test_another_machine_goes_on_with_a_killed_one(url: str, tmp_path: Path, mon
             withdraw(here, "clip", SHA["a"])
     there = another_machine(url, tmp_path / "there")
     assert [there.find(name).name for name in ("songs", "words")] == ["v2", "v1"]
-    assert act_against(there.root, there.find("words@v1").manifest) is not None
+    assert withdrawal_against(there.root, there.find("words@v1").manifest) is not None
     found = withdrawal.search(there, CORPORA, "clip", SHA["a"])
     act = withdrawal.withdraw(there, CORPORA, found, "asked for")
     assert {(one.corpus, one.version) for one in act.made} == {("songs", "v2"), ("words", "v2")}

@@ -17,7 +17,7 @@ from tasks.store.leftovers import find_leftovers
 from tasks.store.manifest import Parent
 from tasks.store.remote import ADDRESS
 from tasks.store.versions import Store, Version, open_store, verify
-from tasks.store.withdrawals import act_against, orders_to
+from tasks.store.withdrawals import names_for, withdrawal_against
 from tests.builds import traces
 from tests.store.objects import bucket, server
 from tests.store.test_lineage import CORPORA, ROWS, SHA, build, ids
@@ -84,14 +84,14 @@ def before_it_counts(patch: pytest.MonkeyPatch, act: Callable[[], None], name: s
     do = once(act)
 
     def hooked(acts: Any, corpus: str) -> Any:
-        found = orders_to(acts, corpus)
+        found = names_for(acts, corpus)
         if corpus == name:
             reads.append(corpus)
             if len(reads) == 2:
                 do()
         return found
 
-    patch.setattr(committing, "orders_to", hooked)
+    patch.setattr(committing, "names_for", hooked)
 
 
 @pytest.fixture
@@ -115,9 +115,9 @@ def test_what_is_withdrawn_while_a_version_is_checked_is_left_out(
     if here.remote is not None:
         assert here.remote.faults(words.manifest) == []
         assert find_leftovers(here.remote) == [], "expected nothing of the try that held what was withdrawn"
-    assert act_against(here.root, words.manifest) is None
+    assert withdrawal_against(here.root, words.manifest) is None
     with gathered(words, CORPORA["words"], here, True) as bundle:
-        assert bundle.manifest.obeyed == ()
+        assert bundle.manifest.applied_withdrawals == ()
     assert [v.name for v in (build(here, "words", key="other"), here.find("words"))] == [words.name] * 2
 
 
@@ -145,10 +145,10 @@ def test_what_is_withdrawn_in_the_last_moment_keeps_the_version_unpublished(
     withdraw(there, "e")  # again
     here.refresh()
     assert ids(here.find("words"), "captions") == ["cap-a", "cap-c", "cap-f"]
-    act = act_against(here.root, late.manifest)
+    act = withdrawal_against(here.root, late.manifest)
     assert act is not None
     assert act.holds(late.manifest)
-    assert act_against(here.root, here.find("words").manifest) is None
+    assert withdrawal_against(here.root, here.find("words").manifest) is None
 
 
 def test_a_build_after_that_makes_a_version_that_is_published(
@@ -161,7 +161,7 @@ def test_a_build_after_that_makes_a_version_that_is_published(
     not_published(here, late)
     after = build(here, "words", key="other")
     assert after.number == late.number + 1
-    assert act_against(here.root, after.manifest) is None
+    assert withdrawal_against(here.root, after.manifest) is None
     assert build(here, "words", key="other") == after
 
 
@@ -177,10 +177,10 @@ def test_what_was_made_from_such_a_version_is_not_published_either(
         before_it_counts(patch, lambda: withdraw(there, "f"), "songs")
         late = build(here, "songs", key="late")
     made = build(here, "words", (Parent(corpus="songs", version=late.name, digest=late.manifest.digest()),), key="made")
-    assert made.manifest.obeyed
+    assert made.manifest.applied_withdrawals
     for version in (late, made):
         not_published(here, version)
     withdraw(there, "f")
     here.refresh()
-    assert act_against(here.root, late.manifest) is None
-    assert act_against(here.root, made.manifest) is None
+    assert withdrawal_against(here.root, late.manifest) is None
+    assert withdrawal_against(here.root, made.manifest) is None
