@@ -47,13 +47,6 @@ from schemas.annotation import AnnotatorConfig, Hearing
 Kind = Literal["yes_no", "preference", "scalar", "choice"]
 Answer = Literal["yes_no", "preference", "scalar", "choice"]
 
-METRICS: dict[Kind, tuple[str, ...]] = {
-    "yes_no": ("accuracy",),
-    "preference": ("accuracy",),
-    "scalar": ("lcc", "srcc", "ktau"),
-    "choice": ("accuracy",),
-}
-
 
 class Examinee(AnnotatorConfig):
     """Who is asked by `earmark judge`."""
@@ -87,8 +80,8 @@ class Mode:
             - `scalar`: a number. - `choice`: a letter of `options`.
         json_field: of a prompt whose answer is a JSON object, the field that holds it. Without it, a word is asked for.
         items: a column of lists (VARCHAR[], or STRUCT(id VARCHAR, text VARCHAR)[]); each member is asked in a request
-            of its own, which the prompt gets as `item`. The sample's score is the mean over its items; a sample with
-            an item that has no answer has none.
+            of its own, which the prompt gets as `item`. A sample is yes if every item is (`schemas/rubric_rewards.py`);
+            its score is the mean over its items; one with an item that has no answer has none.
         options: the column (VARCHAR[]) with the options of a `choice`, lettered from A.
         facts: values for `builtin:` annotators, besides the texts that are shown.
         says: one sentence for the list of evaluations.
@@ -128,9 +121,11 @@ class Evaluation:
         modes: ways to ask a model; the first is the default. None where only files of scores are read.
         groups: columns that the table has a block of rows for, besides the row over all. The first is the paper's;
             the mean over its groups is given too. `"a+b"` groups by both columns together.
-        threshold: yes begins at this score.
         sides: of a preference, what the two clips are called in `target` and in files of scores (`score_a`, `score_b`).
         order: of a preference, the published columns that name those clips, for who writes a file of scores.
+        clips: of a preference or scalar, the table of its clips and the column with their ids, beside which `file` and
+            `clip_sha256` name them too. The query then gives the ids, as `a_clip` and `b_clip`, or as `clip`; scores of
+            clips are read by them.
         params: values of the query's `$name`.
     """
 
@@ -140,7 +135,19 @@ class Evaluation:
     says: str
     modes: tuple[Mode, ...] = ()
     groups: tuple[str, ...] = ()
-    threshold: float = 0.5
     sides: tuple[str, str] = ("a", "b")
     order: str = ""
+    clips: tuple[str, str] | None = None
     params: Mapping[str, str | int | float] = field(default_factory=dict)
+
+    @property
+    def dimension(self) -> str:
+        """What is rated: the column of a file of clips' scores that speaks of it, where there are several."""
+        return str(self.params.get("dimension", self.name))
+
+    @property
+    def clip_columns(self) -> tuple[str, ...]:
+        """The query's columns with the clips' ids; none where scores of clips say nothing."""
+        if self.clips is None:
+            return ()
+        return ("a_clip", "b_clip") if self.kind == "preference" else ("clip",)

@@ -140,6 +140,7 @@ _STORY = Story(
 )
 
 _PAIR = ("text", "lyrics", "reference_audio", "a_audio", "b_audio")
+_CLIPS = ("clips", "clip_id")
 _GROUPS = ("modality", "vocals", "confidence_band", "month")
 
 
@@ -151,12 +152,13 @@ def _preference(name: str, task: str, dimension: str, first: str, says: str) -> 
     mode = Mode("holistic", prompt, shows=_PAIR, json_field=dimension, facts=facts, says="Both clips in one request.")
     order = "clip_a and clip_b of the table benchmark"
     sql = "human_preferences/tested_pairs"
-    return Evaluation(name, "preference", sql, says, (mode,), groups, order=order, params=params)
+    return Evaluation(name, "preference", sql, says, (mode,), groups, order=order, clips=_CLIPS, params=params)
 
 
 def _scalar(name: str, task: str, dimension: str, says: str) -> Evaluation:
     params = {"task": task, "dimension": dimension}
-    return Evaluation(name, "scalar", "human_preferences/tested_clips", says, groups=("system",), params=params)
+    sql = "human_preferences/tested_clips"
+    return Evaluation(name, "scalar", sql, says, groups=("system",), clips=_CLIPS, params=params)
 
 
 EVALUATIONS = (

@@ -416,6 +416,7 @@ EVALUATIONS = (
         groups=("dataset", "category", "gap_decile"),
         sides=("chosen", "rejected"),
         order="chosen_id and rejected_id of the table pairs",
+        clips=("ratings", "sample_id"),
     ),
 )
 

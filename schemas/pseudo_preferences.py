@@ -342,6 +342,7 @@ def _evaluation(dimension: Dimension, says: str) -> Evaluation:
         (mode,),
         groups,
         order="generation_a and generation_b of the table labels",
+        clips=("clips", "generation_id"),
         params={"dimension": dimension},
     )
 

@@ -18,8 +18,11 @@ from typing import Any
 
 FORMAT, GLOBAL, ITEMS = 0.1, 0.2, 0.7
 """Weights of the three rewards; the sum is 1 for a completion without fault."""
-THRESHOLD = 0.5
-"""The score from which a sample counts as following its instruction."""
+YES = 0.5
+"""An item is answered yes above this probability."""
+ALL, SHARE = 1.0, 0.8
+"""Shares of items answered yes from which a sample follows its instruction: the paper's rule (all yes is a match, any
+no a mismatch), and that of the released script."""
 
 
 def item_probability(yes_logit: float, no_logit: float) -> float:
@@ -41,16 +44,34 @@ def sample_score(probabilities: Sequence[float]) -> float:
     return math.fsum(probabilities) / len(probabilities)
 
 
-def accuracy(scores: Sequence[float], follows: Sequence[bool], threshold: float = THRESHOLD) -> float:
-    """Share of samples, 0 to 1, whose score is on the side of the threshold that their label names.
+def decide(probabilities: Sequence[float], share: float = ALL) -> bool:
+    """Whether a sample follows its instruction: the share of its items above `YES` reaches `share`.
+
+    `earmark judge` decides by the same function: `accuracy` by `ALL`, `accuracy_share` by `SHARE`.
+
+    Raises:
+        ValueError: there are none.
+    """
+    if not probabilities:
+        raise ValueError("expected the probability of one item at least, found none")
+    return sum(one > YES for one in probabilities) / len(probabilities) >= share
+
+
+def accuracy(items: Sequence[Sequence[float]], follows: Sequence[bool], share: float = ALL) -> float:
+    """Share of samples, 0 to 1, that are decided as their label says.
+
+    Args:
+        items: the probabilities of yes of each sample's items.
+        follows: whether each sample follows its instruction.
+        share: as in `decide`.
 
     Raises:
         ValueError: there are none, or not as many of both.
     """
-    if not scores:
-        raise ValueError("expected one score at least, found none")
-    pairs = zip(scores, follows, strict=True)
-    return sum((score >= threshold) == right for score, right in pairs) / len(scores)
+    if not items:
+        raise ValueError("expected one sample at least, found none")
+    pairs = zip(items, follows, strict=True)
+    return sum(decide(probabilities, share) == right for probabilities, right in pairs) / len(items)
 
 
 def read_answers(text: str) -> dict[int, bool] | None:
@@ -85,14 +106,14 @@ def format_reward(text: str, answers: Sequence[bool]) -> float:
 
 
 def global_reward(text: str, answers: Sequence[bool], follows: bool) -> float:
-    """1 if the whole is judged right, else 0: a clip is judged to follow if every item is answered yes.
+    """1 if the whole is judged right, else 0: a clip is judged to follow if every item is answered yes (`ALL`).
 
     An item that is not answered leaves the whole undecided, which is wrong.
     """
     found = read_answers(text)
     if found is None or found.keys() != set(range(1, len(answers) + 1)):
         return 0.0
-    return float(all(found.values()) == follows)
+    return float(decide([float(yes) for yes in found.values()]) == follows)
 
 
 def balanced_item_reward(text: str, answers: Sequence[bool]) -> float:

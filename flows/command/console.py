@@ -425,10 +425,9 @@ def show_evaluations(version: Version, corpus: Corpus) -> None:
 
 def show_evaluation(facts: Mapping[str, Any], folder: Path) -> None:
     """Print the table of results."""
-    from tasks.evaluation.results import cells, headings, notes
+    from tasks.evaluation.results import cells, headings, notes, source_of
 
-    who = f"{facts['annotator']}, mode {facts['mode']}" if facts["annotator"] else f"scores of {facts['scores']}"
-    _say(f"[bold]{facts['corpus']} {facts['version']}[/bold], {facts['evaluation']}: {escape(who)}")
+    _say(f"[bold]{facts['corpus']} {facts['version']}[/bold], {facts['evaluation']}: {escape(source_of(facts))}")
     grid = grid_of(*headings(facts), right=len(headings(facts)) - 1)
     for row in cells(facts):
         grid.add_row(*map(escape, row))
@@ -436,6 +435,18 @@ def show_evaluation(facts: Mapping[str, Any], folder: Path) -> None:
     for note in notes(facts):
         _say(f"note: {escape(note)}")
     _say(f"predictions and table in {escape(str(folder))}")
+
+
+def show_template(done: Mapping[str, Any]) -> None:
+    """Print what was written, and how it is read when it is filled."""
+    path = escape(done["template"])
+    _say(f"{done['rows']:,} rows to fill in {path}; then: earmark judge … {done['option']} {path}")
+
+
+def show_unfed(evaluations: Sequence[str]) -> None:
+    """Print the evaluations that a file of clips' scores says nothing of."""
+    if evaluations:
+        _say(f"note: not measured, for the file has none of their clips: {', '.join(evaluations)}")
 
 
 def _show_rows(versions: Sequence[Version]) -> None:

@@ -21,6 +21,13 @@ def judge(
         Path | None,
         typer.Option("--scores", metavar="FILE", help="Instead, what another model gave: CSV, JSON lines or Parquet."),
     ] = None,
+    clip_scores: Annotated[
+        Path | None,
+        typer.Option("--clip-scores", metavar="FILE", help="Instead, one score a clip (clip, score), for all at once."),
+    ] = None,
+    template: Annotated[
+        Path | None, typer.Option("--template", metavar="FILE", help="Write the rows of such a file, to be filled.")
+    ] = None,
     evaluation: Annotated[
         str | None, typer.Option("--evaluation", "-e", metavar="NAME", help="What is measured, if there are several.")
     ] = None,
@@ -40,6 +47,14 @@ def judge(
     both_orders: Annotated[
         bool, typer.Option("--both-orders", help="Ask for preferences both ways; what changes with the order is wrong.")
     ] = False,
+    threshold: Annotated[
+        float | None,
+        typer.Option("--threshold", metavar="SCORE", help="Of yes/no: also count yes from this score on."),
+    ] = None,
+    tune_on: Annotated[
+        str | None,
+        typer.Option("--tune-on", metavar="SPLIT", help="The same, with the threshold that is best on another split."),
+    ] = None,
     base_url: Annotated[
         str | None, typer.Option("--base-url", metavar="URL", help="The server, up to and with /v1.")
     ] = None,
@@ -75,6 +90,8 @@ def judge(
     `earmark judge mos-preferences@v1 --annotator openai:gpt-audio --split test --dry-run`
 
     `earmark judge pseudo-preferences -e musicality --scores my-reward-model.csv`
+
+    `earmark judge human-preferences --template clips.csv`, then `--clip-scores clips.csv`
     """
     from flows.command import console
     from flows.command.ending import stoppable
@@ -88,13 +105,34 @@ def judge(
     place = open_store(store)
     version = place.find(corpus)
     known = find_corpus(version.corpus)
-    if annotator is None and scores is None and settings is None:
+    given = [one for one in (scores, clip_scores, template, annotator or settings) if one is not None]
+    if not given:
         _print(console.evaluation_facts(known)) if as_json else console.show_evaluations(version, known)
         return
-    wish = judging.Wish(evaluation, mode, Part(split, language, limit), both_orders, tuple(audio_root or ()))
+    if len(given) > 1 or (dry_run and annotator is None and settings is None):
+        raise ConfigError(
+            "--scores, --clip-scores and --template ask nobody: give one of them alone, without --annotator, "
+            "--settings and --dry-run"
+        )
+    if threshold is not None and tune_on is not None:
+        raise ConfigError("--threshold names a threshold and --tune-on looks for one: leave one of them out")
+    part = Part(split, language, limit)
+    wish = judging.Wish(evaluation, mode, part, both_orders, tuple(audio_root or ()), threshold, tune_on)
+    if template is not None:
+        rows, option = judging.write_template(version, known, template, wish)
+        done = {"template": str(template), "rows": rows, "option": option}
+        _print(done) if as_json else console.show_template(done)
+        return
+    if clip_scores is not None:
+        tables, without = judging.read_clips(version, known, place, clip_scores, wish, out)
+        if as_json:
+            _print([{**facts, "folder": str(folder)} for facts, folder in tables])
+            return
+        for facts, folder in tables:
+            console.show_evaluation(facts, folder)
+        console.show_unfed(without)
+        return
     if scores is not None:
-        if annotator is not None or settings is not None or dry_run:
-            raise ConfigError("--scores reads a file and asks nobody: leave --annotator, --settings and --dry-run out")
         facts, folder = judging.read(version, known, place, scores, wish, out)
     else:
         config = judging.examinee(annotator, base_url, settings)

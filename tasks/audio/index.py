@@ -96,6 +96,12 @@ class MediaIndex:
                     found.setdefault(clip_sha256, []).append(Path(path))
         return found
 
+    def measured(self, sha256s: Collection[str]) -> dict[str, Probe]:
+        """What was measured of clips, by SHA-256: it holds wherever they lie now."""
+        with connected(self.path) as connection:
+            rows = connection.execute(f"SELECT {', '.join(Probe._fields)} FROM media").fetchall()
+        return {row[0]: Probe._make(row) for row in rows if row[0] in sha256s}
+
     def _known(self, paths: Sequence[Path | AudioFault], stamps: Sequence[Stamp | None]) -> list[Probe | None]:
         with connected(self.path) as connection:
             rows = connection.execute(_KNOWN, (json.dumps([str(path) for path in paths]),)).fetchall()

@@ -4,63 +4,154 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from schemas.evaluations import METRICS as OF_KIND
+import numpy as np
+import pandas as pd
+
 from schemas.evaluations import Evaluation
+from schemas.rubric_rewards import SHARE, YES, decide
 from tasks.evaluation.asking import INCONSISTENT, Prediction
-from tasks.evaluation.statistics import LABELS, METRICS, SMALL, Estimate
+from tasks.evaluation.statistics import SMALL, Estimate, accuracy, correlations, discrimination
 
 ALL = "all"
 MEAN = "mean of groups"
+BASELINE = "baseline"
+LABELS = {
+    "accuracy": "accuracy", "accuracy_tie_half": "tie counts ½", "accuracy_share": f"share of yes ≥ {SHARE}",
+    "accuracy_threshold": "score ≥ threshold", "auroc": "AUROC", "eer": "EER",
+    "lcc": "LCC", "srcc": "SRCC", "ktau": "K-Tau",
+}  # fmt: skip
+NOT_MEASURED = ("no_media", "no_items", "no_such_option")
+"""Reasons for which a sample leaves the evaluation: nobody was asked, or no answer would be right."""
 
 
-def is_right(evaluation: Evaluation, target: Any, prediction: Prediction) -> bool | None:
-    """Whether a prediction is what is true; None without an answer, or where scores only correlate."""
-    if evaluation.kind == "scalar" or not prediction.answered:
-        return None
-    if evaluation.kind == "yes_no":
-        assert prediction.score is not None
-        return bool((prediction.score >= evaluation.threshold) == target)
-    return bool(prediction.choice == target)
+@dataclass(frozen=True)
+class Threshold:
+    """From which score on a sample is yes, and where that comes from."""
+
+    value: float
+    source: str
+
+
+def credits_of(
+    evaluation: Evaluation, target: Any, prediction: Prediction, threshold: Threshold | None
+) -> dict[str, float]:
+    """How right a prediction is, 0 to 1, by each rule of its kind; without an answer it is wrong.
+
+    The first, `accuracy`, is strict: a tie is right only where a tie is true; a sample with items is yes only if every
+    item is. Empty for scalars, which only correlate.
+    """
+    if evaluation.kind == "scalar":
+        return {}
+    if evaluation.kind != "yes_no":
+        right = float(prediction.choice is not None and prediction.choice == target)
+        if evaluation.kind == "choice":
+            return {"accuracy": right}
+        return {"accuracy": right, "accuracy_tie_half": 0.5 if prediction.choice == "tie" != target else right}
+    score = prediction.score
+    items = [one["score"] for one in prediction.items] or [score]
+    found = {
+        "accuracy": score is not None and decide(items) == target,
+        "accuracy_share": score is not None and decide(items, SHARE) == target,
+    }
+    if threshold is not None:
+        found["accuracy_threshold"] = score is not None and (score >= threshold.value) == target
+    return {name: float(right) for name, right in found.items()}
+
+
+class _Measured:
+    """Predictions beside what is true, as columns: what every row of the table is counted from."""
+
+    def __init__(
+        self,
+        evaluation: Evaluation,
+        rows: Sequence[Mapping[str, Any]],
+        predictions: Sequence[Prediction],
+        threshold: Threshold | None,
+    ) -> None:
+        self._kind = evaluation.kind
+        self.answered = np.array([one.answered for one in predictions], bool)
+        credits = [
+            credits_of(evaluation, row["target"], one, threshold) for row, one in zip(rows, predictions, strict=True)
+        ]
+        self.credits = {name: np.array([one[name] for one in credits]) for name in (credits[0] if credits else ())}
+        if self._kind == "yes_no" and not any(one.items for one in predictions):
+            self.credits.pop("accuracy_share", None)
+        if self._kind in ("scalar", "yes_no"):
+            self._scores = np.array([np.nan if one.score is None else one.score for one in predictions])
+            self._targets = np.array([row["target"] for row in rows], float)
+        self._clusters = (
+            pd.factorize(np.array([row["cluster"] for row in rows], object), use_na_sentinel=False)[0]
+            if rows and "cluster" in rows[0]
+            else None
+        )
+
+    def row(self, group: str | None, value: str, places: Any) -> dict[str, Any]:
+        """A row of the table: the samples at these places."""
+        places = np.asarray(places)
+        answered = places[self.answered[places]]
+        clusters, of_answered = (None if self._clusters is None else self._clusters[at] for at in (places, answered))
+        metrics = {name: accuracy(credit[places], clusters) for name, credit in self.credits.items()}
+        if self._kind == "scalar":
+            metrics |= correlations(self._scores[answered], self._targets[answered], of_answered)
+        if self._kind == "yes_no":
+            metrics |= discrimination(self._scores[answered], self._targets[answered], of_answered)
+        facts = {name: {"value": one.value, "low": one.low, "high": one.high} for name, one in metrics.items()}
+        small = any(_small(one) for one in metrics.values())
+        counts = {"samples": len(places), "answered": len(answered)}
+        return {"group": group, "value": value, **counts, "small": small, "metrics": facts}
 
 
 def count(
-    evaluation: Evaluation, rows: Sequence[Mapping[str, Any]], predictions: Mapping[str, Prediction]
+    evaluation: Evaluation,
+    rows: Sequence[Mapping[str, Any]],
+    predictions: Mapping[str, Prediction],
+    threshold: Threshold | None = None,
+    baselines: Mapping[str, Mapping[str, Prediction]] | None = None,
 ) -> dict[str, Any]:
     """The table of results.
 
-    A sample without an answer is in no metric; `samples` and `answered` tell how many there are.
+    A sample without an answer is wrong; scores correlate, and AUROC is taken, over those that have one.
 
     Args:
         evaluation: what is measured.
         rows: a row a sample: `id`, `target`, the columns of its groups, and `cluster` where it has one.
         predictions: by id, one for each row.
+        threshold: of yes by score, beside the rules about items.
+        baselines: predictions by the name of who makes them.
 
     Returns:
-        `rows`: one for all, then one a group with its metrics; `unanswered`: samples by reason; `inconsistent`: samples
-        of which both orders say different things, which count as wrong; `all_wrong`: the accuracy, were every sample
-        without an answer wrong.
+        `rows`: one for all, then one a group, then one a baseline; `left_out`: samples in no row, by reason;
+        `unanswered`: samples by reason; `inconsistent`: samples of which both orders say different things, which count
+        as wrong; `ties`: predicted ones; `accuracy_answered`: were samples without an answer left out.
     """
+    left = Counter(one.reason for one in predictions.values() if one.reason in NOT_MEASURED)
+    rows = [row for row in rows if predictions[row["id"]].reason not in NOT_MEASURED]
     found = [predictions[row["id"]] for row in rows]
-    answered = [place for place, one in enumerate(found) if one.answered]
-    table = [_row(evaluation, None, ALL, range(len(rows)), rows, found)]
+    measured = _Measured(evaluation, rows, found, threshold)
+    table = [measured.row(None, ALL, range(len(rows)))]
     for group in evaluation.groups:
-        members = _members(group, rows)
-        blocks = [_row(evaluation, group, value, places, rows, found) for value, places in members]
+        blocks = [measured.row(group, value, places) for value, places in _members(group, rows)]
         table += blocks
         if group == evaluation.groups[0] and len(blocks) > 1:
-            table.append(_mean(evaluation, group, blocks))
+            table.append(_mean(group, blocks))
+    for name, said in (baselines or {}).items():
+        control = _Measured(evaluation, rows, [said[row["id"]] for row in rows], None)
+        table.append(control.row(BASELINE, name, range(len(rows))))
     facts: dict[str, Any] = {
         "samples": len(rows),
-        "answered": len(answered),
+        "answered": int(measured.answered.sum()),
+        "left_out": dict(sorted(left.items())),
         "unanswered": dict(sorted(Counter(one.reason for one in found if not one.answered).items())),
         "inconsistent": sum(one.choice == INCONSISTENT for one in found),
+        "ties": sum(one.choice == "tie" for one in found),
+        "threshold": None if threshold is None else {"value": threshold.value, "source": threshold.source},
         "rows": table,
     }
-    if evaluation.kind != "scalar":
-        rights = [is_right(evaluation, rows[place]["target"], found[place]) for place in answered]
-        facts["all_wrong"] = sum(map(bool, rights)) / len(rows)
+    if evaluation.kind != "scalar" and facts["answered"]:
+        facts["accuracy_answered"] = float(measured.credits["accuracy"][measured.answered].mean())
     return facts
 
 
@@ -80,43 +171,14 @@ def _said(value: Any) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
 
 
-def _row(
-    evaluation: Evaluation,
-    group: str | None,
-    value: str,
-    places: Sequence[int],
-    rows: Sequence[Mapping[str, Any]],
-    found: Sequence[Prediction],
-) -> dict[str, Any]:
-    answered = [place for place in places if found[place].answered]
-    clusters = [rows[place]["cluster"] for place in answered] if "cluster" in rows[places[0]] else None
-    metrics = {}
-    for name in OF_KIND[evaluation.kind]:
-        if name == "accuracy":
-            rights = [bool(is_right(evaluation, rows[place]["target"], found[place])) for place in answered]
-            estimate = METRICS[name](rights, clusters)
-        else:
-            scores = [found[place].score for place in answered]
-            estimate = METRICS[name](scores, [rows[place]["target"] for place in answered], clusters)
-        metrics[name] = {"value": estimate.value, "low": estimate.low, "high": estimate.high}
-    return {
-        "group": group,
-        "value": value,
-        "samples": len(places),
-        "answered": len(answered),
-        "small": _small(estimate),
-        "metrics": metrics,
-    }
-
-
 def _small(estimate: Estimate) -> bool:
     return estimate.small
 
 
-def _mean(evaluation: Evaluation, group: str, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _mean(group: str, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The mean over groups, each counting the same; None where a group has no value."""
     metrics = {}
-    for name in OF_KIND[evaluation.kind]:
+    for name in blocks[0]["metrics"]:
         values = [block["metrics"][name]["value"] for block in blocks]
         mean = None if None in values else sum(values) / len(values)
         metrics[name] = {"value": mean, "low": None, "high": None}
@@ -131,9 +193,10 @@ def headings(facts: Mapping[str, Any]) -> list[str]:
 
 def cells(facts: Mapping[str, Any]) -> Iterator[list[str]]:
     """The table's rows as text: values with their interval of 95 %; ° marks groups too small for it."""
+    names = list(facts["rows"][0]["metrics"])
     for row in facts["rows"]:
         name = row["value"] if row["group"] is None else f"{row['group']}: {row['value']}"
-        shown = [_cell(metric) for metric in row["metrics"].values()]
+        shown = [_cell(row["metrics"][one]) if one in row["metrics"] else "" for one in names]
         yield [name + (" °" if row["small"] else ""), f"{row['samples']:,}", f"{row['answered']:,}", *shown]
 
 
@@ -148,22 +211,47 @@ def _cell(metric: Mapping[str, float | None]) -> str:
 def notes(facts: Mapping[str, Any]) -> list[str]:
     """What a reader of the table must know, a sentence each."""
     said = []
+    if facts["left_out"]:
+        said.append(f"left out, for no answer could be right or none was asked for: {_reasons(facts['left_out'])}")
     if missing := facts["samples"] - facts["answered"]:
-        reasons = ", ".join(f"{reason} {number:,}" for reason, number in facts["unanswered"].items())
-        line = f"{missing:,} of {facts['samples']:,} samples have no answer ({reasons}) and are in no metric"
-        said.append(line + (f"; were all of them wrong: {facts['all_wrong']:.3f}" if "all_wrong" in facts else ""))
+        line = f"{missing:,} of {facts['samples']:,} samples have no answer ({_reasons(facts['unanswered'])})"
+        of_answered = facts.get("accuracy_answered")
+        said.append(line + (" and are in no metric" if of_answered is None else " and count as wrong"))
+        said[-1] += f"; accuracy of those answered: {of_answered:.3f}" if of_answered is not None else ""
     if facts["inconsistent"]:
         said.append(f"{facts['inconsistent']:,} samples were answered differently in the two orders: counted as wrong")
+    if facts["ties"]:
+        said.append(f"{facts['ties']:,} ties were predicted: wrong in the accuracy unless a tie is true, ½ beside it")
+    if facts["kind"] == "yes_no":
+        said.append(f"accuracy: yes where every item is above {YES}; without items, where the score is")
+    if facts["threshold"] is not None:
+        said.append(f"threshold of the score: {facts['threshold']['value']:.4g}, from {facts['threshold']['source']}")
+    if facts.get("reachable"):
+        most = "at most " if not facts["reachable"]["exact"] else ""
+        said.append(
+            f"highest accuracy that one score a clip can reach here: {most}{facts['reachable']['accuracy']:.3f}"
+        )
+    said += facts.get("without", [])
     if any(row["small"] for row in facts["rows"]):
         said.append(f"° fewer than {SMALL} independent samples: the interval tells little")
     return said
 
 
+def _reasons(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason} {number:,}" for reason, number in counts.items())
+
+
+def source_of(facts: Mapping[str, Any]) -> str:
+    """Who or what was measured."""
+    if facts["annotator"]:
+        return f"{facts['annotator']}, mode {facts['mode']}"
+    return f"scores of {facts['scores']}" + (" a clip" if facts.get("per_clip") else "")
+
+
 def as_markdown(facts: Mapping[str, Any]) -> str:
     """The table as a page."""
     title = f"# {facts['corpus']} {facts['version']}: {facts['evaluation']}"
-    asked = f"{facts['annotator']}, mode {facts['mode']}" if facts["annotator"] else f"scores of {facts['scores']}"
-    asked += f" ({facts['order']})" if facts.get("order") else ""
+    asked = source_of(facts) + (f" ({facts['order']})" if facts.get("order") else "")
     head = headings(facts)
     lines = [title, "", f"{facts['says']} Measured: {asked}.", ""]
     lines += ["| " + " | ".join(head) + " |", "|" + "|".join("---" for _ in head) + "|"]

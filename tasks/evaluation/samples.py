@@ -27,6 +27,10 @@ HELD_OUT, EVERY = ("test", "ood"), "all"
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
+class NoSamples(StoreError):
+    """An evaluation has no sample in a version."""
+
+
 @dataclass(frozen=True)
 class Part:
     """Which samples are wanted.
@@ -56,6 +60,18 @@ class Samples:
         reader = self.connection.cursor().sql(f"SELECT {named} FROM judged.samples ORDER BY id").to_arrow_reader(size)
         for batch in reader:
             yield batch.to_pylist()
+
+    def splits(self) -> set[str]:
+        """The splits that they are of."""
+        return {row[0] for row in self.connection.execute("SELECT DISTINCT split FROM judged.samples").fetchall()}
+
+    def sizes(self, evaluation: Evaluation) -> dict[str, int]:
+        """How many options, or items, each chosen sample has, by id; empty where the evaluation has no such column."""
+        named = [mode.options if evaluation.kind == "choice" else mode.items for mode in evaluation.modes]
+        column = next((name for name in named if name in self.columns), None)
+        if column is None or evaluation.kind not in ("choice", "yes_no"):
+            return {}
+        return dict(self.connection.execute(f'SELECT id, len("{column}") FROM judged.samples').fetchall())
 
     def clips(self, columns: Sequence[str]) -> set[str]:
         """The clips that these columns name."""
@@ -112,6 +128,7 @@ def select_samples(
         spill: an existing folder for what does not fit in memory.
 
     Raises:
+        NoSamples: the version has none.
         StoreError: no sample is left, or the query does not keep the contract of `schemas/evaluations.py`.
     """
     with opened(version, corpus, spill) as connection:
@@ -138,7 +155,7 @@ def _check_columns(evaluation: Evaluation, columns: dict[str, str]) -> None:
     where = f"evaluation '{evaluation.name}'"
     grouped = [name for group in evaluation.groups for name in group.split("+")]
     shown = [name for mode in evaluation.modes for name in mode.columns]
-    for name in ("id", "split", "target", *grouped, *shown):
+    for name in ("id", "split", "target", *grouped, *shown, *evaluation.clip_columns):
         if name not in columns:
             raise StoreError(f"{where}: expected a column '{name}', found {', '.join(columns)}")
     if columns["target"] not in TARGETS[evaluation.kind]:
@@ -164,7 +181,9 @@ def _choose(connection: duckdb.DuckDBPyConnection, evaluation: Evaluation, part:
     where = f"evaluation '{evaluation.name}'"
     if part.language is not None and "language" not in columns:
         raise StoreError(f"{where} has one language only: leave --language out")
-    held = connection.execute("SELECT DISTINCT split FROM judged.asked ORDER BY 1").fetchall()
+    held = connection.execute("SELECT DISTINCT split FROM judged.everything ORDER BY 1").fetchall()
+    if not held:
+        raise NoSamples(f"{where} has no sample in this version: nothing to measure")
     splits = _wanted(where, [row[0] for row in held], part.split)
     if part.language is not None:
         rows = connection.execute("SELECT DISTINCT language FROM judged.asked ORDER BY 1").fetchall()
@@ -177,7 +196,7 @@ def _choose(connection: duckdb.DuckDBPyConnection, evaluation: Evaluation, part:
         {"splits": splits, "language": part.language, "limit": part.limit},
     )
     if connection.execute("SELECT count(*) FROM judged.samples").fetchall() == [(0,)]:
-        raise StoreError(f"{where} has no sample in this version: nothing to measure")
+        raise NoSamples(f"{where} has no sample in this version: nothing to measure")
 
 
 def _wanted(where: str, known: list[str], split: str | None) -> list[str]:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import duckdb
+import pyarrow as pa
 
-from schemas.errors import InputError
+from schemas.errors import InputError, StoreError
 from schemas.evaluations import Evaluation
 from schemas.files import require_regular
 from tasks.evaluation.asking import INCONSISTENT, Prediction
-from tasks.evaluation.samples import Samples
+from tasks.evaluation.samples import LETTERS, Samples
 from tasks.store.sql import exactly, literal
 
 READERS = {
@@ -24,15 +26,28 @@ READERS = {
     ".parquet": "read_parquet({})",
 }
 FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "yes_no": (("score",), ("choice",)),
+    "yes_no": (("items",), ("score",), ("choice",)),
     "scalar": (("score",),),
     "choice": (("choice",),),
 }
 SAYS = {
-    "yes_no": "score (probability of yes, 0 to 1) or choice (yes, no)",
+    "yes_no": "items (a list: of each, the probability of yes), score (probability of yes, 0 to 1) or choice (yes, no)",
     "scalar": "score (a number)",
     "choice": "choice (a letter)",
 }
+
+
+def require_form(evaluation: Evaluation) -> None:
+    """Refuse a file of clips' scores for what it cannot say.
+
+    Raises:
+        StoreError: the evaluation asks for more than a number a clip.
+    """
+    if not evaluation.clips:
+        what = {"yes_no": "a yes or no about each item", "choice": "a letter"}.get(evaluation.kind, "a number a sample")
+        raise StoreError(
+            f"evaluation '{evaluation.name}' asks for {what}: one score a clip cannot express it; use --scores"
+        )
 
 
 def order_of(evaluation: Evaluation) -> str:
@@ -72,6 +87,7 @@ def read_scores(path: Path, evaluation: Evaluation, samples: Samples) -> dict[st
     rows, form = _rows(path, evaluation)
     known = {row[0] for row in samples.connection.execute("SELECT id FROM judged.everything").fetchall()}
     wanted = {row[0] for row in samples.connection.execute("SELECT id FROM judged.samples").fetchall()}
+    sizes = samples.sizes(evaluation)
     found: dict[str, Prediction] = {}
     for place, row in enumerate(rows, 1):
         where = f"{path}, row {place}"
@@ -81,6 +97,7 @@ def read_scores(path: Path, evaluation: Evaluation, samples: Samples) -> dict[st
         if name in found:
             raise InputError(f"{where}: id '{name}' stands there twice")
         found[name] = _prediction(where, name, row, form, evaluation)
+        _check_options(where, found[name], evaluation, sizes.get(name))
     if missing := sorted(wanted - found.keys()):
         raise InputError(
             f"{path}: {len(missing):,} of {len(wanted):,} samples are missing, the first is '{missing[0]}'; "
@@ -90,19 +107,7 @@ def read_scores(path: Path, evaluation: Evaluation, samples: Samples) -> dict[st
 
 
 def _rows(path: Path, evaluation: Evaluation) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise InputError(f"{path}: expected a file that ends in {', '.join(READERS)}")
-    try:
-        require_regular(path)
-        with duckdb.connect() as connection:
-            table = connection.sql(f"FROM {reader.format(literal(exactly(path)))}").to_arrow_table()
-    except FileNotFoundError:
-        raise InputError(f"{path}: no such file") from None
-    except OSError as error:
-        raise InputError(f"{path}: {error.strerror}") from None
-    except duckdb.Error as error:
-        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+    table = read_table(path)
     columns = table.column_names
     form = next((form for form in _forms(evaluation) if set(form) <= set(columns)), None)
     if "id" not in columns or form is None:
@@ -110,22 +115,83 @@ def _rows(path: Path, evaluation: Evaluation) -> tuple[list[dict[str, Any]], tup
     return table.select(["id", *form]).to_pylist(), form
 
 
+def read_table(path: Path) -> pa.Table:
+    """A table of CSV, JSON lines or Parquet.
+
+    Raises:
+        InputError: it is none of these, or cannot be read.
+    """
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        raise InputError(f"{path}: expected a file that ends in {', '.join(READERS)}")
+    try:
+        require_regular(path)
+        with duckdb.connect() as connection:
+            return connection.sql(f"FROM {reader.format(literal(exactly(path)))}").to_arrow_table()
+    except FileNotFoundError:
+        raise InputError(f"{path}: no such file") from None
+    except OSError as error:
+        raise InputError(f"{path}: {error.strerror}") from None
+    except duckdb.Error as error:
+        raise InputError(f"{path}: cannot be read: {str(error).splitlines()[0]}") from None
+
+
 def _prediction(
     where: str, name: str, row: Mapping[str, Any], form: tuple[str, ...], evaluation: Evaluation
 ) -> Prediction:
     values = [row[column] for column in form]
+    if form == ("items",):
+        return _of_items(where, name, values[0])
     if all(value is None or value == "" for value in values):
-        return Prediction(name, reason="no_score", detail="the file's cells are empty")
+        return empty(name)
     if form == ("choice",):
         return _chosen(where, name, str(values[0]).strip(), evaluation)
-    numbers = [_number(where, column, value) for column, value in zip(form, values, strict=True)]
+    numbers = [number(where, column, value) for column, value in zip(form, values, strict=True)]
     if evaluation.kind != "preference":
-        if evaluation.kind == "yes_no" and not 0 <= numbers[0] <= 1:
-            raise InputError(f"{where}: expected a score from 0 to 1, found {numbers[0]}")
-        return Prediction(name, score=numbers[0])
-    lead = numbers[0] if len(numbers) == 1 else numbers[0] - numbers[1]
+        return Prediction(name, score=_share(where, numbers[0]) if evaluation.kind == "yes_no" else numbers[0])
+    return preferred(name, numbers[0] if len(numbers) == 1 else numbers[0] - numbers[1], evaluation)
+
+
+def preferred(name: str, lead: float, evaluation: Evaluation) -> Prediction:
+    """The clip that scores higher, by how much the first leads."""
     first, second = evaluation.sides
     return Prediction(name, score=lead, choice=first if lead > 0 else second if lead < 0 else "tie")
+
+
+def empty(name: str) -> Prediction:
+    """Of a sample whose cells are empty."""
+    return Prediction(name, reason="no_score", detail="the file's cells are empty")
+
+
+def _of_items(where: str, name: str, cell: Any) -> Prediction:
+    """Of a list of probabilities, in CSV as JSON; one without any number is no answer."""
+    try:
+        values = json.loads(cell or "[]") if isinstance(cell, str | None) else cell
+    except ValueError:
+        values = None
+    if not isinstance(values, list):
+        raise InputError(f"{where}: expected items as a list such as [0.9, 0.2], found {str(cell)[:80]!r}")
+    if all(value is None for value in values):
+        return empty(name)
+    numbers = [_share(where, number(where, "items", value)) for value in values]
+    items = [{"item": str(place), "score": value} for place, value in enumerate(numbers, 1)]
+    return Prediction(name, score=sum(numbers) / len(numbers), items=items)
+
+
+def _share(where: str, value: float) -> float:
+    if not 0 <= value <= 1:
+        raise InputError(f"{where}: expected a score from 0 to 1, found {value}")
+    return value
+
+
+def _check_options(where: str, one: Prediction, evaluation: Evaluation, size: int | None) -> None:
+    """Refuse a letter that names no option, and a list that is not as long as the sample's items."""
+    if size is None:
+        return
+    if evaluation.kind == "choice" and one.choice and LETTERS.index(one.choice) >= size:
+        raise InputError(f"{where}: expected a letter from A to {LETTERS[size - 1]}, found '{one.choice}'")
+    if one.items and len(one.items) != size:
+        raise InputError(f"{where}: expected {size} items, found {len(one.items)}")
 
 
 def _chosen(where: str, name: str, said: str, evaluation: Evaluation) -> Prediction:
@@ -143,11 +209,16 @@ def _chosen(where: str, name: str, said: str, evaluation: Evaluation) -> Predict
     return Prediction(name, choice=said.upper())
 
 
-def _number(where: str, column: str, value: Any) -> float:
+def number(where: str, column: str, value: Any) -> float:
+    """A cell as a finite number.
+
+    Raises:
+        InputError: it is none.
+    """
     try:
-        number = float(value)
+        read = float(value)
     except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
+        read = math.nan
+    if not math.isfinite(read):
         raise InputError(f"{where}: expected a number as {column}, found {str(value)[:80]!r}")
-    return number
+    return read

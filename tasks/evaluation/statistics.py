@@ -1,28 +1,35 @@
 """How well scores and choices agree with what is true, with bootstrap intervals. Pure functions.
 
-Accuracy, Pearson's LCC, Spearman's SRCC and Kendall's K-Tau (tau-b), overall and by group; intervals are percentiles of
-resamples by cluster (Efron 1979, Annals of Statistics 7; clusters drawn whole: Field and Welsh 2007, JRSS B 69).
+Shares (accuracy); Pearson's LCC, Spearman's SRCC and Kendall's K-Tau (tau-b); AUROC and the equal-error rate. Intervals
+are percentiles of resamples by cluster (Efron 1979, Annals of Statistics 7; clusters drawn whole: Field and Welsh 2007,
+JRSS B 69). All metrics of one call see the same resamples. Blocks of weights are (resamples, samples) and small enough
+for a processor's own memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-from scipy.stats import kendalltau
+from scipy.stats import kendalltau, pearsonr, spearmanr
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-Weights: TypeAlias = npt.NDArray[np.int64]
+Weights: TypeAlias = npt.NDArray[np.int32]
+Places: TypeAlias = npt.NDArray[np.int64]
 
-DRAWS = 1000
+DRAWS = 2000
 COVERS = 0.95
 SMALL = 30
 """Clusters below which an interval tells little; the table marks such groups."""
-_AT_ONCE = 4_000_000  # counts of one block of resamples in memory
+LINEAR_FROM = 2000
+"""Samples from which the resamples of K-Tau are taken by its linear part."""
+_AT_ONCE = 50_000  # weights in one block of resamples: small arrays come from memory that is at hand, large ones do not
+_THREADS = 2
 
 
 @dataclass(frozen=True)
@@ -52,80 +59,129 @@ def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, see
     """The share of samples that are right, 0 to 1.
 
     Args:
-        right: whether each sample is right.
+        right: how right each sample is: 0 or 1, or 0.5 where a tie counts one half.
         clusters: a label a sample; samples of one label are drawn together. Each is its own without it.
         seed: of the resamples.
     """
-    rights = np.asarray(right, bool)
+    rights = np.asarray(right, float)
     which = _clusters(len(rights), clusters)
     if not len(rights):
         return Estimate(None, None, None, 0, 0)
-    sizes = np.bincount(which)
-    hits = np.bincount(which, weights=rights).astype(np.int64)
+    sizes = np.bincount(which).astype(float)
+    hits = np.bincount(which, weights=rights)
     value = float(rights.mean())
     if len(sizes) < 2:
         return Estimate(value, None, None, len(rights), len(sizes))
+    # clusters that look alike are drawn as one kind, which is the same and fast
     kinds, counts = np.unique(np.stack([sizes, hits]), axis=1, return_counts=True)
     drawn = np.random.default_rng(seed).multinomial(len(sizes), counts / counts.sum(), size=DRAWS)
     return _estimate(value, (drawn @ kinds[1]) / (drawn @ kinds[0]), len(rights), len(sizes))
 
 
-def lcc(x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0) -> Estimate:
-    """Pearson's linear correlation, -1 to 1. Arguments as for `accuracy`; x and y are finite."""
-    return _correlation(_weighted_lcc, x, y, clusters, seed)
+def correlations(
+    x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0
+) -> dict[str, Estimate]:
+    """`lcc`, `srcc` and `ktau`, -1 to 1. Arguments as for `accuracy`; x and y are finite.
+
+    Raises:
+        ValueError: they are not, or are of two lengths.
+    """
+    xs, ys = _pair_of(x, y)
+    which = _clusters(len(xs), clusters)
+    if len(xs) < 2 or np.ptp(xs) == 0 or np.ptp(ys) == 0:
+        return {name: _undefined(which) for name in ("lcc", "srcc", "ktau")}
+    order = np.argsort(xs, kind="stable")  # what stands in order need not be put in order in every resample
+    xs, ys, which = xs[order], ys[order], which[order]
+    once = {"lcc": pearsonr(xs, ys), "srcc": spearmanr(xs, ys), "ktau": kendalltau(xs, ys)}
+    values = {name: float(found.statistic) for name, found in once.items()}
+    return _resampled(values, _correlator(xs, ys), which, seed)
 
 
-def srcc(x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0) -> Estimate:
-    """Spearman's rank correlation, -1 to 1: Pearson's over ranks, equal values sharing their mean rank."""
-    return _correlation(_weighted_srcc, x, y, clusters, seed)
+def discrimination(
+    scores: npt.ArrayLike, truth: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0
+) -> dict[str, Estimate]:
+    """`auroc` and `eer`, 0 to 1, of scores against yes and no.
+
+    AUROC is the share of pairs of a yes and a no in which the yes scores higher, equal scores counting one half. The
+    equal-error rate is where the share of missed yes and that of accepted no cross, on the lines between thresholds.
+
+    Raises:
+        ValueError: scores are not finite, or are not as many as truths.
+    """
+    xs, ys = _pair_of(scores, truth)
+    which = _clusters(len(xs), clusters)
+    if len(np.unique(ys)) < 2:
+        return {name: _undefined(which) for name in ("auroc", "eer")}
+    order = np.argsort(xs, kind="stable")
+    xs, ys, which = xs[order], ys[order], which[order]
+    metric = _discriminator(xs, ys > 0)
+    values = {name: float(found[0]) for name, found in metric(np.ones((1, len(xs)), np.int32)).items()}
+    return _resampled(values, metric, which, seed)
 
 
-def ktau(x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0) -> Estimate:
-    """Kendall's tau-b, -1 to 1."""
-    return _correlation(_weighted_ktau, x, y, clusters, seed)
+def best_threshold(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
+    """The threshold with the highest share of right answers, where a score from it on means yes.
+
+    It lies halfway between two scores (of equally good ones the middle one), or at the lowest or above the highest.
+    """
+    xs, ys = _pair_of(scores, truth)
+    distinct, place = np.unique(xs, return_inverse=True)
+    yes = np.bincount(place, weights=ys > 0)
+    no = np.bincount(place) - yes
+    right = np.concatenate([[0.0], np.cumsum(no)]) + np.concatenate([np.cumsum(yes[::-1])[::-1], [0.0]])
+    edges = np.concatenate([distinct[:1], (distinct[1:] + distinct[:-1]) / 2, np.nextafter(distinct[-1:], np.inf)])
+    best = np.flatnonzero(right == right.max())
+    return float(edges[best[len(best) // 2]])
 
 
-METRICS: dict[str, Callable[..., Estimate]] = {"accuracy": accuracy, "lcc": lcc, "srcc": srcc, "ktau": ktau}
-LABELS = {"accuracy": "accuracy", "lcc": "LCC", "srcc": "SRCC", "ktau": "K-Tau"}
-
-
-def _correlation(
-    metric: Callable[[Floats, Floats, Weights], Floats], x: Any, y: Any, clusters: Any, seed: int
-) -> Estimate:
+def _pair_of(x: Any, y: Any) -> tuple[Floats, Floats]:
     xs, ys = np.asarray(x, float), np.asarray(y, float)
     if xs.shape != ys.shape or xs.ndim != 1 or not (np.isfinite(xs).all() and np.isfinite(ys).all()):
         raise ValueError("expected two lists of finite numbers of one length")
-    which = _clusters(len(xs), clusters)
-    held = int(which.max()) + 1 if len(which) else 0
-    if len(xs) < 2:
-        return Estimate(None, None, None, len(xs), held)
-    once = float(metric(xs, ys, np.ones((1, len(xs)), np.int64))[0])
-    if not np.isfinite(once):
-        return Estimate(None, None, None, len(xs), held)
-    if held < 2:
-        return Estimate(once, None, None, len(xs), held)
-    resampled = np.concatenate([metric(xs, ys, weights[:, which]) for weights in _resamples(held, len(xs), seed)])
-    return _estimate(once, resampled, len(xs), held)
+    return xs, ys
 
 
-def _clusters(count: int, labels: Any) -> npt.NDArray[np.int64]:
+def _clusters(count: int, labels: Any) -> Places:
     """The number of each sample's cluster, from 0, in the order in which they come."""
     if labels is None:
         return np.arange(count)
     if len(labels) != count:
         raise ValueError(f"expected {count} labels of clusters, found {len(labels)}")
-    return pd.factorize(np.asarray(labels, object))[0].astype(np.int64)
+    return pd.factorize(np.asarray(labels))[0].astype(np.int64)
 
 
-def _resamples(clusters: int, samples: int, seed: int) -> Iterator[Weights]:
-    """Blocks of resamples: how often each cluster is drawn, one row a resample."""
-    source = np.random.default_rng(seed)
-    rows = max(1, _AT_ONCE // samples)
-    for start in range(0, DRAWS, rows):
-        drawn = source.integers(clusters, size=(min(rows, DRAWS - start), clusters))
-        counts = np.zeros(drawn.shape, np.int64)
-        np.add.at(counts, (np.arange(len(drawn))[:, None], drawn), 1)
-        yield counts
+def _undefined(which: Places) -> Estimate:
+    return Estimate(None, None, None, len(which), int(which.max()) + 1 if len(which) else 0)
+
+
+Metric: TypeAlias = Callable[[Weights], dict[str, Floats]]
+
+
+def _resampled(values: dict[str, float], metric: Metric, which: Places, seed: int) -> dict[str, Estimate]:
+    """Estimates of several metrics over the same resamples."""
+    clusters = int(which.max()) + 1
+    if clusters < 2:
+        return {name: Estimate(value, None, None, len(which), clusters) for name, value in values.items()}
+    rows = max(1, _AT_ONCE // len(which))
+    sizes = [min(rows, DRAWS - start) for start in range(0, DRAWS, rows)]
+    sources = np.random.default_rng(seed).spawn(len(sizes))
+
+    def block(size: int, source: np.random.Generator) -> dict[str, Floats]:
+        return metric(_weights(which, clusters, size, source))
+
+    with ThreadPoolExecutor(_THREADS) as threads:
+        blocks = list(threads.map(block, sizes, sources))
+    return {
+        name: _estimate(value, np.concatenate([found[name] for found in blocks]), len(which), clusters)
+        for name, value in values.items()
+    }
+
+
+def _weights(which: Places, clusters: int, size: int, source: np.random.Generator) -> Weights:
+    """How often each sample is drawn, (resamples, samples)."""
+    drawn = source.integers(clusters, size=(size, clusters), dtype=np.int32)
+    counts = np.stack([np.bincount(one, minlength=clusters) for one in drawn]).astype(np.int32)
+    return counts if clusters == len(which) else np.take(counts, which, axis=1)
 
 
 def _estimate(value: float, resampled: Floats, samples: int, clusters: int) -> Estimate:
@@ -137,37 +193,140 @@ def _estimate(value: float, resampled: Floats, samples: int, clusters: int) -> E
     return Estimate(value, float(low), float(high), samples, clusters)
 
 
-def _weighted_lcc(x: Floats, y: Floats, weights: Weights) -> Floats:
-    """Pearson's correlation of the sample in which each row of weights repeats the values. x and y may be of one
-    dimension, or have a row for each row of weights."""
-    total = weights.sum(axis=1, keepdims=True)
-    dx = x - (weights * x).sum(axis=1, keepdims=True) / total
-    dy = y - (weights * y).sum(axis=1, keepdims=True) / total
-    shared = (weights * dx * dy).sum(axis=1)
-    spread_x, spread_y = (weights * dx * dx).sum(axis=1), (weights * dy * dy).sum(axis=1)
-    scale_x, scale_y = (float(np.max(np.abs(values), initial=0)) for values in (x, y))
-    tiny = np.finfo(float).eps ** 2 * total[:, 0]  # what rounding alone leaves of a constant
-    flat = (spread_x <= tiny * scale_x**2) | (spread_y <= tiny * scale_y**2)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        found = np.clip(shared / (np.sqrt(spread_x) * np.sqrt(spread_y)), -1, 1)
-    return np.where(flat, np.nan, found)
+# -- of a block of resamples --------------------------------------------------------------------------------------
 
 
-def _weighted_srcc(x: Floats, y: Floats, weights: Weights) -> Floats:
-    return _weighted_lcc(_weighted_ranks(x, weights), _weighted_ranks(y, weights), weights)
+class _Levels:
+    """The distinct values of samples, in order, and which sample has which."""
+
+    def __init__(self, values: Floats) -> None:
+        distinct, self.place = np.unique(values, return_inverse=True)
+        order = np.argsort(self.place, kind="stable")
+        self._starts = np.searchsorted(self.place[order], np.arange(len(distinct)))
+        self._alone = len(distinct) == len(values)
+        self._order = None if np.array_equal(order, np.arange(len(order))) else order
+
+    def counts(self, weights: Weights) -> Weights:
+        """How often each distinct value is drawn, (resamples, distinct)."""
+        ordered = weights if self._order is None else np.take(weights, self._order, axis=1)
+        return ordered if self._alone else np.add.reduceat(ordered, self._starts, axis=1, dtype=np.int32)
+
+    def of_samples(self, values: Floats) -> Floats:
+        """What stands for each distinct value, for each sample."""
+        return values if self._alone and self._order is None else np.take(values, self.place, axis=1)
 
 
-def _weighted_ranks(values: Floats, weights: Weights) -> Floats:
-    """The mean rank of each value in each resample."""
-    distinct, place = np.unique(values, return_inverse=True)
-    order = np.argsort(place, kind="stable")
-    starts = np.searchsorted(place[order], np.arange(len(distinct)))
-    counts = np.add.reduceat(weights[:, order], starts, axis=1)
-    above = np.cumsum(counts, axis=1)
-    ranks: Floats = (above - (counts - 1) / 2)[:, place]
+def _correlator(xs: Floats, ys: Floats) -> Metric:
+    """LCC, SRCC and K-Tau of the samples in which weights repeat the values."""
+    x, y = ((values - values.mean()) / np.abs(values - values.mean()).max() for values in (xs, ys))
+    moments = (x, y, x * x, y * y, x * y)
+    by_x, by_y = _Levels(xs), _Levels(ys)
+    linear = len(xs) >= LINEAR_FROM
+    lead = concordance(by_x.place, by_y.place) / len(xs) ** 2 if linear else np.zeros(0)
+
+    def metric(weights: Weights) -> dict[str, Floats]:
+        real = weights.astype(np.float64)
+        total = real.sum(axis=1)
+        sx, sy, sxx, syy, sxy = (_sum(real, moment) for moment in moments)
+        found = {"lcc": _pearson(sxx - sx * sx / total, syy - sy * sy / total, sxy - sx * sy / total, total)}
+        counts_x, counts_y = by_x.counts(weights), by_y.counts(weights)
+        ranks_x, ranks_y = _centred_ranks(counts_x), _centred_ranks(counts_y)
+        shared = _dot(real * by_x.of_samples(ranks_x), by_y.of_samples(ranks_y))
+        spread_x, spread_y = _dot(counts_x * ranks_x, ranks_x), _dot(counts_y * ranks_y, ranks_y)
+        found["srcc"] = _pearson(spread_x, spread_y, shared, total)
+        if linear:
+            untied = [1 - _dot(counts, counts) / total**2 for counts in (counts_x, counts_y)]
+            concordant = 2 * _sum(real, lead) * len(xs) / total - lead.sum()
+            found["ktau"] = _ratio(concordant, np.sqrt(untied[0] * untied[1]))
+        else:
+            found["ktau"] = np.array([_ktau(xs, ys, times) for times in weights])
+        return found
+
+    return metric
+
+
+def _discriminator(scores: Floats, truth: npt.NDArray[np.bool_]) -> Metric:
+    """AUROC and equal-error rate of the samples in which weights repeat the values."""
+    by_score = _Levels(scores)
+
+    def metric(weights: Weights) -> dict[str, Floats]:
+        both, yes = by_score.counts(weights), by_score.counts(weights * truth)
+        missed, passed = (np.cumsum(counts, axis=1, dtype=np.int32) for counts in (yes, both))
+        refused = passed - missed
+        all_yes, all_no = missed[:, -1].astype(np.float64), refused[:, -1].astype(np.float64)
+        found = {"auroc": _ratio(_dot(yes, 2 * refused - (both - yes)), 2 * all_yes * all_no)}
+        # the equal-error rate lies between the last threshold at which fewer yes are missed (in share) than no
+        # accepted, and the next; below all scores nothing is missed and every no accepted
+        above = np.argmax(missed * all_no[:, None] + refused * all_yes[:, None] >= (all_yes * all_no)[:, None], axis=1)
+        miss, accept = _ratio(missed, all_yes[:, None]), 1 - _ratio(refused, all_no[:, None])
+        row = np.arange(len(miss))
+        low = np.where(above > 0, miss[row, above - 1], 0.0)
+        gap = np.where(above > 0, accept[row, above - 1], 1.0) - low
+        high = miss[row, above]
+        found["eer"] = low + _ratio(gap, gap + high - accept[row, above]) * (high - low)
+        return found
+
+    return metric
+
+
+def _centred_ranks(counts: Weights) -> Floats:
+    """Twice the mean rank of each distinct value, less its mean over the samples."""
+    above = np.cumsum(counts, axis=1, dtype=np.int32)
+    ranks: Floats = (2 * above - counts - above[:, -1:]).astype(np.float64)
     return ranks
 
 
-def _weighted_ktau(x: Floats, y: Floats, weights: Weights) -> Floats:
-    """One resample after the other: scipy's is O(n log n), where a whole block would be O(n^2)."""
-    return np.array([kendalltau(np.repeat(x, times), np.repeat(y, times)).statistic for times in weights])
+def _sum(weights: Floats, values: Floats) -> Floats:
+    """Weighted sums, one a resample: einsum stays in this thread, where BLAS would start others below ours."""
+    found: Floats = np.einsum("ij,j->i", weights, values)
+    return found
+
+
+def _dot(x: Any, y: Any) -> Floats:
+    """Sums of products over samples, one a resample."""
+    found: Floats = np.einsum("ij,ij->i", np.asarray(x, np.float64), np.asarray(y, np.float64))
+    return found
+
+
+def _pearson(spread_x: Floats, spread_y: Floats, shared: Floats, total: Floats) -> Floats:
+    """The correlation of standardised sums; not defined where rounding alone is left of a spread."""
+    flat = np.minimum(spread_x, spread_y) <= 16 * np.finfo(float).eps * total
+    found = _ratio(shared, np.sqrt(np.maximum(spread_x, 0)) * np.sqrt(np.maximum(spread_y, 0)))
+    return np.where(flat, np.nan, np.clip(found, -1, 1))
+
+
+def _ratio(above: Any, below: Any) -> Floats:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found: Floats = np.true_divide(above, below)
+    return found
+
+
+def _ktau(xs: Floats, ys: Floats, times: Weights) -> float:
+    return float(kendalltau(np.repeat(xs, times), np.repeat(ys, times)).statistic)
+
+
+def concordance(x: Places, y: Places) -> Floats:
+    """Of each sample, the others that agree with it on the order of x and y less those that do not; equal ones neither.
+
+    Half the sum is Kendall's numerator; the share of each is the linear part of a resample's (Hoeffding 1948, Annals of
+    Mathematical Statistics 19), off by the order of 1 over the number of samples. Takes O(n log² n): two values of y
+    differ first in one bit, where all that share the bits above it stand together, in the order of x.
+
+    Args:
+        x, y: places of the values among the distinct ones, from 0.
+    """
+    found = np.zeros(len(x))
+    for bit in range(int(y.max()).bit_length()):
+        above = y >> (bit + 1)
+        order = np.lexsort((x, above))
+        node, level, high = above[order], x[order], (y[order] >> bit & 1).astype(bool)
+        first = np.flatnonzero(np.r_[True, node[1:] != node[:-1]])
+        tie = np.flatnonzero(np.r_[True, (node[1:] != node[:-1]) | (level[1:] != level[:-1])])
+        of_node = np.repeat(np.arange(len(first)), np.diff(np.r_[first, len(x)]))
+        of_tie = np.repeat(np.arange(len(tie)), np.diff(np.r_[tie, len(x)]))
+        for side, sign in ((high, -1), (~high, 1)):  # those of the other side: with lower x, and with higher x
+            seen = np.r_[0, np.cumsum(side)]
+            below = seen[tie][of_tie] - seen[first][of_node]
+            beyond = seen[np.r_[first[1:], len(x)]][of_node] - seen[np.r_[tie[1:], len(x)]][of_tie]
+            found[order] += np.where(side, 0, sign * (below - beyond))
+    return found

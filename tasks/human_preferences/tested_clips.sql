@@ -4,6 +4,7 @@ SELECT
     benchmark.split,
     benchmark.score AS target,
     benchmark.text,
+    benchmark.clip_a AS clip,
     clips.clip_sha256 AS audio,
     benchmark.system,
     ratings.prompt_id AS cluster

@@ -8,6 +8,8 @@ SELECT
     benchmark.text,
     benchmark.lyrics,
     reference.clip_sha256 AS reference_audio,
+    benchmark.clip_a AS a_clip,
+    benchmark.clip_b AS b_clip,
     a.clip_sha256 AS a_audio,
     b.clip_sha256 AS b_audio,
     md5_number_lower(sample_id) % 2 = 0 AS swapped,

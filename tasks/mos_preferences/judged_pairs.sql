@@ -5,6 +5,8 @@ SELECT
     pairs.pair_id AS id,
     pairs.split,
     'chosen' AS target,
+    pairs.chosen_id AS a_clip,
+    pairs.rejected_id AS b_clip,
     chosen.clip_sha256 AS a_audio,
     rejected.clip_sha256 AS b_audio,
     substr(md5(pair_id || ' first'), 1, 1) >= '8' AS swapped,

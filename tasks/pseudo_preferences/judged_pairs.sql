@@ -6,6 +6,8 @@ SELECT
     pairs.text,
     coalesce(pairs.lyrics, '') AS lyrics,
     pairs.reference_sha256 AS reference_audio,
+    labels.generation_a AS a_clip,
+    labels.generation_b AS b_clip,
     a.clip_sha256 AS a_audio,
     b.clip_sha256 AS b_audio,
     pairs.modality,

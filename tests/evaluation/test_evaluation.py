@@ -88,7 +88,11 @@ def test_a_model_is_asked_once_and_the_table_follows(
     assert asked(server) == told["to_ask"] == len(rows) == facts["samples"]
     assert facts["rows"][0]["metrics"]["accuracy"]["value"] == sum(row["right"] for row in rows) / len(rows)
     assert all(row["right"] == (row["choice"] == row["target"]) for row in rows)
-    assert {row["group"] for row in facts["rows"]} == {None, "modality", "models"}
+    assert {row["group"] for row in facts["rows"]} == {None, "modality", "models", "baseline"}
+    controls = {row["value"]: row["metrics"]["accuracy"] for row in facts["rows"] if row["group"] == "baseline"}
+    assert controls.keys() == {"oracle", "always first", "longest", "loudest", "majority", "coin"}
+    assert controls["oracle"]["value"] == 1.0
+    assert controls["majority"]["value"] >= controls["always first"]["value"]
     again, other = judging.judge(version, corpus, store, examinee(server), MUSICALITY, tmp_path / "two")
     assert asked(server) == told["to_ask"]
     for name in ("predictions.parquet", "README.md"):
@@ -106,12 +110,10 @@ def test_labels_of_both_orders_are_met_by_the_judge_that_made_them(
     assert all(len(row["request_keys"]) == 2 for row in rows)
     assert facts["inconsistent"] == sum(row["choice"] == "inconsistent" for row in rows)
     assert all(row["right"] is False for row in rows if row["choice"] == "inconsistent")
-    assert facts["all_wrong"] == facts["rows"][0]["metrics"]["accuracy"]["value"]
+    assert facts["accuracy_answered"] == facts["rows"][0]["metrics"]["accuracy"]["value"]
 
 
-def test_what_has_no_answer_is_counted_and_in_no_metric(
-    built: tuple[Version, Store], server: OpenAIServer, tmp_path: Path
-) -> None:
+def test_what_has_no_answer_counts_as_wrong(built: tuple[Version, Store], server: OpenAIServer, tmp_path: Path) -> None:
     version, store = built
     heard: list[str] = []
 
@@ -129,8 +131,8 @@ def test_what_has_no_answer_is_counted_and_in_no_metric(
     assert facts["answered"] == len(rows) - len(missing)
     assert sum(facts["unanswered"].values()) == len(missing)
     right = sum(bool(row["right"]) for row in rows)
-    assert facts["rows"][0]["metrics"]["accuracy"]["value"] == right / facts["answered"]
-    assert facts["all_wrong"] == right / len(rows)
+    assert facts["rows"][0]["metrics"]["accuracy"]["value"] == right / len(rows)
+    assert facts["accuracy_answered"] == right / facts["answered"]
     assert f"{len(missing):,} of {len(rows):,} samples have no answer" in (folder / "README.md").read_text()
     server.answer = lambda body, content: "nothing"
     with pytest.raises(EarmarkError, match="no sample has an answer; most for "):
@@ -193,13 +195,14 @@ def test_rubric_scores_are_means_of_probabilities(
     )
     rows = predictions(folder)
     empty = [row for row in rows if row["id"].startswith("p000")]
-    assert {row["reason"] for row in empty} == {"no_items"} == set(facts["unanswered"])
+    assert {row["reason"] for row in empty} == {"no_items"} == set(facts["left_out"])
+    assert facts["samples"] == len(rows) - len(empty)
     for row in rows:
         if row not in empty:
             assert [item["item"] for item in row["items"]] == ["i1", "i2"]
             assert row["score"] == pytest.approx(sum(item["score"] for item in row["items"]) / 2)
             assert 0 < row["score"] < 1
-            assert row["right"] == ((row["score"] >= 0.5) == (row["target"] == "yes"))
+            assert row["right"] == (all(item["score"] > 0.5 for item in row["items"]) == (row["target"] == "yes"))
     words = examinee(server, yes_no="words")
     server.answer = lambda body, content: '{"choice": "Yes"}' if "json_schema" in json.dumps(body) else "Yes"
     facts, folder = judging.judge(version, corpus, store, words, Wish(part=Part("all")), tmp_path / "w")
@@ -346,8 +349,10 @@ def test_every_sample_is_in_the_count(drawn: list[tuple[bool, float | None, str 
     blocks = [row for row in facts["rows"] if row["group"] == "g" and row["value"] != "mean of groups"]
     assert sum(row["samples"] for row in blocks) == sum(group is not None for _, _, group in drawn)
     assert facts["answered"] + sum(facts["unanswered"].values()) == facts["samples"] == len(drawn)
-    right = sum((score >= 0.5) == target for target, score, _ in drawn if score is not None)
-    assert facts["all_wrong"] == right / len(drawn)
+    right = sum((score > 0.5) == target for target, score, _ in drawn if score is not None)
+    assert facts["rows"][0]["metrics"]["accuracy"]["value"] == pytest.approx(right / len(drawn))
+    if facts["answered"]:
+        assert facts["accuracy_answered"] == pytest.approx(right / facts["answered"])
 
 
 # -- the contract and the command ---------------------------------------------------------------------------------

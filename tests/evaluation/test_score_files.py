@@ -5,15 +5,18 @@ from __future__ import annotations
 import csv
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from schemas.config import parse_config, read_toml
-from schemas.errors import InputError
-from schemas.evaluations import Examinee
+from schemas.errors import EarmarkError, InputError
+from schemas.evaluations import Evaluation, Examinee
 from schemas.human_preferences import HumanPreferences
+from tasks.annotation.outcome import Answer, Report
+from tasks.annotation.request import Audio, Json, Request, Text, YesNo
 from tasks.build.registry import corpora, find_corpus
 from tasks.evaluation import judging, statistics
 from tasks.evaluation.judging import Wish
@@ -150,16 +153,109 @@ def mirrored(row: Row, kind: str) -> Row:
     return {**row, "score": -row["score"]}
 
 
-def measure(version: Version, rows: list[Row], wish: Wish, folder: Path) -> dict[str, Any]:
-    """The facts of an evaluation by a file of these rows."""
-    path = folder / "scores.csv"
+def write(path: Path, rows: list[Row]) -> Path:
+    """A CSV file."""
     with path.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]))
         writer.writeheader()
         writer.writerows(rows)
+    return path
+
+
+def measure(version: Version, rows: list[Row], wish: Wish, folder: Path) -> dict[str, Any]:
+    """The facts of an evaluation by a file of these rows."""
+    path = write(folder / "scores.csv", rows)
     store = Store(version.folder.parents[1])
     facts, _ = judging.read(version, find_corpus(version.corpus), store, path, wish, folder / "out")
     return facts
+
+
+def measure_clips(version: Version, rows: list[Row], wish: Wish, folder: Path) -> dict[str, dict[str, Any]]:
+    """The facts of each evaluation that a file of clips' scores feeds, by name."""
+    path = write(folder / "clips.csv", rows)
+    store = Store(version.folder.parents[1])
+    tables, _ = judging.read_clips(version, find_corpus(version.corpus), store, path, wish, folder / "clips")
+    return {facts["evaluation"]: facts for facts, _ in tables}
+
+
+def metrics_of(facts: dict[str, Any], group: str | None = None, value: str = "all") -> dict[str, float]:
+    """The metrics of a row of the table."""
+    (row,) = [row for row in facts["rows"] if (row["group"], row["value"]) == (group, value)]
+    return {name: metric["value"] for name, metric in row["metrics"].items()}
+
+
+def expect(facts: dict[str, Any], best: bool, group: str | None = None, value: str = "all") -> None:
+    """Every metric is as good as it can be, or as bad."""
+    for name, got in metrics_of(facts, group, value).items():
+        worst = -1.0 if name in ("lcc", "srcc", "ktau") else 0.0
+        good = best != (name == "eer")
+        assert got == pytest.approx(1.0 if good else worst), (facts["evaluation"], name)
+
+
+class Oracle:
+    """A model that knows by the clips that it hears, and the words that it reads, what is right; or the opposite."""
+
+    spent_usd = 0.0
+
+    def __init__(self, better: dict[tuple[str, ...], str], mirror: bool) -> None:
+        self._better, self._mirror = better, mirror
+
+    def ask(self, requests: list[Request]) -> Report:
+        """An answer to each."""
+        return Report([Answer(request.key, self._value(request)) for request in requests], 0, 0, 0, 0, 0, 0, 0, 0.0)
+
+    def _value(self, request: Request) -> Any:
+        parts = [part for message in request.messages for part in message.parts]
+        clips = tuple(part.sha256 for part in parts if isinstance(part, Audio))
+        if isinstance(request.ask, YesNo):
+            words = "".join(part.text for part in parts if isinstance(part, Text))
+            yes = any(clips == key[:1] and key[1] in words and said == "yes" for key, said in self._better.items())
+            return {"p_yes": float(yes != self._mirror)}
+        first, second = clips[-2:]
+        if (first, second) in self._better:
+            side = self._better[first, second]
+        else:
+            side = {"A": "B", "B": "A", "tie": "tie"}[self._better[second, first]]
+        if self._mirror:
+            side = {"A": "B", "B": "A", "tie": "A"}[side]
+        return (
+            dict.fromkeys(json.loads(request.ask.schema)["properties"], side) if isinstance(request.ask, Json) else side
+        )
+
+
+def knowing(version: Version, evaluation: str, rows: list[Row]) -> dict[tuple[str, ...], str]:
+    """What an oracle knows: of two clips the better, of a clip and an item whether it is so."""
+    if version.corpus == "instruction-rubrics":
+        texts = {(r["instruction_id"], r["item"], r["language"]): r["question"] for r in rows_of(version, "items")}
+        about = {row["sample_id"]: row["instruction_id"] for row in rows_of(version, "samples")}
+        return {
+            (row["clip_sha256"], texts[about[row["sample_id"]], row["item"], row["language"]]): "yes"
+            for row in rows_of(version, "labels")
+            if row["answer"]
+        }
+    (declared,) = [one for one in find_corpus(version.corpus).evaluations if one.name == evaluation]
+    table, key = declared.clips or ("", "")
+    sha = {row[key]: row["clip_sha256"] for row in rows_of(version, table)}
+    clips = {row["id"]: names for row, names in zip(rows, clips_named(version, evaluation), strict=True)}
+    known = {}
+    for row in rows:
+        first, second = (row[name] for name in row if name.startswith("score_"))
+        known[sha[clips[row["id"]][0]], sha[clips[row["id"]][1]]] = "tie" if first == second else "AB"[second > first]
+    return known
+
+
+def clips_named(version: Version, evaluation: str) -> list[tuple[str, ...]]:
+    """The clips of each row of `truth`, as the published tables name them."""
+    match version.corpus:
+        case "mos-preferences":
+            return [(row["chosen_id"], row["rejected_id"]) for row in rows_of(version, "pairs")]
+        case "pseudo-preferences":
+            labels = [row for row in rows_of(version, "labels") if row[evaluation] is not None]
+            return [(row["generation_a"], row["generation_b"]) for row in labels]
+    task, _, dimension = evaluation.rpartition("-")
+    wanted = (evaluation, "overall") if evaluation == "music-arena" else (task, dimension)
+    rows = [row for row in rows_of(version, "benchmark") if (row["task"], row["dimension"]) == wanted]
+    return [(row["clip_a"], row["clip_b"]) if row["clip_b"] else (row["clip_a"],) for row in rows]
 
 
 def test_every_corpus_with_evaluations_is_here() -> None:
@@ -170,21 +266,73 @@ def test_every_corpus_with_evaluations_is_here() -> None:
     "name", [pytest.param(one, marks=pytest.mark.slow if one == "human-preferences" else ()) for one in BUILDERS]
 )
 def test_the_truth_scores_1_and_its_mirror_0(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through each form that says the truth: rows of samples, a model that is asked, scores of clips, a baseline."""
     monkeypatch.setenv("EARMARK_SALT", SALT)
-    monkeypatch.setattr(statistics, "DRAWS", 20)  # of the intervals, which are not looked at here
+    monkeypatch.setattr(statistics, "DRAWS", 100)
     version = BUILDERS[name](tmp_path / "store")
     for evaluation in find_corpus(name).evaluations:
         rows = truth(version, evaluation.name)
         wish = Wish(evaluation.name, part=Part("all"))
-        metrics = measure(version, rows, wish, tmp_path)["rows"][0]["metrics"]
-        for metric in metrics.values():
-            assert metric["value"] == pytest.approx(1.0), (evaluation.name, metrics)
-        metrics = measure(version, [mirrored(row, evaluation.kind) for row in rows], wish, tmp_path)["rows"][0][
-            "metrics"
-        ]
-        for metric_name, metric in metrics.items():
-            worst = 0.0 if metric_name == "accuracy" else -1.0
-            assert metric["value"] == pytest.approx(worst), (evaluation.name, metrics)
+        facts = measure(version, rows, wish, tmp_path)
+        expect(facts, best=True)
+        expect(facts, best=True, group="baseline", value="oracle")
+        expect(measure(version, [mirrored(row, evaluation.kind) for row in rows], wish, tmp_path), best=False)
+        if evaluation.clips:
+            through_clips(version, evaluation, rows, tmp_path)
+        if evaluation.kind == "preference" or name == "instruction-rubrics":
+            asked(version, evaluation, rows, tmp_path, monkeypatch)
+
+
+def through_clips(version: Version, evaluation: Evaluation, rows: list[Row], folder: Path) -> None:
+    """Scores of clips reach what they can: everything, where no two samples contradict each other."""
+    named = clips_named(version, evaluation.name)
+    wish = Wish(evaluation.name, part=Part("all"))
+    if evaluation.kind == "scalar":
+        rated = {clips[0]: row["score"] for row, clips in zip(rows, named, strict=True)}
+        for sign in (1, -1):
+            listed = [{"clip": clip, "score": sign * score} for clip, score in rated.items()]
+            expect(measure_clips(version, listed, wish, folder)[evaluation.name], best=sign > 0)
+        return
+    if version.corpus == "mos-preferences":
+        rated = {row["sample_id"]: row["mos"] for row in rows_of(version, "ratings")}
+        for sign in (1, -1):
+            listed = [{"clip": clip, "quality": sign * score} for clip, score in rated.items()]
+            facts = measure_clips(version, listed, wish, folder)["quality"]
+            assert facts["reachable"] == {"accuracy": 1.0, "exact": True}
+            expect(facts, best=sign > 0)
+        return
+    clips = sorted({clip for both in named for clip in both})
+    listed = [{"clip": clip, "score": place} for place, clip in enumerate(clips)]
+    facts = measure_clips(version, listed, wish, folder)[evaluation.name]
+    assert metrics_of(facts)["accuracy"] <= facts["reachable"]["accuracy"]
+
+
+def asked(
+    version: Version, evaluation: Evaluation, rows: list[Row], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that knows is right however the clips are ordered."""
+    store, known = Store(version.folder.parents[1]), knowing(version, evaluation.name, rows)
+    for both in (False, True) if evaluation.kind == "preference" else (False,):
+        for mirror in (False, True):
+            with monkeypatch.context() as patch:
+                patch.setattr(judging, "asking", lambda *_, mirror=mirror: nullcontext(Oracle(known, mirror)))
+                wish = Wish(evaluation.name, part=Part("all"), both_orders=both)
+                try:
+                    facts, _ = judging.judge(
+                        version,
+                        find_corpus(version.corpus),
+                        store,
+                        Examinee(annotator="openai:x"),
+                        wish,
+                        folder / "asked",
+                    )
+                except EarmarkError as error:
+                    assert "no_media" in str(error)  # noqa: PT017  an arena's releases name no audio
+                    return
+            if evaluation.kind == "preference":
+                expect(facts, best=not mirror)
+            elif not mirror:  # no for each item of yes, and so on: of a negative with one wrong item still a no
+                assert metrics_of(facts)["accuracy"] == metrics_of(facts)["auroc"] == 1.0
 
 
 def test_a_file_for_pairs_says_which_clip_it_means(pairs: Version, tmp_path: Path) -> None:
@@ -215,40 +363,76 @@ def test_a_model_is_shown_either_clip_first_and_answers_are_turned_back(pairs: V
     assert 0.25 < first[0] < 0.75  # 60 pairs: a judge that always says A gains nothing by the order
 
 
-@pytest.mark.parametrize(
-    ("dimension", "field", "strict", "half"),
-    [
-        ("musicality", "predicted_musicality", 0.780, 0.781),
-        ("alignment", "predicted_text-music alignment", 0.738, 0.740),
-    ],
-)
-def test_real_votes_and_a_published_models_scores(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dimension: str, field: str, strict: float, half: float
-) -> None:
-    """The test set of CMI-Pref and its authors' reward model; the right answers were counted by hand."""
-    monkeypatch.setenv("EARMARK_SALT", SALT)
+@pytest.fixture(scope="module")
+def voted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Version, list[Row]]:
+    """The test set of CMI-Pref with the scores of its authors' reward model, and the lines of the file."""
     path = real_lists() / REAL
     if not path.is_file():
         pytest.skip(f"no real votes at {path}; set EARMARK_REAL to a folder that holds them")
-    source = {"name": "cmi", "format": "cmi-pref", "files": [str(path)], "split": "native"}
-    version = build_votes(config_of(tmp_path, source), tmp_path / "store")
-    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    root = tmp_path_factory.mktemp("voted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EARMARK_SALT", SALT)
+        source = {"name": "cmi", "format": "cmi-pref", "files": [str(path)], "split": "native"}
+        version = build_votes(config_of(root, source), root / "store")
+    return version, [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+COUNTED = [
+    ("musicality", "predicted_musicality", 0.780, 0.781),
+    ("alignment", "predicted_text-music alignment", 0.738, 0.740),
+]
+"""By hand: of the 500 votes, the share whose better clip scores higher, strictly, and with equal scores at one half."""
+
+
+@pytest.mark.parametrize(("dimension", "field", "strict", "half"), COUNTED)
+def test_real_votes_and_a_published_models_scores(
+    voted: tuple[Version, list[Row]], tmp_path: Path, dimension: str, field: str, strict: float, half: float
+) -> None:
+    version, lines = voted
     votes = {row["comparison_id"]: lines[row["source_line"] - 1] for row in rows_of(version, "votes")}
-    rows, ties = [], 0
+    rows = []
     for row in rows_of(version, "benchmark"):
         if row["dimension"] != dimension:
             continue
         vote = votes[row["sample_id"].partition("-")[0]]
         score = {f"cmi/{vote['audio-path']}": vote[field], f"cmi/{vote['audio2']}": vote[f"{field}_b"]}
         rows.append({"id": row["sample_id"], "score_a": score[row["clip_a"]], "score_b": score[row["clip_b"]]})
-        ties += rows[-1]["score_a"] == rows[-1]["score_b"]
     assert len(rows) == 500
     facts = measure(version, rows, Wish(f"cmi-pref-{dimension}"), tmp_path)
-    accuracy = facts["rows"][0]["metrics"]["accuracy"]["value"]
-    assert accuracy == strict
-    assert accuracy + ties / 2 / 500 == pytest.approx(half, abs=5e-4)
+    assert metrics_of(facts)["accuracy"] == strict
+    assert metrics_of(facts)["accuracy_tie_half"] == pytest.approx(half, abs=5e-4)
     if dimension == "musicality":
         bands = {row["value"]: (row["samples"], row["metrics"]["accuracy"]["value"]) for row in facts["rows"]}
         assert bands["<3"] == (66, pytest.approx(0.667, abs=5e-4))
         assert bands["3"] == (128, pytest.approx(0.750, abs=5e-4))
         assert bands[">3"] == (306, pytest.approx(0.817, abs=5e-4))
+
+
+@pytest.mark.parametrize("by", ["clip_id", "file"])
+def test_one_file_of_clips_scores_feeds_both_dimensions(
+    voted: tuple[Version, list[Row]], tmp_path: Path, by: str
+) -> None:
+    """Some clips stand in two votes and have two scores: the mean of them is taken, as a user would have to."""
+    version, lines = voted
+    scores: dict[str, dict[str, list[float]]] = {}
+    for line in lines:
+        for path, end in ((line["audio-path"], ""), (line["audio2"], "_b")):
+            held = scores.setdefault(path, {})
+            for dimension, field, *_ in COUNTED:
+                held.setdefault(dimension, []).append(line[field + end])
+    named = {row["file"]: row[by] for row in rows_of(version, "clips") if row["file"] in scores}
+    rows = [
+        {"clip": named[path], **{name: sum(values) / len(values) for name, values in held.items()}}
+        for path, held in scores.items()
+    ]
+    tables = measure_clips(version, rows, Wish(), tmp_path)
+    assert tables.keys() == {"cmi-pref-musicality", "cmi-pref-alignment"}
+    for dimension, _, strict, half in COUNTED:
+        facts = tables[f"cmi-pref-{dimension}"]
+        votes = [(line["audio-path"], line["audio2"], line[f"preference-{dimension}"]) for line in lines]
+        mean = {path: sum(held[dimension]) / len(held[dimension]) for path, held in scores.items()}
+        right = sum(mean[a] > mean[b] if said == "model_a" else mean[b] > mean[a] for a, b, said in votes)
+        assert metrics_of(facts)["accuracy"] == pytest.approx(right / 500)
+        assert facts["reachable"]["accuracy"] >= right / 500
+        assert abs(right / 500 - strict) < 0.02
+        assert metrics_of(facts)["accuracy_tie_half"] == pytest.approx(half, abs=0.02)

@@ -13,8 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.rubric_rewards import (
+    SHARE,
     accuracy,
     balanced_item_reward,
+    decide,
     format_reward,
     global_reward,
     item_probability,
@@ -52,11 +54,17 @@ def test_logits_out_of_reach_do_not_overflow() -> None:
     assert item_probability(-1e6, 1e6) == 0
 
 
-def test_a_samples_score_is_the_mean_and_accuracy_counts_sides() -> None:
+def test_a_samples_score_is_the_mean_and_accuracy_counts_decisions() -> None:
     assert sample_score([1.0, 0.5, 0.0]) == 0.5
-    assert accuracy([0.5, 0.49, 0.9, 0.1], [True, False, False, True]) == 0.5
-    assert accuracy([0.5], [False], threshold=0.6) == 1
-    for wrong in (lambda: sample_score([]), lambda: accuracy([], []), lambda: accuracy([0.1], [])):
+    assert decide([0.9, 0.51])
+    assert not decide([0.9, 0.5])
+    assert decide([0.9, 0.9, 0.9, 0.9, 0.1], SHARE)
+    assert not decide([0.9, 0.9, 0.9, 0.1], SHARE)
+    perfect = [[1.0] * 5, [1.0, 1.0, 0.0], [1.0] * 4 + [0.0]]
+    assert accuracy(perfect, [True, False, False]) == 1
+    assert accuracy(perfect, [False, True, True]) == 0
+    assert accuracy(perfect, [True, False, False], SHARE) == pytest.approx(2 / 3)
+    for wrong in (lambda: sample_score([]), lambda: decide([]), lambda: accuracy([], []), lambda: accuracy([[1]], [])):
         with pytest.raises(ValueError):  # noqa: PT011
             wrong()
 

@@ -1,0 +1,89 @@
+"""What a table is read against: who knows the truth, who knows nothing, and who looks at length or level alone."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from schemas.evaluations import Evaluation
+from tasks.audio.probe import Probe
+from tasks.evaluation.asking import Prediction
+from tasks.evaluation.samples import LETTERS
+
+MEASURES = {"longest": "duration_s", "loudest": "level_dbfs"}
+
+Row = Mapping[str, Any]
+
+
+def baselines(
+    evaluation: Evaluation, rows: Sequence[Row], clips: Mapping[str, Probe]
+) -> tuple[dict[str, dict[str, Prediction]], list[str]]:
+    """Predictions of each baseline, by id.
+
+    Args:
+        evaluation: what is measured.
+        rows: a row a sample: `id`, `target`, and where there are such `swapped`, `audio` or `a_audio` and `b_audio`,
+            and `options`, how many there are.
+        clips: what was measured of clips, by SHA-256.
+
+    Returns:
+        By baseline; and a sentence where one could not be made.
+    """
+    rules: dict[str, Callable[[Row], Any]] = {"oracle": lambda row: row["target"]}
+    if evaluation.kind == "preference":
+        rules["always first"] = lambda row: evaluation.sides[bool(row.get("swapped"))]
+    if evaluation.kind == "choice":
+        rules["always first"] = lambda row: LETTERS[0]
+    measured, without = _measured(evaluation, rows, clips)
+    rules |= measured
+    if evaluation.kind != "scalar":
+        common = sorted(Counter(row["target"] for row in rows).items(), key=lambda one: (-one[1], str(one[0])))[0][0]
+        rules["majority"] = lambda row: common
+    rules["coin"] = lambda row: _coin(evaluation, row)
+    made = {
+        name: {row["id"]: _prediction(evaluation, row["id"], rule(row)) for row in rows} for name, rule in rules.items()
+    }
+    return made, without
+
+
+def _measured(
+    evaluation: Evaluation, rows: Sequence[Row], clips: Mapping[str, Probe]
+) -> tuple[dict[str, Callable[[Row], Any]], list[str]]:
+    """The rules that look at what was measured of clips, where every clip was."""
+    columns = {"preference": ("a_audio", "b_audio"), "scalar": ("audio",)}.get(evaluation.kind, ())
+    if not columns or not set(columns) <= rows[0].keys():
+        return {}, []
+    lacking = sum(any(row[name] not in clips for name in columns) for row in rows)
+    if lacking:
+        line = f"no baselines longest and loudest: clips of {lacking:,} samples are not in the store's media index"
+        return {}, [line]
+
+    def rule(measure: str) -> Callable[[Row], Any]:
+        def decide(row: Row) -> Any:
+            values = [getattr(clips[row[name]], measure) for name in columns]
+            if evaluation.kind == "scalar":
+                return values[0]
+            return "tie" if values[0] == values[1] else evaluation.sides[values[1] > values[0]]
+
+        return decide
+
+    return {name: rule(measure) for name, measure in MEASURES.items()}, []
+
+
+def _coin(evaluation: Evaluation, row: Row) -> Any:
+    """A draw by hash of the id, so that a table can be made again."""
+    drawn = int.from_bytes(hashlib.sha256(f"coin {row['id']}".encode()).digest()[:6], "big") / 2**48
+    match evaluation.kind:
+        case "preference":
+            return evaluation.sides[drawn < 0.5]
+        case "choice":
+            return LETTERS[int(drawn * (row.get("options") or 4))]
+    return drawn
+
+
+def _prediction(evaluation: Evaluation, sample: str, value: Any) -> Prediction:
+    if evaluation.kind in ("yes_no", "scalar"):
+        return Prediction(sample, score=float(value))
+    return Prediction(sample, choice=str(value))

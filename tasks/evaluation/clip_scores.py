@@ -1,0 +1,164 @@
+"""A file with one score a clip, or one a clip and dimension: what a reward model writes. It feeds many evaluations."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import InputError
+from schemas.evaluations import Evaluation
+from tasks.evaluation.asking import Prediction
+from tasks.evaluation.reachable import Reachable, reachable
+from tasks.evaluation.samples import Samples
+from tasks.evaluation.scores import empty, number, preferred, read_table
+
+ANY = "score"
+BESIDE = ("file", "clip_sha256")
+"""Columns that a template has beside the clip's id."""
+_WAYS = ("id", "clip_sha256", "file")
+
+
+@dataclass(frozen=True)
+class ClipScores:
+    """The file's rows: names of clips, and scores by column (empty cells as None)."""
+
+    path: Path
+    names: Sequence[str]
+    scores: Mapping[str, Sequence[float | None]]
+
+    def column(self, evaluation: Evaluation) -> str | None:
+        """The column that speaks of an evaluation; None if there is none."""
+        return next((name for name in (evaluation.dimension, ANY) if name in self.scores), None)
+
+
+def read_clip_scores(path: Path, dimensions: Collection[str]) -> ClipScores:
+    """Read the file.
+
+    Args:
+        path: CSV, JSON lines or Parquet with `clip`, and `score` or one column a dimension.
+        dimensions: the dimensions that there are.
+
+    Raises:
+        InputError: the file cannot be read, has other columns, or holds something that is no number.
+    """
+    table = read_table(path)
+    columns = [name for name in table.column_names if name not in ("clip", *BESIDE)]
+    odd = [name for name in columns if name != ANY and name not in dimensions]
+    if "clip" not in table.column_names or odd or not columns:
+        known = ", ".join(sorted(dimensions))
+        raise InputError(
+            f"{path}: expected the columns clip and score, or clip and of the dimensions {known}; found "
+            f"{', '.join(table.column_names)}"
+        )
+    names = ["" if name is None else str(name) for name in table["clip"].to_pylist()]
+    return ClipScores(
+        path,
+        names,
+        {
+            column: [
+                None if cell is None or cell == "" else number(f"{path}, row {place}", column, cell)
+                for place, cell in enumerate(table[column].to_pylist(), 1)
+            ]
+            for column in columns
+        },
+    )
+
+
+def clip_rows(scores: ClipScores, samples: Samples, evaluation: Evaluation) -> dict[str, int]:
+    """The file's row of each clip of the version that it names: by id, by SHA-256, or by file as published.
+
+    Raises:
+        InputError: it names a clip that is unknown, one twice, or a file that several different clips have.
+    """
+    clips = _clips(samples, evaluation)
+    ways: dict[str, dict[str, list[str]]] = {way: {} for way in _WAYS}
+    for clip in clips.values():
+        for way in _WAYS:
+            if clip[way] is not None:
+                ways[way].setdefault(clip[way], []).append(clip["id"])
+    found: dict[str, int] = {}
+    for place, name in enumerate(scores.names):
+        where = f"{scores.path}, row {place + 1}"
+        named = next((ways[way][name] for way in _WAYS if name in ways[way]), None)
+        if named is None:
+            raise InputError(
+                f"{where}: unknown clip '{name[:80]}': expected {_key(evaluation)} of the table {_table(evaluation)}, "
+                "a SHA-256 or a file name as published"
+            )
+        if len({clips[one]["clip_sha256"] or one for one in named}) > 1:
+            raise InputError(f"{where}: the file '{name[:80]}' names {len(named)} clips: name them by their ids")
+        for one in named:
+            if one in found:
+                raise InputError(f"{where}: clip '{name[:80]}' stands there twice, first in row {found[one] + 1}")
+            found[one] = place
+    return found
+
+
+def clip_predictions(
+    scores: ClipScores, samples: Samples, evaluation: Evaluation
+) -> tuple[dict[str, Prediction], Reachable | None] | None:
+    """What the file says of an evaluation's samples, and how many preferences any scores of clips could meet.
+
+    Returns:
+        None where the file speaks of none of the evaluation's clips, or not of its dimension.
+
+    Raises:
+        InputError: as `clip_rows`; or clips of the evaluation are missing.
+    """
+    column = scores.column(evaluation)
+    if column is None:
+        return None
+    places = clip_rows(scores, samples, evaluation)
+    names = evaluation.clip_columns
+    rows = [row for batch in samples.batches(10_000, ["id", "target", *names]) for row in batch]
+    wanted = {row[name] for row in rows for name in names}
+    missing = sorted(wanted - places.keys())
+    if len(missing) == len(wanted):
+        return None
+    if missing:
+        raise InputError(
+            f"{scores.path}: {len(missing):,} of {len(wanted):,} clips of '{evaluation.name}' are missing, the first "
+            f"is '{missing[0]}'; give a clip without a score a row with an empty cell"
+        )
+    found = {}
+    for row in rows:
+        values = [scores.scores[column][places[row[name]]] for name in names]
+        known = [value for value in values if value is not None]
+        if len(known) < len(values):
+            found[row["id"]] = empty(row["id"])
+        elif evaluation.kind == "scalar":
+            found[row["id"]] = Prediction(row["id"], score=known[0])
+        else:
+            found[row["id"]] = preferred(row["id"], known[0] - known[1], evaluation)
+    if evaluation.kind == "scalar":
+        return found, None
+    content = {name: clip["clip_sha256"] or name for name, clip in _clips(samples, evaluation).items()}
+    return found, reachable(_vote(row, evaluation, content) for row in rows)
+
+
+def _vote(row: Mapping[str, Any], evaluation: Evaluation, content: Mapping[str, str]) -> tuple[str, str, bool]:
+    first, second = (content[row[name]] for name in evaluation.clip_columns)
+    if row["target"] == evaluation.sides[1]:
+        return second, first, False
+    if row["target"] == "tie":
+        return min(first, second), max(first, second), True
+    return first, second, False
+
+
+def _clips(samples: Samples, evaluation: Evaluation) -> dict[str, dict[str, Any]]:
+    """Every clip of the version, by its id."""
+    query = f'SELECT "{_key(evaluation)}" AS id, clip_sha256, file FROM "{_table(evaluation)}"'
+    rows = samples.connection.cursor().sql(query).to_arrow_table().to_pylist()
+    return {row["id"]: row for row in rows}
+
+
+def _table(evaluation: Evaluation) -> str:
+    assert evaluation.clips is not None
+    return evaluation.clips[0]
+
+
+def _key(evaluation: Evaluation) -> str:
+    assert evaluation.clips is not None
+    return evaluation.clips[1]

@@ -1,0 +1,84 @@
+"""Files of scores with their rows written and their scores left to fill."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from schemas.errors import InputError
+from schemas.evaluations import Evaluation
+from tasks.evaluation.clip_scores import ANY
+from tasks.evaluation.samples import Samples
+from tasks.store.sql import literal
+
+FORMATS = {
+    ".csv": "FORMAT csv, HEADER", ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'", ".jsonl": "FORMAT json",
+    ".ndjson": "FORMAT json", ".parquet": "FORMAT parquet",
+}  # fmt: skip
+
+
+def clips_of(samples: Samples, evaluation: Evaluation) -> pa.Table:
+    """The clips of an evaluation's samples: `clip`, `file`, `clip_sha256`."""
+    assert evaluation.clips is not None
+    table, key = evaluation.clips
+    wanted = " UNION ".join(f'SELECT "{name}" AS clip FROM judged.samples' for name in evaluation.clip_columns)
+    return (
+        samples.connection.cursor()
+        .sql(f'SELECT clip, file, clip_sha256 FROM ({wanted}) JOIN "{table}" ON "{key}" = clip ORDER BY clip')
+        .to_arrow_table()
+    )
+
+
+def write_clips_template(path: Path, clips: Sequence[tuple[Evaluation, pa.Table]]) -> int:
+    """Write a row a clip, with a column to fill for each dimension; `score` where there is but one.
+
+    Returns:
+        How many rows.
+    """
+    dimensions = list(dict.fromkeys(evaluation.dimension for evaluation, _ in clips))
+    empty = ", ".join(f'NULL::DOUBLE AS "{name}"' for name in (dimensions if len(dimensions) > 1 else [ANY]))
+    with duckdb.connect() as connection:
+        connection.register("named_clips", pa.concat_tables(table for _, table in clips))
+        return _write(path, connection, f"SELECT *, {empty} FROM (SELECT DISTINCT * FROM named_clips) ORDER BY clip")
+
+
+def write_samples_template(path: Path, evaluation: Evaluation, samples: Samples) -> int:
+    """Write a row a sample, with the columns to fill, and of clips which they are.
+
+    Returns:
+        How many rows.
+    """
+    clips = "".join(f', "{name}"' for name in evaluation.clip_columns)
+    items = next((mode.items for mode in evaluation.modes if mode.items), None)
+    match evaluation.kind:
+        case "preference":
+            empty = ", ".join(f"NULL::DOUBLE AS score_{side}" for side in evaluation.sides)
+        case "choice":
+            empty = "NULL::VARCHAR AS choice"
+        case "yes_no" if items:
+            empty = f'list_transform("{items}", lambda one: NULL::DOUBLE)'
+            empty = (f"to_json({empty})::VARCHAR" if path.suffix.lower() in (".csv", ".tsv") else empty) + " AS items"
+        case _:
+            empty = "NULL::DOUBLE AS score"
+    query = f"SELECT id{clips}, {empty} FROM judged.samples ORDER BY id"
+    return _write(path, samples.connection.cursor(), query)
+
+
+def _write(path: Path, connection: duckdb.DuckDBPyConnection, query: str) -> int:
+    form = FORMATS.get(path.suffix.lower())
+    if form is None:
+        raise InputError(f"{path}: expected a file that ends in {', '.join(FORMATS)}")
+    if path.exists():
+        raise InputError(f"{path}: the file exists, and its scores with it; name another")
+    if not path.parent.is_dir():
+        raise InputError(f"{path}: no such folder")
+    part = path.with_name(f".{path.name}.part")
+    try:
+        rows = connection.execute(f"COPY ({query}) TO {literal(str(part))} ({form})").fetchall()
+        part.rename(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return int(rows[0][0])
