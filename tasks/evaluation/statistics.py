@@ -26,7 +26,7 @@ DRAWS = 2000
 COVERS = 0.95
 SMALL = 30
 """Clusters below which an interval tells little; the table marks such groups."""
-LINEAR_FROM = 2000
+LINEAR_FROM = 500
 """Samples from which the resamples of K-Tau are taken by its linear part."""
 _AT_ONCE = 50_000  # weights in one block of resamples: small arrays come from memory that is at hand, large ones do not
 _THREADS = 2
@@ -94,6 +94,8 @@ def correlations(
     xs, ys, which = xs[order], ys[order], which[order]
     once = {"lcc": pearsonr(xs, ys), "srcc": spearmanr(xs, ys), "ktau": kendalltau(xs, ys)}
     values = {name: float(found.statistic) for name, found in once.items()}
+    if np.array_equal(xs, ys):
+        return {name: _certain(1.0, which) for name in values}
     return _resampled(values, _correlator(xs, ys), which, seed)
 
 
@@ -116,6 +118,8 @@ def discrimination(
     xs, ys, which = xs[order], ys[order], which[order]
     metric = _discriminator(xs, ys > 0)
     values = {name: float(found[0]) for name, found in metric(np.ones((1, len(xs)), np.int32)).items()}
+    if values["auroc"] in (0.0, 1.0):
+        return {name: _certain(value, which) for name, value in values.items()}
     return _resampled(values, metric, which, seed)
 
 
@@ -152,6 +156,13 @@ def _clusters(count: int, labels: Any) -> Places:
 
 def _undefined(which: Places) -> Estimate:
     return Estimate(None, None, None, len(which), int(which.max()) + 1 if len(which) else 0)
+
+
+def _certain(value: float, which: Places) -> Estimate:
+    """What holds of every pair of samples, and so of every resample."""
+    found = _undefined(which)
+    bound = value if found.clusters > 1 else None
+    return Estimate(value, bound, bound, found.samples, found.clusters)
 
 
 Metric: TypeAlias = Callable[[Weights], dict[str, Floats]]
@@ -236,7 +247,7 @@ def _correlator(xs: Floats, ys: Floats) -> Metric:
         found["srcc"] = _pearson(spread_x, spread_y, shared, total)
         if linear:
             untied = [1 - _dot(counts, counts) / total**2 for counts in (counts_x, counts_y)]
-            concordant = 2 * _sum(real, lead) * len(xs) / total - lead.sum()
+            concordant = (2 * _sum(real, lead) * len(xs) / total - lead.sum()) * (1 - 1 / len(xs))
             found["ktau"] = _ratio(concordant, np.sqrt(untied[0] * untied[1]))
         else:
             found["ktau"] = np.array([_ktau(xs, ys, times) for times in weights])
