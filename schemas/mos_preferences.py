@@ -413,7 +413,7 @@ EVALUATIONS = (
                 says="Both clips are heard; the answer is A or B.",
             ),
         ),
-        groups=("dataset", "category", "gap_decile"),
+        groups=("dataset", "category", "gap", "gap_decile"),
         sides=("chosen", "rejected"),
         order="chosen_id and rejected_id of the table pairs",
         clips=("ratings", "sample_id"),

@@ -13,7 +13,7 @@ import pandas as pd
 from schemas.evaluations import Evaluation
 from schemas.rubric_rewards import SHARE, YES, decide
 from tasks.evaluation.asking import INCONSISTENT, Prediction
-from tasks.evaluation.statistics import SMALL, Estimate, accuracy, correlations, discrimination
+from tasks.evaluation.statistics import SMALL, accuracy, correlations, discrimination
 
 ALL = "all"
 MEAN = "mean of groups"
@@ -99,7 +99,7 @@ class _Measured:
         if self._kind == "yes_no":
             metrics |= discrimination(self._scores[answered], self._targets[answered], of_answered)
         facts = {name: {"value": one.value, "low": one.low, "high": one.high} for name, one in metrics.items()}
-        small = any(_small(one) for one in metrics.values())
+        small = any(one.small for one in metrics.values())
         counts = {"samples": len(places), "answered": len(answered)}
         return {"group": group, "value": value, **counts, "small": small, "metrics": facts}
 
@@ -169,10 +169,6 @@ def _members(group: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, l
 
 def _said(value: Any) -> str:
     return ("yes" if value else "no") if isinstance(value, bool) else str(value)
-
-
-def _small(estimate: Estimate) -> bool:
-    return estimate.small
 
 
 def _mean(group: str, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

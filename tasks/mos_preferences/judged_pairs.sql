@@ -12,6 +12,7 @@ SELECT
     substr(md5(pair_id || ' first'), 1, 1) >= '8' AS swapped,
     pairs.dataset,
     pairs.category,
+    CASE WHEN pairs.mos_gap < 0.2 THEN '< 0.2' WHEN pairs.mos_gap <= 0.5 THEN '0.2 to 0.5' ELSE '> 0.5' END AS gap,
     pairs.gap_decile
 FROM pairs
 JOIN ratings AS chosen ON chosen.sample_id = pairs.chosen_id

@@ -346,6 +346,10 @@ def test_a_file_for_pairs_says_which_clip_it_means(pairs: Version, tmp_path: Pat
     rows = [{"id": row["pair_id"], "choice": "chosen"} for row in rows_of(version, "pairs")]
     facts = measure(version, rows, Wish(part=Part("all")), tmp_path)
     assert facts["rows"][0]["metrics"]["accuracy"]["value"] == 1.0
+    gaps = {row["value"]: row["samples"] for row in facts["rows"] if row["group"] == "gap"}
+    small = [row["mos_gap"] for row in rows_of(version, "pairs") if row["mos_gap"] <= 0.5]
+    assert gaps.get("> 0.5", 0) == len(rows) - len(small)
+    assert gaps.get("< 0.2", 0) == sum(gap < 0.2 for gap in small)
     assert facts["order"] == "chosen and rejected are chosen_id and rejected_id of the table pairs"
 
 
