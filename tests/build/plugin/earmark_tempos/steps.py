@@ -43,14 +43,18 @@ def read_notes(stage: Stage, config: Tempos) -> Done[Rows]:
     rows: list[Row] = []
     rejects: list[tuple[str, Reject]] = []
     entered: Counter[str] = Counter()
+    slower = 0
     with config.path(config.notes).open(newline="") as file:
         for line, row in enumerate(csv.DictReader(file), 2):
             entered["notes"] += 1
-            if row["text"] and float(row["bpm"]) >= SLOWEST_BPM:
-                rows.append({"note_id": row["id"], "text": row["text"], "bpm": float(row["bpm"])})
-            else:
+            if not row["text"]:
                 rejects.append(("notes", Reject(row["id"], "missing_text", "expected a text", "notes", line)))
-    account = Account(entered.total(), len(rows), rejects, sources=entered)
+            elif float(row["bpm"]) < SLOWEST_BPM:
+                slower += 1
+            else:
+                rows.append({"note_id": row["id"], "text": row["text"], "bpm": float(row["bpm"])})
+    filtered = {"slower than the slowest tempo": slower}
+    account = Account(entered.total(), len(rows), rejects, filtered=filtered, sources=entered)
     return Done(keep_rows(stage, "notes", rows), account)
 
 
