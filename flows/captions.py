@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from schemas.captions import CORPUS, Captions
-from tasks.build.flow import corpus_flow
-from tasks.build.losses import check_inputs
-from tasks.captions.captioning import caption_tracks
-from tasks.captions.tracks import import_tracks, index_tracks
-from tasks.captions.writing import sections, write_captions
-from tasks.store.staging import Stage
+from earmark.schemas.captions import CORPUS, Captions
+from earmark.tasks.build.flow import corpus_flow
+from earmark.tasks.build.losses import check_inputs
+from earmark.tasks.captions.captioning import caption_tracks
+from earmark.tasks.captions.tracks import import_tracks, index_tracks
+from earmark.tasks.captions.writing import sections, write_captions
+from earmark.tasks.store.staging import Stage
 
 
 @corpus_flow(CORPUS)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from schemas.human_preferences import CORPUS, HumanPreferences
-from tasks.build.flow import corpus_flow
-from tasks.human_preferences.clips import measure_clips
-from tasks.human_preferences.counting import write_comparisons
-from tasks.human_preferences.derived import derive_tables
-from tasks.human_preferences.sources import import_sources
-from tasks.store.staging import Stage
+from earmark.schemas.human_preferences import CORPUS, HumanPreferences
+from earmark.tasks.build.flow import corpus_flow
+from earmark.tasks.human_preferences.clips import measure_clips
+from earmark.tasks.human_preferences.counting import write_comparisons
+from earmark.tasks.human_preferences.derived import derive_tables
+from earmark.tasks.human_preferences.sources import import_sources
+from earmark.tasks.store.staging import Stage
 
 
 @corpus_flow(CORPUS)

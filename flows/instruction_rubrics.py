@@ -5,17 +5,17 @@ True captions are verified, false ones made and verified to be false; each is ta
 
 from __future__ import annotations
 
-from schemas.instruction_rubrics import CORPUS, InstructionRubrics
-from tasks.build.flow import corpus_flow
-from tasks.build.losses import check_inputs
-from tasks.instruction_rubrics.choosing import choose_captions
-from tasks.instruction_rubrics.negatives import choose_candidates, keep_negatives, try_candidates
-from tasks.instruction_rubrics.report import build_sections
-from tasks.instruction_rubrics.rubrics import keep_rubrics, write_rubric
-from tasks.instruction_rubrics.samples import Evidence, write_samples
-from tasks.instruction_rubrics.sources import import_captions, index_clips
-from tasks.instruction_rubrics.verification import keep_verified, verify_caption
-from tasks.store.staging import Stage
+from earmark.schemas.instruction_rubrics import CORPUS, InstructionRubrics
+from earmark.tasks.build.flow import corpus_flow
+from earmark.tasks.build.losses import check_inputs
+from earmark.tasks.instruction_rubrics.choosing import choose_captions
+from earmark.tasks.instruction_rubrics.negatives import choose_candidates, keep_negatives, try_candidates
+from earmark.tasks.instruction_rubrics.report import build_sections
+from earmark.tasks.instruction_rubrics.rubrics import keep_rubrics, write_rubric
+from earmark.tasks.instruction_rubrics.samples import Evidence, write_samples
+from earmark.tasks.instruction_rubrics.sources import import_captions, index_clips
+from earmark.tasks.instruction_rubrics.verification import keep_verified, verify_caption
+from earmark.tasks.store.staging import Stage
 
 
 @corpus_flow(CORPUS)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from schemas.instrumentals import CORPUS, Instrumentals
-from tasks.build.flow import corpus_flow
-from tasks.build.losses import check_inputs
-from tasks.instrumentals.separated import SHARDS_AT_ONCE, separate_tracks
-from tasks.instrumentals.sources import import_tracks, index_audio
-from tasks.instrumentals.tracks import sections, write_tracks
-from tasks.store.staging import Stage
+from earmark.schemas.instrumentals import CORPUS, Instrumentals
+from earmark.tasks.build.flow import corpus_flow
+from earmark.tasks.build.losses import check_inputs
+from earmark.tasks.instrumentals.separated import SHARDS_AT_ONCE, separate_tracks
+from earmark.tasks.instrumentals.sources import import_tracks, index_audio
+from earmark.tasks.instrumentals.tracks import sections, write_tracks
+from earmark.tasks.store.staging import Stage
 
 
 @corpus_flow(CORPUS, at_once=SHARDS_AT_ONCE)

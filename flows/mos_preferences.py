@@ -7,15 +7,21 @@ describes clips and compares pairs in words.
 
 from __future__ import annotations
 
-from schemas.mos_preferences import CORPUS, MosPreferences
-from tasks.build.flow import corpus_flow
-from tasks.build.losses import check_inputs
-from tasks.mos_preferences.critique_report import critique_sections
-from tasks.mos_preferences.critiques import plan_critiques, write_critiques
-from tasks.mos_preferences.critiquing import critique
-from tasks.mos_preferences.pairs import pair_clips
-from tasks.mos_preferences.ratings import import_source, index_clips, merge_ratings, shards_to_index, write_ratings
-from tasks.store.staging import Stage
+from earmark.schemas.mos_preferences import CORPUS, MosPreferences
+from earmark.tasks.build.flow import corpus_flow
+from earmark.tasks.build.losses import check_inputs
+from earmark.tasks.mos_preferences.critique_report import critique_sections
+from earmark.tasks.mos_preferences.critiques import plan_critiques, write_critiques
+from earmark.tasks.mos_preferences.critiquing import critique
+from earmark.tasks.mos_preferences.pairs import pair_clips
+from earmark.tasks.mos_preferences.ratings import (
+    import_source,
+    index_clips,
+    merge_ratings,
+    shards_to_index,
+    write_ratings,
+)
+from earmark.tasks.store.staging import Stage
 
 
 @corpus_flow(CORPUS)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from schemas.music_prompts import CORPUS, MusicPrompts
-from tasks.build.flow import corpus_flow
-from tasks.build.losses import check_inputs
-from tasks.music_prompts.card import sections
-from tasks.music_prompts.drawing import draw_triplets
-from tasks.music_prompts.sources import import_lists
-from tasks.music_prompts.tags import choose_questions, choose_tags, count_recalls, verify_tag
-from tasks.music_prompts.writing import keep_prompts, write_prompts
-from tasks.store.staging import Stage
+from earmark.schemas.music_prompts import CORPUS, MusicPrompts
+from earmark.tasks.build.flow import corpus_flow
+from earmark.tasks.build.losses import check_inputs
+from earmark.tasks.music_prompts.card import sections
+from earmark.tasks.music_prompts.drawing import draw_triplets
+from earmark.tasks.music_prompts.sources import import_lists
+from earmark.tasks.music_prompts.tags import choose_questions, choose_tags, count_recalls, verify_tag
+from earmark.tasks.music_prompts.writing import keep_prompts, write_prompts
+from earmark.tasks.store.staging import Stage
 
 
 @corpus_flow(CORPUS)

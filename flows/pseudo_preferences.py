@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from schemas.pseudo_preferences import CORPUS, PseudoPreferences
-from tasks.build.flow import corpus_flow
-from tasks.build.losses import check_inputs
-from tasks.pseudo_preferences.judging import judge_pairs
-from tasks.pseudo_preferences.labels import card_sections, keep_consistent
-from tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_pairs, write_clips
-from tasks.store.staging import Stage
+from earmark.schemas.pseudo_preferences import CORPUS, PseudoPreferences
+from earmark.tasks.build.flow import corpus_flow
+from earmark.tasks.build.losses import check_inputs
+from earmark.tasks.pseudo_preferences.judging import judge_pairs
+from earmark.tasks.pseudo_preferences.labels import card_sections, keep_consistent
+from earmark.tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_pairs, write_clips
+from earmark.tasks.store.staging import Stage
 
 
 @corpus_flow(CORPUS)

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 from prefect import flow
 
-from tasks.build.registry import find_corpus
-from tasks.release.publishing import bring, check_clean, check_fit, gathered, keep_receipt, open_repo, read_reviewed
-from tasks.store.hub import Repo
-from tasks.store.versions import open_store
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.release.publishing import (
+    bring,
+    check_clean,
+    check_fit,
+    gathered,
+    keep_receipt,
+    open_repo,
+    read_reviewed,
+)
+from earmark.tasks.store.hub import Repo
+from earmark.tasks.store.versions import open_store
 
 
 @flow(name="publish", flow_run_name="publish-{corpus}")

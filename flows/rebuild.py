@@ -14,15 +14,15 @@ from prefect.artifacts import create_table_artifact
 from prefect.futures import PrefectFuture
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows.command.rebuild_plan import places_of
-from flows.command.running import first_line, run_build
-from flows.publish import publish
-from schemas.errors import EarmarkError
-from schemas.rebuild import Publication, Rebuild
-from tasks.build.artifacts import run_name
-from tasks.release.rebuilding import Ending, Place, RebuildFailed, skip_reason
-from tasks.store.runs import list_runs
-from tasks.store.versions import Store, open_store
+from earmark.flows.command.rebuild_plan import places_of
+from earmark.flows.command.running import first_line, run_build
+from earmark.flows.publish import publish
+from earmark.schemas.errors import EarmarkError
+from earmark.schemas.rebuild import Publication, Rebuild
+from earmark.tasks.build.artifacts import run_name
+from earmark.tasks.release.rebuilding import Ending, Place, RebuildFailed, skip_reason
+from earmark.tasks.store.runs import list_runs
+from earmark.tasks.store.versions import Store, open_store
 
 CORPORA_AT_ONCE = 4
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from schemas.score_questions import CORPUS, ScoreQuestions
-from tasks.build.flow import corpus_flow
-from tasks.build.losses import check_inputs
-from tasks.score_questions.detector_report import card_sections
-from tasks.score_questions.forum.images import find_scores
-from tasks.score_questions.forum.measuring import try_detector
-from tasks.score_questions.forum.scrubbing import forget_names, scrub_threads
-from tasks.score_questions.forum.threads import read_comments, read_submissions
-from tasks.score_questions.tables import write_tables
-from tasks.score_questions.threads import gather_threads
-from tasks.score_questions.writing import write_questions
-from tasks.store.staging import Stage
+from earmark.schemas.score_questions import CORPUS, ScoreQuestions
+from earmark.tasks.build.flow import corpus_flow
+from earmark.tasks.build.losses import check_inputs
+from earmark.tasks.score_questions.detector_report import card_sections
+from earmark.tasks.score_questions.forum.images import find_scores
+from earmark.tasks.score_questions.forum.measuring import try_detector
+from earmark.tasks.score_questions.forum.scrubbing import forget_names, scrub_threads
+from earmark.tasks.score_questions.forum.threads import read_comments, read_submissions
+from earmark.tasks.score_questions.tables import write_tables
+from earmark.tasks.score_questions.threads import gather_threads
+from earmark.tasks.score_questions.writing import write_questions
+from earmark.tasks.store.staging import Stage
 
 
 @corpus_flow(CORPUS)

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from schemas.config import Model
-from schemas.registry import OneOf
+from earmark.schemas.config import Model
+from earmark.schemas.registry import OneOf
 
-BACKENDS = OneOf("tasks.annotation.backends:BACKENDS", "backend:model")
+BACKENDS = OneOf("earmark.tasks.annotation.backends:BACKENDS", "backend:model")
 Seconds = Annotated[float, Field(gt=0)]
 Dollars = Annotated[float, Field(ge=0)]
 

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.config import Model
+from earmark.schemas.config import Model
 
 CaptionFault = Literal[
     "empty",

@@ -7,13 +7,13 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from schemas.annotation import DECIDES, AnnotatorConfig, Hearing
-from schemas.caption_checks import CaptionFault, Checks
-from schemas.config import BuildConfig, Model, Name
-from schemas.corpus import Corpus, Story
-from schemas.instrumentals import Fitness, Source
-from schemas.tables import REJECTS, WORDS, Split, Table, column
-from schemas.views import View, Writer
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
+from earmark.schemas.caption_checks import CaptionFault, Checks
+from earmark.schemas.config import BuildConfig, Model, Name
+from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.instrumentals import Fitness, Source
+from earmark.schemas.tables import REJECTS, WORDS, Split, Table, column
+from earmark.schemas.views import View, Writer
 
 Asking = Literal["direct", "describe", "mix"]
 FORM: tuple[CaptionFault, ...] = ("empty", "truncated", "too_long", "not_english", "repeated_phrases")
@@ -304,9 +304,14 @@ _STORY = Story(
 )
 
 _JSON = Writer(
-    "attm-json", "tasks.captions.exports:write_json", ".json", 'ATTM\'s baseline: one array of {"path", "caption"}'
+    "attm-json",
+    "earmark.tasks.captions.exports:write_json",
+    ".json",
+    'ATTM\'s baseline: one array of {"path", "caption"}',
 )
-_TSV = Writer("attm-tsv", "tasks.captions.exports:write_tsv", ".tsv", "ATTM's baseline: id and caption, a line each")
+_TSV = Writer(
+    "attm-tsv", "earmark.tasks.captions.exports:write_tsv", ".tsv", "ATTM's baseline: id and caption, a line each"
+)
 
 
 VIEWS = (
@@ -333,11 +338,11 @@ CORPUS = Corpus(
     config=Captions,
     tables=(CAPTIONS, RAW, TAG_COVERAGE, REJECTS),
     story=_STORY,
-    plan="tasks.captions.tracks:plan_build",
-    peeks="tasks.captions.tracks:peeks",
-    flow="flows.captions:build",
-    recount="tasks.captions.recounting:recount",
-    card="tasks.captions.writing:sections",
-    report="tasks.captions.report:sections",
+    plan="earmark.tasks.captions.tracks:plan_build",
+    peeks="earmark.tasks.captions.tracks:peeks",
+    flow="earmark.flows.captions:build",
+    recount="earmark.tasks.captions.recounting:recount",
+    card="earmark.tasks.captions.writing:sections",
+    report="earmark.tasks.captions.report:sections",
     views=VIEWS,
 )

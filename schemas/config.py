@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, TypeV
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator, model_validator
 
-from schemas.errors import ConfigError
-from schemas.files import NotAFile, read_regular
-from schemas.places import is_url, place_of, require_below_roots, url_fault, without_secrets
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.files import NotAFile, read_regular
+from earmark.schemas.places import is_url, place_of, require_below_roots, url_fault, without_secrets
 
 if TYPE_CHECKING:
-    from schemas.annotation import AnnotatorConfig
+    from earmark.schemas.annotation import AnnotatorConfig
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9._-]{0,63}$", description="Lower-case letters, digits, . _ -")]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.config import BuildConfig
-from schemas.evaluations import Evaluation
-from schemas.tables import Table
-from schemas.views import View
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.tables import Table
+from earmark.schemas.views import View
 
 
 @dataclass(frozen=True)

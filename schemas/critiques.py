@@ -7,10 +7,10 @@ from typing import Any, Self
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from schemas.annotation import DECIDES, AnnotatorConfig, Hearing
-from schemas.config import LARGEST
-from schemas.tables import SPLIT_ALIASES, Split, Table, column
-from schemas.views import View
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
+from earmark.schemas.config import LARGEST
+from earmark.schemas.tables import SPLIT_ALIASES, Split, Table, column
+from earmark.schemas.views import View
 
 ASPECTS = ("noise", "distortion", "naturalness", "continuity")
 

@@ -42,7 +42,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from schemas.annotation import AnnotatorConfig, Hearing
+from earmark.schemas.annotation import AnnotatorConfig, Hearing
 
 Kind = Literal["yes_no", "preference", "scalar", "choice"]
 Answer = Literal["yes_no", "preference", "scalar", "choice"]

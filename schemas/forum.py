@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.tables import column
+from earmark.schemas.tables import column
 
 THREADS = pa.schema(
     [

@@ -6,20 +6,20 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.config import BuildConfig, Linked, Model, Name
-from schemas.corpus import Corpus, Story
-from schemas.evaluations import Evaluation, Mode
-from schemas.places import without_place
-from schemas.registry import OneOf
-from schemas.views import View
-from schemas.vote_tables import TABLES
+from earmark.schemas.config import BuildConfig, Linked, Model, Name
+from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.evaluations import Evaluation, Mode
+from earmark.schemas.places import without_place
+from earmark.schemas.registry import OneOf
+from earmark.schemas.views import View
+from earmark.schemas.vote_tables import TABLES
 
 
 class Source(Linked):
     """One export of votes, or one set of rated clips."""
 
     name: Name = Field(description="What tables and licences call it.")
-    format: Annotated[str, OneOf("tasks.importers.preferences:VOTE_LAYOUTS")] = Field(
+    format: Annotated[str, OneOf("earmark.tasks.importers.preferences:VOTE_LAYOUTS")] = Field(
         description="The layout, as its owner publishes it."
     )
     root: str = Field(default=".", description="The folder that `files` and the clips' paths start from.")
@@ -199,11 +199,11 @@ CORPUS = Corpus(
     config=HumanPreferences,
     tables=TABLES,
     story=_STORY,
-    plan="tasks.human_preferences.sources:plan_build",
-    peeks="tasks.human_preferences.sources:peeks",
-    flow="flows.human_preferences:build",
-    recount="tasks.human_preferences.derived:recount",
-    report="tasks.human_preferences.report:sections",
+    plan="earmark.tasks.human_preferences.sources:plan_build",
+    peeks="earmark.tasks.human_preferences.sources:peeks",
+    flow="earmark.flows.human_preferences:build",
+    recount="earmark.tasks.human_preferences.derived:recount",
+    report="earmark.tasks.human_preferences.report:sections",
     views=VIEWS,
     evaluations=EVALUATIONS,
 )

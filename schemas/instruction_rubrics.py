@@ -6,15 +6,15 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from schemas.annotation import DECIDES, AnnotatorConfig, Hearing
-from schemas.config import BuildConfig, Linked, Model, Name
-from schemas.corpus import Corpus, Story
-from schemas.instrumentals import Fitness
-from schemas.places import without_place
-from schemas.registry import OneOf
-from schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
-from schemas.rubric_views import EVALUATIONS, VIEWS
-from schemas.tables import REJECTS
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
+from earmark.schemas.config import BuildConfig, Linked, Model, Name
+from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.instrumentals import Fitness
+from earmark.schemas.places import without_place
+from earmark.schemas.registry import OneOf
+from earmark.schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
+from earmark.schemas.rubric_views import EVALUATIONS, VIEWS
+from earmark.schemas.tables import REJECTS
 
 Domain = Literal["speech", "sound", "music", "mixed"]
 Language = Literal["en", "zh"]
@@ -31,7 +31,7 @@ class CaptionSource(Linked):
     name: Name = Field(description="The source; tables and licences name it.")
     subset: Name = Field(description="The subset that it fills, such as `music-real`; several sources may share one.")
     domain: Domain = Field(description="Which prompts are asked; swapped instructions stay within a source.")
-    format: Annotated[str, OneOf("tasks.importers.caption_sets:CAPTION_LAYOUTS")] = Field(
+    format: Annotated[str, OneOf("earmark.tasks.importers.caption_sets:CAPTION_LAYOUTS")] = Field(
         default="table", description="`table`: id, audio, text, group?, model?."
     )
     captions: str = Field(description="The list.")
@@ -248,11 +248,11 @@ CORPUS = Corpus(
     config=InstructionRubrics,
     tables=(SAMPLES, INSTRUCTIONS, ITEMS, LABELS, JUDGMENTS, CLIPS, REJECTS),
     story=_STORY,
-    plan="tasks.instruction_rubrics.sources:plan_build",
-    peeks="tasks.instruction_rubrics.sources:peeks",
-    flow="flows.instruction_rubrics:build",
-    card="tasks.instruction_rubrics.report:card_sections",
-    report="tasks.instruction_rubrics.report:sections",
+    plan="earmark.tasks.instruction_rubrics.sources:plan_build",
+    peeks="earmark.tasks.instruction_rubrics.sources:peeks",
+    flow="earmark.flows.instruction_rubrics:build",
+    card="earmark.tasks.instruction_rubrics.report:card_sections",
+    report="earmark.tasks.instruction_rubrics.report:sections",
     views=VIEWS,
     evaluations=EVALUATIONS,
 )

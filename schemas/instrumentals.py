@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from schemas.config import BuildConfig, Linked, Model, Name
-from schemas.corpus import Corpus, Story
-from schemas.places import without_place
-from schemas.registry import OneOf
-from schemas.tables import REJECTS, WORDS, Split, Table, audio_column, column
-from schemas.views import View
+from earmark.schemas.config import BuildConfig, Linked, Model, Name
+from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.places import without_place
+from earmark.schemas.registry import OneOf
+from earmark.schemas.tables import REJECTS, WORDS, Split, Table, audio_column, column
+from earmark.schemas.views import View
 
 FLAGS = ("mix_clipped", "emptied", "nothing_removed", "little_left", "voice_left", "length_mismatch")
 
@@ -23,7 +23,7 @@ class Source(Linked):
     """Where the tracks are: a list of them, and the folder of their audio."""
 
     name: Name = Field(description="What the rows' column `source` says, and what `licences` is asked by.")
-    format: Annotated[str, OneOf("tasks.importers.tracks:TRACK_LAYOUTS")] = Field(
+    format: Annotated[str, OneOf("earmark.tasks.importers.tracks:TRACK_LAYOUTS")] = Field(
         default="mtg-jamendo",
         description="mtg-jamendo: its TSV; table: any table with track_id, audio, artist_id?, album_id?, tags?.",
     )
@@ -229,9 +229,9 @@ CORPUS = Corpus(
     config=Instrumentals,
     tables=(TRACKS, REJECTS),
     story=_STORY,
-    plan="tasks.instrumentals.sources:plan_build",
-    peeks="tasks.instrumentals.sources:peeks",
-    flow="flows.instrumentals:build",
-    report="tasks.instrumentals.report:sections",
+    plan="earmark.tasks.instrumentals.sources:plan_build",
+    peeks="earmark.tasks.instrumentals.sources:peeks",
+    flow="earmark.flows.instrumentals:build",
+    report="earmark.tasks.instrumentals.report:sections",
     views=VIEWS,
 )

@@ -8,15 +8,15 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
-from schemas.annotation import AnnotatorConfig
-from schemas.config import LARGEST, BuildConfig, Linked, Model, Name, nearest
-from schemas.corpus import Corpus, Story
-from schemas.critiques import CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
-from schemas.evaluations import Evaluation, Mode
-from schemas.places import without_place
-from schemas.registry import OneOf
-from schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, audio_column, column
-from schemas.views import View
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.config import LARGEST, BuildConfig, Linked, Model, Name, nearest
+from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.critiques import CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
+from earmark.schemas.evaluations import Evaluation, Mode
+from earmark.schemas.places import without_place
+from earmark.schemas.registry import OneOf
+from earmark.schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Split, Table, audio_column, column
+from earmark.schemas.views import View
 
 CATEGORIES = ("same_content", "same_source", "unmatched")
 Count = Annotated[int, Field(ge=0, le=LARGEST)]
@@ -56,7 +56,7 @@ class Source(Linked):
     """One rated corpus on disk, in the layout that its owner publishes."""
 
     name: Name = Field(description="Name of the dataset in the tables.")
-    format: Annotated[str, OneOf("tasks.importers.ratings:RATING_LAYOUTS")] = Field(
+    format: Annotated[str, OneOf("earmark.tasks.importers.ratings:RATING_LAYOUTS")] = Field(
         description="The layout it is in: a publisher's, or any table with one rating or rated clip a row."
     )
     root: str | None = Field(default=None, description="Folder of the published layout.")
@@ -428,10 +428,10 @@ CORPUS = Corpus(
     config=MosPreferences,
     tables=TABLES,
     story=_STORY,
-    plan="tasks.mos_preferences.sources:plan_build",
-    peeks="tasks.mos_preferences.sources:peeks",
-    flow="flows.mos_preferences:build",
-    report="tasks.mos_preferences.report:sections",
+    plan="earmark.tasks.mos_preferences.sources:plan_build",
+    peeks="earmark.tasks.mos_preferences.sources:peeks",
+    flow="earmark.flows.mos_preferences:build",
+    report="earmark.tasks.mos_preferences.report:sections",
     views=VIEWS,
     evaluations=EVALUATIONS,
 )

@@ -7,12 +7,12 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from schemas.annotation import DECIDES, AnnotatorConfig, Prices
-from schemas.config import BuildConfig, Linked, Model, Name
-from schemas.corpus import Corpus, Story
-from schemas.places import without_place
-from schemas.tables import REJECTS, WORDS, Table, column
-from schemas.views import View
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Prices
+from earmark.schemas.config import BuildConfig, Linked, Model, Name
+from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.places import without_place
+from earmark.schemas.tables import REJECTS, WORDS, Table, column
+from earmark.schemas.views import View
 
 Category = Literal["genre", "instrument", "mood/theme"]
 CATEGORIES: tuple[Category, ...] = ("genre", "instrument", "mood/theme")
@@ -354,10 +354,10 @@ CORPUS = Corpus(
     config=MusicPrompts,
     tables=TABLES,
     story=_STORY,
-    plan="tasks.music_prompts.sources:plan_build",
-    peeks="tasks.music_prompts.sources:peeks",
-    flow="flows.music_prompts:build",
-    card="tasks.music_prompts.card:sections",
-    report="tasks.music_prompts.report:sections",
+    plan="earmark.tasks.music_prompts.sources:plan_build",
+    peeks="earmark.tasks.music_prompts.sources:peeks",
+    flow="earmark.flows.music_prompts:build",
+    card="earmark.tasks.music_prompts.card:sections",
+    report="earmark.tasks.music_prompts.report:sections",
     views=VIEWS,
 )

@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path, PurePosixPath
 
-from schemas.errors import ConfigError
+from earmark.schemas.errors import ConfigError
 
 KINDS = ("s3",)
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/(/?)(.*)", re.DOTALL)

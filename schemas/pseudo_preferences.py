@@ -7,13 +7,13 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from schemas.annotation import DECIDES, AnnotatorConfig, Hearing, Prices
-from schemas.config import BuildConfig, Linked, Model
-from schemas.corpus import Corpus, Story
-from schemas.evaluations import Evaluation, Mode
-from schemas.places import without_place
-from schemas.tables import REJECTS, Split, Table, audio_column, column
-from schemas.views import View
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing, Prices
+from earmark.schemas.config import BuildConfig, Linked, Model
+from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.evaluations import Evaluation, Mode
+from earmark.schemas.places import without_place
+from earmark.schemas.tables import REJECTS, Split, Table, audio_column, column
+from earmark.schemas.views import View
 
 Dimension = Literal["musicality", "alignment"]
 DIMENSIONS: tuple[Dimension, ...] = ("musicality", "alignment")
@@ -360,12 +360,12 @@ CORPUS = Corpus(
     config=PseudoPreferences,
     tables=TABLES,
     story=_STORY,
-    plan="tasks.pseudo_preferences.pairs:plan_build",
-    peeks="tasks.pseudo_preferences.pairs:peeks",
-    flow="flows.pseudo_preferences:build",
-    recount="tasks.pseudo_preferences.labels:recount",
-    card="tasks.pseudo_preferences.labels:card_sections",
-    report="tasks.pseudo_preferences.report:sections",
+    plan="earmark.tasks.pseudo_preferences.pairs:plan_build",
+    peeks="earmark.tasks.pseudo_preferences.pairs:peeks",
+    flow="earmark.flows.pseudo_preferences:build",
+    recount="earmark.tasks.pseudo_preferences.labels:recount",
+    card="earmark.tasks.pseudo_preferences.labels:card_sections",
+    report="earmark.tasks.pseudo_preferences.report:sections",
     views=VIEWS,
     evaluations=EVALUATIONS,
 )

@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from schemas.config import Model, Name
+from earmark.schemas.config import Model, Name
 
 
 class Publication(Model):

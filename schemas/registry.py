@@ -17,7 +17,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import BaseModel
 from pydantic_core import CoreSchema, core_schema
 
-from schemas.errors import ConfigError
+from earmark.schemas.errors import ConfigError
 
 Kind = TypeVar("Kind")
 

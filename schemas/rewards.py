@@ -4,7 +4,7 @@ nothing but Python.
 The policy hears two clips, writes a rationale and ends with `Final Scores: [[x, y]]`, two integers from 1 to 10. It is
 right if the clip with the higher mean opinion score gets the higher score.
 
-    from schemas.rewards import trl_reward
+    from earmark.schemas.rewards import trl_reward
     GRPOTrainer(model, reward_funcs=trl_reward, train_dataset=rows)  # columns: prompt, better, mos_gap_normalized
 """
 

@@ -4,7 +4,7 @@ it: it needs nothing but Python.
 The policy hears a clip, reads an instruction and its numbered items, and writes one JSON array with an object an item:
 `{"id": 1, "answer": "yes", "evidence": "…"}`. The view `judge-grpo` has what the rewards need.
 
-    from schemas.rubric_rewards import trl_reward
+    from earmark.schemas.rubric_rewards import trl_reward
     GRPOTrainer(model, reward_funcs=trl_reward, train_dataset=rows)  # columns: prompt, answers, follows
 """
 

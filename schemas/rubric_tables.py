@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.tables import WORDS, Table, audio_column, column
+from earmark.schemas.tables import WORDS, Table, audio_column, column
 
 _LANGUAGE = column("language", pa.string(), "Language of the row's text.", unit="en or zh")
 _SPLIT = column("split", pa.string(), "test is the bench, train the corpus.")

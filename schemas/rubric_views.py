@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from schemas.evaluations import Evaluation, Mode
-from schemas.views import View
+from earmark.schemas.evaluations import Evaluation, Mode
+from earmark.schemas.views import View
 
 _ASK = {
     "ask_en": (

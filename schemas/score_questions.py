@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from schemas.annotation import DECIDES, AnnotatorConfig
-from schemas.config import BuildConfig, Linked, Model, Name
-from schemas.corpus import Corpus, Story
-from schemas.evaluations import Evaluation, Mode
-from schemas.places import without_place
-from schemas.tables import REJECTS, WORDS, Split, Table, column, image_column
-from schemas.views import View
-from schemas.views import Writer as ExportWriter
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig
+from earmark.schemas.config import BuildConfig, Linked, Model, Name
+from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.evaluations import Evaluation, Mode
+from earmark.schemas.places import without_place
+from earmark.schemas.tables import REJECTS, WORDS, Split, Table, column, image_column
+from earmark.schemas.views import View
+from earmark.schemas.views import Writer as ExportWriter
 
 Year = Annotated[int, Field(ge=2005, le=2100)]
 
@@ -357,7 +357,7 @@ VIEWS = (
         "questions", "rows", "score_questions/exported", "Every question with its image, options and right letter.",
         writers=(
             ExportWriter(
-                "wildscore", "tasks.score_questions.exports:write_data_csv", ".csv",
+                "wildscore", "earmark.tasks.score_questions.exports:write_data_csv", ".csv",
                 "what reads WildScore's own layout: `data.csv` and `images/`", audio=True, whole="data.csv",
             ),
         ),
@@ -385,10 +385,10 @@ CORPUS = Corpus(
     config=ScoreQuestions,
     tables=TABLES,
     story=_STORY,
-    plan="tasks.score_questions.sources:plan_build",
-    peeks="tasks.score_questions.sources:peeks",
-    flow="flows.score_questions:build",
-    report="tasks.score_questions.report:sections",
+    plan="earmark.tasks.score_questions.sources:plan_build",
+    peeks="earmark.tasks.score_questions.sources:peeks",
+    flow="earmark.flows.score_questions:build",
+    report="earmark.tasks.score_questions.report:sections",
     hides_places=True,
     views=VIEWS,
     evaluations=EVALUATIONS,

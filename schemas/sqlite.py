@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from schemas.errors import DiskError
+from earmark.schemas.errors import DiskError
 
 BUSY_S = 60.0
 """How long to wait for another process."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from schemas.tables import REJECTS, Table, audio_column, column
+from earmark.schemas.tables import REJECTS, Table, audio_column, column
 
 _CHOICE = "a, b or tie"
 _CONFIDENCE = "1 to 5 in half steps"

@@ -19,10 +19,10 @@ from typing import Any, Self
 
 import pyarrow.parquet as pq
 
-from flows.mos_preferences import build
-from schemas.config import parse_config, read_toml
-from schemas.mos_preferences import MosPreferences
-from tasks.store.versions import Version
+from earmark.flows.mos_preferences import build
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.mos_preferences import MosPreferences
+from earmark.tasks.store.versions import Version
 from tests.conftest import ROOT
 from tests.runner import run_flow
 

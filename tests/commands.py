@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from flows.command.cli import app
+from earmark.flows.command.cli import app
 
 
 def _paths(command: Any) -> list[str]:

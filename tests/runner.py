@@ -14,15 +14,15 @@ os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 
 from prefect.flows import Flow
 
-from schemas.annotation import AnnotatorConfig
-from schemas.config import BuildConfig
-from schemas.registry import load
-from tasks.annotation.outcome import Outcome, Report
-from tasks.annotation.request import Request
-from tasks.build import flow, plan, sessions
-from tasks.build.asking import clip_media
-from tasks.build.registry import find_corpus
-from tasks.store.versions import Version, open_store
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.registry import load
+from earmark.tasks.annotation.outcome import Outcome, Report
+from earmark.tasks.annotation.request import Request
+from earmark.tasks.build import flow, plan, sessions
+from earmark.tasks.build.asking import clip_media
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.store.versions import Version, open_store
 
 # The code does not change while tests run; reading it anew is a third of what a small build takes.
 plan.code_digest = cache(plan.code_digest)  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from tests.conftest import ROOT
 
 SEEN = """
 import ctypes, ctypes.util, shutil
-from schemas.instruction_rubrics import has_chromaprint
+from earmark.schemas.instruction_rubrics import has_chromaprint
 seen = [name for name in ("chromaprint", "numa") if ctypes.util.find_library(name)]
 for name in ("libchromaprint.so.1", "libnuma.so.1"):
     try:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from flows.command.cli import app
-from flows.command.guides import guides, rewritten
-from schemas.config import Engine, parse_config
-from tasks.build.registry import corpora, find_corpus
+from earmark.flows.command.cli import app
+from earmark.flows.command.guides import guides, rewritten
+from earmark.schemas.config import Engine, parse_config
+from earmark.tasks.build.registry import corpora, find_corpus
 from tests.conftest import ROOT
 
 README = (ROOT / "README.md").read_text("utf-8")
@@ -75,12 +75,12 @@ def test_readme_is_short() -> None:
 def test_guides_say_what_the_declarations_say() -> None:
     texts = {path: (path.read_text("utf-8"), parts) for path, parts in guides().items()}
     stale = [path.name for path, (text, parts) in texts.items() if rewritten(text, parts) != text]
-    assert stale == [], "run: python -m flows.command.guides"
+    assert stale == [], "run: python -m earmark.flows.command.guides"
 
 
 @pytest.mark.parametrize("there", [True, False])
 def test_guides_do_not_depend_on_the_machine(there: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("schemas.instruction_rubrics.has_chromaprint", lambda: there)
+    monkeypatch.setattr("earmark.schemas.instruction_rubrics.has_chromaprint", lambda: there)
     test_guides_say_what_the_declarations_say()
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from tasks.build.registry import corpora
+from earmark.tasks.build.registry import corpora
 
 ROOT = Path(__file__).resolve().parents[1]
-OURS = ("flows", "tasks", "schemas", "prompts", "tests")
+OURS = "earmark."
 CORPORA = tuple(name.replace("-", "_") for name, one in corpora().items() if one.package is None)
 # Each floor of the house may import those below it. Within a floor a room knows no other, but for what WITHIN names.
 FLOORS: tuple[tuple[str, ...], ...] = (
@@ -44,7 +44,8 @@ def arrows() -> dict[tuple[str, str], list[Path]]:
     for path in MODULES:
         here = room_of(".".join(path.parts))
         for name in imports(path):
-            if name.partition(".")[0] in OURS and name != "tasks" and room_of(name) not in (here, "prompts"):
+            name = name.removeprefix(OURS) if name.startswith(OURS) else ""
+            if name and name != "tasks" and room_of(name) not in (here, "prompts"):
                 drawn.setdefault((here, room_of(name)), []).append(path)
     return drawn
 
@@ -55,7 +56,7 @@ def imports(path: Path) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            package = path.parts[: len(path.parts) - node.level] if node.level else ()
+            package = ("earmark", *path.parts[: len(path.parts) - node.level]) if node.level else ()
             module = ".".join([*package, *([node.module] if node.module else [])])
             yield module
             yield from (f"{module}.{alias.name}" for alias in node.names)
@@ -119,7 +120,9 @@ def test_no_module_without_a_noun() -> None:
 
 def test_imports_are_found_wherever_they_stand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "schemas").mkdir()
-    (tmp_path / "schemas/m.py").write_text("from . import tables\ndef f():\n    from tasks.audio import probe\n")
+    (tmp_path / "schemas/m.py").write_text(
+        "from . import tables\ndef f():\n    from earmark.tasks.audio import probe\n"
+    )
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     found = list(imports(Path("schemas/m.py")))
-    assert found == ["schemas", "schemas.tables", "tasks.audio", "tasks.audio.probe"]
+    assert found == ["earmark.schemas", "earmark.schemas.tables", "earmark.tasks.audio", "earmark.tasks.audio.probe"]

@@ -12,15 +12,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from flows.command.cli import app
-from schemas.registry import Registry
-from tasks.annotation.backends import BACKENDS
-from tasks.build.registry import corpora, find_corpus
-from tasks.exports.formats import FORMATS
-from tasks.importers.caption_sets import CAPTION_LAYOUTS
-from tasks.importers.preferences import VOTE_LAYOUTS
-from tasks.importers.ratings import RATING_LAYOUTS
-from tasks.importers.tracks import TRACK_LAYOUTS
+from earmark.flows.command.cli import app
+from earmark.schemas.registry import Registry
+from earmark.tasks.annotation.backends import BACKENDS
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.exports.formats import FORMATS
+from earmark.tasks.importers.caption_sets import CAPTION_LAYOUTS
+from earmark.tasks.importers.preferences import VOTE_LAYOUTS
+from earmark.tasks.importers.ratings import RATING_LAYOUTS
+from earmark.tasks.importers.tracks import TRACK_LAYOUTS
 from tests.conftest import ROOT
 
 OURS = {name for name, one in corpora().items() if one.package is None}
@@ -33,9 +33,12 @@ def text(path: str) -> str:
 
 def deployed() -> Iterable[str]:
     """The corpora whose flows have a deployment."""
-    flows = {find_corpus(name).flow: name for name in OURS} | {"flows.rebuild:rebuild": "", "flows.publish:publish": ""}
+    flows = {find_corpus(name).flow: name for name in OURS} | {
+        "earmark.flows.rebuild:rebuild": "",
+        "earmark.flows.publish:publish": "",
+    }
     entries = [one["entrypoint"] for one in yaml.safe_load(text("deploy/prefect.yaml"))["deployments"]]
-    return filter(None, [flows[entry.replace("/", ".").replace(".py:", ":")] for entry in entries])
+    return filter(None, [flows["earmark." + entry.replace("/", ".").replace(".py:", ":")] for entry in entries])
 
 
 def configs(folder: str) -> Iterable[str]:

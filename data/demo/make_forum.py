@@ -24,7 +24,7 @@ from typing import Any
 import zstandard
 from PIL import Image
 
-from tasks.score_questions.forum import drawings
+from earmark.tasks.score_questions.forum import drawings
 
 THREADS = 36  # that pass every filter, half of them in each year
 FORUM = "musictheory"

@@ -17,6 +17,7 @@ COPY flows flows
 COPY tasks tasks
 COPY schemas schemas
 COPY prompts prompts
+COPY deploy/import deploy/import
 RUN pip install --no-cache-dir uv \
  && uv pip install --system --no-cache -c constraints.txt -e ".[${EXTRAS}]"
 COPY data/demo data/demo

@@ -11,8 +11,8 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.errors import ConfigError
-from schemas.files import keep_private, read_regular
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.files import keep_private, read_regular
 
 FILE = "earmark-serve.auth"
 

@@ -10,18 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
-from flows.command.ending import end_in_order, machine_fault
-from flows.command.export_cli import export
-from flows.command.judge_cli import judge
-from flows.command.ledger_cli import app as ledger_app
-from flows.command.publish_cli import publish
-from flows.command.rebuild_cli import rebuild
-from flows.command.review_cli import app as review_app
-from flows.command.serve_cli import serve
-from flows.command.sweep_cli import sweep
-from flows.command.withdraw_cli import withdraw
-from schemas.errors import EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
-from tasks.build.logs import set_up
+from earmark.flows.command.ending import end_in_order, machine_fault
+from earmark.flows.command.export_cli import export
+from earmark.flows.command.judge_cli import judge
+from earmark.flows.command.ledger_cli import app as ledger_app
+from earmark.flows.command.publish_cli import publish
+from earmark.flows.command.rebuild_cli import rebuild
+from earmark.flows.command.review_cli import app as review_app
+from earmark.flows.command.serve_cli import serve
+from earmark.flows.command.sweep_cli import sweep
+from earmark.flows.command.withdraw_cli import withdraw
+from earmark.schemas.errors import EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
+from earmark.tasks.build.logs import set_up
 
 app = typer.Typer(
     name="earmark",
@@ -57,9 +57,9 @@ def list_corpora(store: StoreOption = None, as_json: JsonOption = False) -> None
 
     **Example:** `earmark list`
     """
-    from flows.command import console
-    from tasks.build.registry import all_corpora
-    from tasks.store.versions import manifest_fault
+    from earmark.flows.command import console
+    from earmark.tasks.build.registry import all_corpora
+    from earmark.tasks.store.versions import manifest_fault
 
     place = _store(store)
     known, faults = all_corpora()
@@ -96,8 +96,8 @@ def build(
 
     `earmark build mos-preferences -c my.toml --limit 100 --store /data/earmark`
     """
-    from flows.command import console
-    from flows.command.running import forecast_build, run_build
+    from earmark.flows.command import console
+    from earmark.flows.command.running import forecast_build, run_build
 
     place = _store(store)
     if dry_run:
@@ -117,9 +117,9 @@ def demo(store: StoreOption = None) -> None:
 
     **Example:** `earmark demo`
     """
-    from flows.command import console
-    from flows.command.running import demo_config, run_build
-    from tasks.build.registry import corpora
+    from earmark.flows.command import console
+    from earmark.flows.command.running import demo_config, run_build
+    from earmark.tasks.build.registry import corpora
 
     place = _store(store)
     console.show_demo([run_build(name, demo_config(name), place) for name, one in corpora().items() if not one.package])
@@ -138,13 +138,13 @@ def status(
 
     **Examples:** `earmark status` · `earmark status --watch`
     """
-    from flows.command import console
-    from tasks.release.known_faults import lines_about
-    from tasks.store.runs import list_runs
+    from earmark.flows.command import console
+    from earmark.tasks.release.known_faults import lines_about
+    from earmark.tasks.store.runs import list_runs
 
     place = _store(store)
     if watch:
-        from flows.command.watching import watch as show_changes
+        from earmark.flows.command.watching import watch as show_changes
 
         show_changes(place)
         return
@@ -169,9 +169,9 @@ def resume(
 
     **Examples:** `earmark resume` · `earmark resume 20260102-030405-ab12`
     """
-    from flows.command import console
-    from flows.command.running import resume_run
-    from tasks.store.runs import find_run
+    from earmark.flows.command import console
+    from earmark.flows.command.running import resume_run
+    from earmark.tasks.store.runs import find_run
 
     place = _store(store)
     found = find_run(place, run)
@@ -188,9 +188,9 @@ def versions(
 
     **Example:** `earmark versions mos-preferences`
     """
-    from flows.command import console
-    from tasks.build.registry import find_corpus
-    from tasks.store.receipts import receipts
+    from earmark.flows.command import console
+    from earmark.tasks.build.registry import find_corpus
+    from earmark.tasks.store.receipts import receipts
 
     place = _store(store)
     find_corpus(corpus)
@@ -222,9 +222,9 @@ def diff(
     """
     import duckdb
 
-    from flows.command import console
-    from tasks.build.registry import find_corpus
-    from tasks.store.diff import changed_rows, diff_table
+    from earmark.flows.command import console
+    from earmark.tasks.build.registry import find_corpus
+    from earmark.tasks.store.diff import changed_rows, diff_table
 
     place = _store(store)
     before, after = place.find(f"{corpus}@{old}"), place.find(f"{corpus}@{new}")
@@ -254,9 +254,9 @@ def explain(
     """
     from dataclasses import asdict
 
-    from flows.command import console
-    from tasks.build.registry import find_corpus
-    from tasks.store.explain import explain as find_accounts
+    from earmark.flows.command import console
+    from earmark.tasks.build.registry import find_corpus
+    from earmark.tasks.store.explain import explain as find_accounts
 
     version = _store(store).find(corpus)
     accounts = find_accounts(version, find_corpus(version.corpus).tables, row)
@@ -272,8 +272,8 @@ def verify(corpus: SpecArgument, store: StoreOption = None, as_json: JsonOption 
 
     **Examples:** `earmark verify mos-preferences` · `earmark verify mos-preferences@v2`
     """
-    from tasks.release.known_faults import lines_about
-    from tasks.store.versions import verify as find_faults
+    from earmark.tasks.release.known_faults import lines_about
+    from earmark.tasks.store.versions import verify as find_faults
 
     place = _store(store)
     version = place.find(corpus)
@@ -301,8 +301,8 @@ def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
     **Example:** `earmark doctor`
     """
-    from flows.command import console
-    from flows.command.doctor import examine
+    from earmark.flows.command import console
+    from earmark.flows.command.doctor import examine
 
     findings = examine(_store(store))
     if as_json:
@@ -324,7 +324,7 @@ app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)
 
 
 def _store(where: str | None) -> Any:
-    from tasks.store.versions import open_store
+    from earmark.tasks.store.versions import open_store
 
     return open_store(where)
 

@@ -12,17 +12,17 @@ from rich.markup import escape
 from rich.table import Table as Grid
 
 if TYPE_CHECKING:
-    from flows.command.doctor import Finding
-    from flows.command.rebuild_plan import Standing
-    from flows.command.running import Built
-    from schemas.corpus import Corpus
-    from tasks.exports.choosing import Offer
-    from tasks.release.rebuilding import Ending
-    from tasks.store.diff import Change
-    from tasks.store.explain import Account
-    from tasks.store.receipts import Receipt
-    from tasks.store.runs import Run
-    from tasks.store.versions import Version
+    from earmark.flows.command.doctor import Finding
+    from earmark.flows.command.rebuild_plan import Standing
+    from earmark.flows.command.running import Built
+    from earmark.schemas.corpus import Corpus
+    from earmark.tasks.exports.choosing import Offer
+    from earmark.tasks.release.rebuilding import Ending
+    from earmark.tasks.store.diff import Change
+    from earmark.tasks.store.explain import Account
+    from earmark.tasks.store.receipts import Receipt
+    from earmark.tasks.store.runs import Run
+    from earmark.tasks.store.versions import Version
 
 console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)  # files have room for wide tables
 _STATE_COLOURS = {"ok": "green", "off": "dim", "bad": "red", "completed": "green", "running": "cyan"}
@@ -131,7 +131,7 @@ def show_demo(built: Sequence[Built]) -> None:
 
 def show_versions(corpus: str, versions: Sequence[Version], published: Sequence[Receipt] = ()) -> None:
     """Print a corpus's versions and where they were published."""
-    from tasks.store.withdrawals import withdrawal_against
+    from earmark.tasks.store.withdrawals import withdrawal_against
 
     if not versions:
         _say(f"{corpus}: no versions yet; build one with: earmark build {corpus} --config FILE")
@@ -190,7 +190,7 @@ def show_publication(facts: Mapping[str, Any]) -> None:
         f"[bold]{name}[/bold] is published at {facts['url']}, tag {facts['tag']}, commit {facts['commit'][:12]}; {done}"
     )
     _show_held(facts)
-    from tasks.build.registry import find_corpus
+    from earmark.tasks.build.registry import find_corpus
 
     table = find_corpus(facts["corpus"]).story.main_table
     _say(
@@ -425,7 +425,7 @@ def show_evaluations(version: Version, corpus: Corpus) -> None:
 
 def show_evaluation(facts: Mapping[str, Any], folder: Path) -> None:
     """Print the table of results."""
-    from tasks.evaluation.results import cells, headings, notes, source_of
+    from earmark.tasks.evaluation.results import cells, headings, notes, source_of
 
     _say(f"[bold]{facts['corpus']} {facts['version']}[/bold], {facts['evaluation']}: {escape(source_of(facts))}")
     grid = grid_of(*headings(facts), right=len(headings(facts)) - 1)
@@ -466,7 +466,7 @@ def _say(text: str) -> None:
 
 
 def _load_line(version: Version) -> str:
-    from tasks.build.registry import find_corpus
+    from earmark.tasks.build.registry import find_corpus
 
     folder = version.folder
     try:

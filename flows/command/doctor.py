@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Literal
 
-from schemas.instruction_rubrics import has_chromaprint
-from tasks.store.versions import Store
+from earmark.schemas.instruction_rubrics import has_chromaprint
+from earmark.tasks.store.versions import Store
 
 CORE = ("prefect", "pyarrow", "duckdb", "pandas", "datasets", "huggingface_hub", "openai", "google-genai", "soundfile")
 EXTRAS = {
@@ -96,9 +96,9 @@ def _store(store: Store) -> list[Finding]:
 
 
 def _ledger(store: Store) -> Finding:
-    from schemas.errors import EarmarkError
-    from tasks.annotation.ledger_reports import stats
-    from tasks.build.ledger import has_ledger, ledger_address
+    from earmark.schemas.errors import EarmarkError
+    from earmark.tasks.annotation.ledger_reports import stats
+    from earmark.tasks.build.ledger import has_ledger, ledger_address
 
     if not has_ledger(store):
         return Finding("ledger", "off", "none yet; the first build that asks a model makes it")
@@ -137,8 +137,8 @@ def _keys() -> list[Finding]:
 
 def _key_hosts() -> Finding:
     """Which further hosts keys may go to, by the environment."""
-    from schemas.errors import ConfigError
-    from tasks.annotation.keys import PROVIDERS, VARIABLE, key_hosts
+    from earmark.schemas.errors import ConfigError
+    from earmark.tasks.annotation.keys import PROVIDERS, VARIABLE, key_hosts
 
     try:
         bound = key_hosts()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from schemas.errors import Interrupted
+from earmark.schemas.errors import Interrupted
 
 
 class Terminated(KeyboardInterrupt):

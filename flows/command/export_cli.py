@@ -53,14 +53,14 @@ def export(
 
     `earmark export mos-preferences --for jsonl --table pairs --split train --limit 1000 --out exports/pairs`
     """
-    from flows.command import console
-    from schemas.errors import StoreError
-    from tasks.build.progress import shown
-    from tasks.build.registry import find_corpus
-    from tasks.exports.choosing import Wish, choose, offers
-    from tasks.exports.export import export as write
-    from tasks.exports.readme import command_of
-    from tasks.store.versions import open_store
+    from earmark.flows.command import console
+    from earmark.schemas.errors import StoreError
+    from earmark.tasks.build.progress import shown
+    from earmark.tasks.build.registry import find_corpus
+    from earmark.tasks.exports.choosing import Wish, choose, offers
+    from earmark.tasks.exports.export import export as write
+    from earmark.tasks.exports.readme import command_of
+    from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
     version = place.find(corpus)

@@ -1,4 +1,4 @@
-"""The parts of the guides that declarations already say (options, columns, reasons): `python -m flows.command.guides`.
+"""The parts of the guides that declarations already say, such as options: `python -m earmark.flows.command.guides`.
 
 A guide, `flows/<corpus>.md`, is written by hand but for what stands between two comments that name a part; this module
 writes those parts, and a test keeps them so.
@@ -19,12 +19,12 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-from schemas.annotation import AnnotatorConfig
-from schemas.config import BuildConfig
-from schemas.corpus import Corpus
-from schemas.reasons import FAULTS, RULES
-from schemas.registry import OneOf
-from tasks.build.registry import corpora, find_corpus
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.reasons import FAULTS, RULES
+from earmark.schemas.registry import OneOf
+from earmark.tasks.build.registry import corpora, find_corpus
 
 _PART = re.compile(r"(<!-- (annotator|options|reasons|tables) -->\n).*?(<!-- end -->\n)", re.DOTALL)
 _SUFFIXES: dict[Any, str] = {tuple: "[]", list: "[]", dict: ".NAME"}

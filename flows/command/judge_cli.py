@@ -93,14 +93,14 @@ def judge(
 
     `earmark judge human-preferences --template clips.csv`, then `--clip-scores clips.csv`
     """
-    from flows.command import console
-    from flows.command.ending import stoppable
-    from schemas.errors import ConfigError
-    from tasks.build.progress import shown
-    from tasks.build.registry import find_corpus
-    from tasks.evaluation import judging
-    from tasks.evaluation.samples import Part
-    from tasks.store.versions import open_store
+    from earmark.flows.command import console
+    from earmark.flows.command.ending import stoppable
+    from earmark.schemas.errors import ConfigError
+    from earmark.tasks.build.progress import shown
+    from earmark.tasks.build.registry import find_corpus
+    from earmark.tasks.evaluation import judging
+    from earmark.tasks.evaluation.samples import Part
+    from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
     version = place.find(corpus)

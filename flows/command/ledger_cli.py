@@ -26,8 +26,8 @@ def stats(
 
     **Example:** `earmark ledger stats`
     """
-    from flows.command.console import show_ledger
-    from tasks.annotation.ledger_reports import stats as count
+    from earmark.flows.command.console import show_ledger
+    from earmark.tasks.annotation.ledger_reports import stats as count
 
     found = count(_address(store))
     if as_json:
@@ -45,7 +45,7 @@ def show(
 
     **Example:** `earmark ledger show 3f9a51c2`
     """
-    from tasks.annotation.ledger_reports import show as find
+    from earmark.tasks.annotation.ledger_reports import show as find
 
     print(json.dumps(find(_address(store), key), indent=1, ensure_ascii=False, default=str))
 
@@ -56,7 +56,7 @@ def vacuum(store: StoreOption = None) -> None:
 
     **Example:** `earmark ledger vacuum`
     """
-    from tasks.annotation.ledger_reports import vacuum as shrink
+    from earmark.tasks.annotation.ledger_reports import vacuum as shrink
 
     before, after = shrink(_address(store))
     print(f"{before:,} bytes before, {after:,} after")
@@ -71,14 +71,14 @@ def export(
 
     **Example:** `earmark ledger export --model openai:gpt-4.1-mini > answers.jsonl`
     """
-    from tasks.annotation.ledger_reports import export as rows
+    from earmark.tasks.annotation.ledger_reports import export as rows
 
     for row in rows(_address(store), model=model):
         sys.stdout.write(json.dumps(row, ensure_ascii=False, default=str) + "\n")
 
 
 def _address(store: str | None) -> str:
-    from tasks.build.ledger import ledger_address
-    from tasks.store.versions import open_store
+    from earmark.tasks.build.ledger import ledger_address
+    from earmark.tasks.store.versions import open_store
 
     return ledger_address(open_store(store))

@@ -20,13 +20,13 @@ from prometheus_client import CollectorRegistry, start_http_server
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from schemas.errors import EarmarkError
-from tasks.annotation.keys import is_loopback
-from tasks.annotation.ledger_reports import LATENCIES_S, latencies, stats
-from tasks.build.ledger import has_ledger, ledger_address
-from tasks.build.registry import corpora
-from tasks.store.runs import list_runs
-from tasks.store.versions import Store, open_store
+from earmark.schemas.errors import EarmarkError
+from earmark.tasks.annotation.keys import is_loopback
+from earmark.tasks.annotation.ledger_reports import LATENCIES_S, latencies, stats
+from earmark.tasks.build.ledger import has_ledger, ledger_address
+from earmark.tasks.build.registry import corpora
+from earmark.tasks.store.runs import list_runs
+from earmark.tasks.store.versions import Store, open_store
 
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
@@ -102,7 +102,7 @@ def for_hosts(app: WSGIApplication, names: Collection[str]) -> WSGIApplication:
 
 
 def main() -> None:
-    """`python -m flows.command.metrics`: the endpoint as a process of its own, for the store of `EARMARK_STORE`."""
+    """`python -m earmark.flows.command.metrics`: the endpoint as a process, for the store of `EARMARK_STORE`."""
     options = argparse.ArgumentParser(description=main.__doc__)
     options.add_argument("--host", default="127.0.0.1")
     options.add_argument("--port", type=int, default=9464)

@@ -46,10 +46,10 @@ def publish(
 
     `earmark publish mos-preferences@v2 --repo my-lab/mos-preferences --private`
     """
-    from flows.command import console
-    from schemas.errors import HubError
-    from tasks.build.progress import shown
-    from tasks.store.versions import open_store
+    from earmark.flows.command import console
+    from earmark.schemas.errors import HubError
+    from earmark.tasks.build.progress import shown
+    from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
     options = {
@@ -72,17 +72,17 @@ def publish(
 
 def _send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
     """Run the flow's body here: one process and a few steps need no server of Prefect's."""
-    from flows.publish import publish as run
+    from earmark.flows.publish import publish as run
 
     found: dict[str, Any] = run.fn(corpus, repo, store, **options)
     return found
 
 
 def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
-    from tasks.build.registry import find_corpus
-    from tasks.release.publishing import check_fit, forecast, gathered, read_reviewed
-    from tasks.store.hub import Repo
-    from tasks.store.versions import open_store
+    from earmark.tasks.build.registry import find_corpus
+    from earmark.tasks.release.publishing import check_fit, forecast, gathered, read_reviewed
+    from earmark.tasks.store.hub import Repo
+    from earmark.tasks.store.versions import open_store
 
     place, target, reviewed = open_store(store), Repo(repo), read_reviewed(options["allow_findings"])
     version = place.find(corpus)

@@ -31,10 +31,10 @@ def rebuild(
 
     `earmark rebuild --config data/demo/rebuild.toml`
     """
-    from flows.command import console
-    from flows.command.rebuild_plan import forecast, read_rebuild
-    from tasks.release.rebuilding import Ending, RebuildFailed
-    from tasks.store.versions import open_store
+    from earmark.flows.command import console
+    from earmark.flows.command.rebuild_plan import forecast, read_rebuild
+    from earmark.tasks.release.rebuilding import Ending, RebuildFailed
+    from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
     plan = read_rebuild(config)
@@ -56,13 +56,13 @@ def rebuild(
 
 
 def _run(plan: Any, place: Any) -> Any:
-    from flows.command.ending import stoppable
-    from flows.command.running import start_prefect
-    from tasks.build.progress import shown
+    from earmark.flows.command.ending import stoppable
+    from earmark.flows.command.running import start_prefect
+    from earmark.tasks.build.progress import shown
 
     with stoppable("finished steps and answers are kept: the same command goes on"), shown():
         start_prefect()
-        from flows.rebuild import rebuild as run
+        from earmark.flows.rebuild import rebuild as run
 
         return run(plan, str(place.root.absolute()))
 

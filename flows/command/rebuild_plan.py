@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from flows.command.running import plan_build, read_config
-from schemas.config import parse_config, read_toml
-from schemas.errors import EarmarkError
-from schemas.rebuild import Rebuild
-from tasks.build.progress import shown
-from tasks.build.registry import find_corpus
-from tasks.release.rebuilding import Place, in_order
-from tasks.store.versions import Store
+from earmark.flows.command.running import plan_build, read_config
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.errors import EarmarkError
+from earmark.schemas.rebuild import Rebuild
+from earmark.tasks.build.progress import shown
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.release.rebuilding import Place, in_order
+from earmark.tasks.store.versions import Store
 
 
 def read_rebuild(path: Path) -> Rebuild:

@@ -40,7 +40,7 @@ def export(
 
     **Example:** `earmark review export score-questions --out review`
     """
-    from tasks.score_questions.review_files import CONFIG, SHEET, TASKS, write_review
+    from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, write_review
 
     found = _version(version, store)
     count = write_review(found, out, images_at=images_at, force=force)
@@ -64,11 +64,11 @@ def import_(
 
     **Example:** `earmark review import score-questions alice.csv label-studio.json --out reviews.csv`
     """
-    from flows.command import console
-    from schemas.errors import StoreError
-    from tasks.score_questions.review_agreement import summary_of
-    from tasks.score_questions.review_files import contents_of, write_verdicts
-    from tasks.score_questions.reviews import gather_reviews
+    from earmark.flows.command import console
+    from earmark.schemas.errors import StoreError
+    from earmark.tasks.score_questions.review_agreement import summary_of
+    from earmark.tasks.score_questions.review_files import contents_of, write_verdicts
+    from earmark.tasks.score_questions.reviews import gather_reviews
 
     if out is not None and out.exists() and not force:
         raise StoreError(f"--out: {out} is there already; replace it with --force, or name another file")
@@ -90,8 +90,8 @@ def import_(
 
 
 def _version(spec: str, store: str | None) -> Any:
-    from schemas.errors import StoreError
-    from tasks.store.versions import open_store
+    from earmark.schemas.errors import StoreError
+    from earmark.tasks.store.versions import open_store
 
     if spec.partition("@")[0] != "score-questions":
         raise StoreError(f"expected score-questions or score-questions@vN, found '{spec}': no other corpus is reviewed")

@@ -12,18 +12,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flows.command.ending import how, interrupted, machine_fault
-from schemas.config import BuildConfig, parse_config, read_toml
-from schemas.errors import ConfigError, DiskError
-from schemas.places import require_below_roots
-from schemas.registry import load
-from tasks.build.registry import find_corpus
+from earmark.flows.command.ending import how, interrupted, machine_fault
+from earmark.schemas.config import BuildConfig, parse_config, read_toml
+from earmark.schemas.errors import ConfigError, DiskError
+from earmark.schemas.places import require_below_roots
+from earmark.schemas.registry import load
+from earmark.tasks.build.registry import find_corpus
 
 if TYPE_CHECKING:
-    from schemas.corpus import Corpus
-    from tasks.build.plan import Plan
-    from tasks.store.runs import Run, State
-    from tasks.store.versions import Store, Version
+    from earmark.schemas.corpus import Corpus
+    from earmark.tasks.build.plan import Plan
+    from earmark.tasks.store.runs import Run, State
+    from earmark.tasks.store.versions import Store, Version
 
 # A build on one machine needs no server of Prefect's that outlives it, nor anything that phones home.
 QUIET_PREFECT = {
@@ -78,7 +78,7 @@ def plan_build(
         Faults: what is wrong with the inputs, all of it.
         EarmarkError: an input cannot be read.
     """
-    from tasks.build.preflight import check
+    from earmark.tasks.build.preflight import check
 
     corpus = find_corpus(name)
     config = read_config(corpus, path, limit)
@@ -91,7 +91,7 @@ def forecast_build(
     name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
 ) -> dict[str, Any]:
     """What a build would read, commit and ask; nothing is asked, and the store stays as it is."""
-    from tasks.build.progress import shown
+    from earmark.tasks.build.progress import shown
 
     corpus = find_corpus(name)
     with shown():
@@ -111,7 +111,7 @@ def forecast_build(
 
 def _asks(corpus: Corpus, config: BuildConfig, store: Store) -> dict[str, Any] | None:
     """What a build would ask of models, ask by ask; None if nothing."""
-    from tasks.build.forecast import forecast
+    from earmark.tasks.build.forecast import forecast
 
     if corpus.forecast:
         asks: dict[str, Any] | None = load(corpus.forecast)(config, store)
@@ -160,11 +160,11 @@ def run_build(
     Raises:
         EarmarkError: the build failed; the record says why, and `earmark resume` goes on.
     """
-    from tasks.annotation.errors import LedgerError
-    from tasks.build.logs import RUN
-    from tasks.build.progress import say, shown
-    from tasks.store.runs import save_run, settle_runs, start_run
-    from tasks.store.versions import Version
+    from earmark.tasks.annotation.errors import LedgerError
+    from earmark.tasks.build.logs import RUN
+    from earmark.tasks.build.progress import say, shown
+    from earmark.tasks.store.runs import save_run, settle_runs, start_run
+    from earmark.tasks.store.versions import Version
 
     with shown():
         plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
@@ -211,8 +211,8 @@ def start_prefect() -> None:
     Raises:
         DiskError: there is no room for its temporary server, which would be waited for in vain.
     """
-    from flows.command.supervisor import watch
-    from tasks.build.progress import say
+    from earmark.flows.command.supervisor import watch
+    from earmark.tasks.build.progress import say
 
     for key, value in QUIET_PREFECT.items():
         os.environ.setdefault(key, value)
@@ -239,7 +239,7 @@ def _start_flow(name: str, config: BuildConfig, store: Store, *, force: bool, in
 
 
 def _end(store: Store, run: Run, state: State, error: str) -> None:
-    from tasks.store.runs import save_run
+    from earmark.tasks.store.runs import save_run
 
     with suppress(OSError):  # on a full disk: what the error says matters more, and a run that is gone shows as such
         save_run(store, run.model_copy(update={"state": state, "error": error, "ended": datetime.now(UTC)}))

@@ -33,8 +33,8 @@ def serve(
 
     **Example:** `earmark serve`
     """
-    from flows.command.serving import ROOT
-    from flows.command.serving import serve as run
+    from earmark.flows.command.serving import ROOT
+    from earmark.flows.command.serving import serve as run
 
     deploy = ROOT / "deploy"
     run(

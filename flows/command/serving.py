@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from flows.command.access import own_access
-from flows.command.supervisor import SERVE_MARK, end_family, start_warden
-from schemas.errors import ConfigError, EarmarkError
+from earmark.flows.command.access import own_access
+from earmark.flows.command.supervisor import SERVE_MARK, end_family, start_warden
+from earmark.schemas.errors import ConfigError, EarmarkError
 
 if TYPE_CHECKING:
     from prefect.events.schemas.automations import AutomationCore
@@ -137,7 +137,7 @@ def serve(
     Raises:
         EarmarkError: a part did not start, or ended by itself.
     """
-    from flows.command.metrics import serve_metrics
+    from earmark.flows.command.metrics import serve_metrics
 
     if not file.is_file():
         raise ConfigError(f"deployments: expected a YAML file, found nothing at {file}")

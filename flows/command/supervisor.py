@@ -4,8 +4,8 @@ A killed process cannot clean up: a build leaves Prefect's temporary server behi
 worker and their runs. So the command starts this module as a process of its own and holds its standard input open: when
 that closes, what carries the command's mark in its environment is ended.
 
-    python -m flows.command.supervisor build MARK < pipe
-    python -m flows.command.supervisor serve MARK < pipe
+    python -m earmark.flows.command.supervisor build MARK < pipe
+    python -m earmark.flows.command.supervisor serve MARK < pipe
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def start_warden(what: str, mark: str) -> subprocess.Popen[bytes]:
         mark: what the environment of the processes holds, in `EARMARK_BUILD` or `EARMARK_SERVE`.
     """
     return subprocess.Popen(
-        [sys.executable, "-m", "flows.command.supervisor", what, mark],
+        [sys.executable, "-m", "earmark.flows.command.supervisor", what, mark],
         stdin=subprocess.PIPE,
         start_new_session=True,  # an interrupt from the terminal must not reach it
     )

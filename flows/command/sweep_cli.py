@@ -26,9 +26,9 @@ def sweep(
 
     **Example:** `earmark sweep --store s3://lab/store --dry-run`
     """
-    from schemas.errors import StoreError
-    from tasks.store.leftovers import find_leftovers, find_unended, remove_leftover, remove_unended
-    from tasks.store.versions import open_store
+    from earmark.schemas.errors import StoreError
+    from earmark.tasks.store.leftovers import find_leftovers, find_unended, remove_leftover, remove_unended
+    from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
     if place.remote is None:

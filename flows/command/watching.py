@@ -11,11 +11,11 @@ from rich.console import Group
 from rich.live import Live
 from rich.table import Table as Grid
 
-from flows.command.console import console, grid_of, runs_grid
-from tasks.annotation.ledger_reports import stats
-from tasks.build.ledger import has_ledger, ledger_address
-from tasks.store.runs import list_runs
-from tasks.store.versions import Store
+from earmark.flows.command.console import console, grid_of, runs_grid
+from earmark.tasks.annotation.ledger_reports import stats
+from earmark.tasks.build.ledger import has_ledger, ledger_address
+from earmark.tasks.store.runs import list_runs
+from earmark.tasks.store.versions import Store
 
 EVERY_S = 1.0
 SHARE_OF_TIME = 0.1  # that may go into counting a large ledger

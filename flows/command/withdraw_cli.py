@@ -49,12 +49,12 @@ def withdraw(
 
     `earmark withdraw --clip 9f86d081… --reason "rights"`
     """
-    from flows.command import console
-    from schemas.errors import ConfigError
-    from tasks.build.progress import shown
-    from tasks.build.registry import corpora, find_corpus
-    from tasks.release import withdrawal
-    from tasks.store.versions import open_store
+    from earmark.flows.command import console
+    from earmark.schemas.errors import ConfigError
+    from earmark.tasks.build.progress import shown
+    from earmark.tasks.build.registry import corpora, find_corpus
+    from earmark.tasks.release import withdrawal
+    from earmark.tasks.store.versions import open_store
 
     named = [(kind, value) for kind, value in (("annotator", annotator), ("clip", clip), ("prompt", prompt)) if value]
     if len(named) != 1:

@@ -17,8 +17,8 @@ from typing import Any
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from tasks.annotation.errors import BadAnswer, Empty, Refused, SchemaMismatch, Truncated, one_line
-from tasks.annotation.request import Ask, Choice, FreeText, Json, YesNo
+from earmark.tasks.annotation.errors import BadAnswer, Empty, Refused, SchemaMismatch, Truncated, one_line
+from earmark.tasks.annotation.request import Ask, Choice, FreeText, Json, YesNo
 
 PARSER = 2
 MOST_TOKENS = 10_000_000

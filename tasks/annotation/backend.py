@@ -9,15 +9,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from schemas.annotation import AnnotatorConfig
-from schemas.errors import ConfigError, InputError, MissingExtraError
-from schemas.files import read_regular
-from schemas.registry import load
-from tasks.annotation.answers import Reply
-from tasks.annotation.backends import provider_of
-from tasks.annotation.errors import BadMedia
-from tasks.annotation.keys import find_key
-from tasks.annotation.request import Ask, Audio, FreeText, Image, Message, Request, Sampling, canonical
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.errors import ConfigError, InputError, MissingExtraError
+from earmark.schemas.files import read_regular
+from earmark.schemas.registry import load
+from earmark.tasks.annotation.answers import Reply
+from earmark.tasks.annotation.backends import provider_of
+from earmark.tasks.annotation.errors import BadMedia
+from earmark.tasks.annotation.keys import find_key
+from earmark.tasks.annotation.request import Ask, Audio, FreeText, Image, Message, Request, Sampling, canonical
 
 
 def read_image(image: Image) -> bytes:

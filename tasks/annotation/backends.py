@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from schemas.registry import Registry
+from earmark.schemas.registry import Registry
 
 
 @dataclass(frozen=True)
@@ -14,7 +14,7 @@ class Provider:
     Attributes:
         make: `module:name` of what makes a `tasks.annotation.backend.Backend` of an `AnnotatorConfig` and a `Media`.
         hosted: whether its provider's own servers are asked, for money, unless the config names another.
-        batches: whether it can have a batch API (`tasks.annotation.backend.Batching`).
+        batches: whether it can have a batch API (`earmark.tasks.annotation.backend.Batching`).
         in_process: whether the model runs in the build's own processes.
         library: the library that it needs, and the extra of Earmark that brings it.
         functions: `module:function` that gives the registry of its models, where they are functions known by name;
@@ -34,13 +34,19 @@ BACKENDS = Registry(
     "earmark.backends",
     Provider,
     {
-        "openai": Provider("tasks.annotation.openai_compatible:OpenAICompatible", hosted=True, batches=True),
-        "gemini": Provider("tasks.annotation.gemini:Gemini", hosted=True, batches=True),
-        "vllm": Provider("tasks.annotation.vllm_offline:VllmOffline", in_process=True, library=("vllm", "cuda")),
-        "transformers": Provider(
-            "tasks.annotation.transformers_local:TransformersLocal", in_process=True, library=("transformers", "audio")
+        "openai": Provider("earmark.tasks.annotation.openai_compatible:OpenAICompatible", hosted=True, batches=True),
+        "gemini": Provider("earmark.tasks.annotation.gemini:Gemini", hosted=True, batches=True),
+        "vllm": Provider(
+            "earmark.tasks.annotation.vllm_offline:VllmOffline", in_process=True, library=("vllm", "cuda")
         ),
-        "builtin": Provider("tasks.annotation.builtin:Builtin", functions="tasks.annotation.builtin:functions"),
+        "transformers": Provider(
+            "earmark.tasks.annotation.transformers_local:TransformersLocal",
+            in_process=True,
+            library=("transformers", "audio"),
+        ),
+        "builtin": Provider(
+            "earmark.tasks.annotation.builtin:Builtin", functions="earmark.tasks.annotation.builtin:functions"
+        ),
     },
 )
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from yarl import URL
 
-from tasks.annotation.backend import BatchState
-from tasks.annotation.bodies import json_bytes
-from tasks.annotation.errors import MalformedResponse, one_line, shaped
-from tasks.annotation.http import Http
-from tasks.annotation.request import Request
+from earmark.tasks.annotation.backend import BatchState
+from earmark.tasks.annotation.bodies import json_bytes
+from earmark.tasks.annotation.errors import MalformedResponse, one_line, shaped
+from earmark.tasks.annotation.http import Http
+from earmark.tasks.annotation.request import Request
 
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED", "EXPIRED", "PARTIALLY_SUCCEEDED")
 MOST_RESULT_BYTES = 1 << 31

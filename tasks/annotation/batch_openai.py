@@ -9,11 +9,11 @@ from typing import Any
 import aiohttp
 from yarl import URL
 
-from tasks.annotation.backend import BatchState
-from tasks.annotation.bodies import json_bytes
-from tasks.annotation.errors import MalformedResponse, one_line, shaped
-from tasks.annotation.http import Http
-from tasks.annotation.request import Request
+from earmark.tasks.annotation.backend import BatchState
+from earmark.tasks.annotation.bodies import json_bytes
+from earmark.tasks.annotation.errors import MalformedResponse, one_line, shaped
+from earmark.tasks.annotation.http import Http
+from earmark.tasks.annotation.request import Request
 
 INTENT = "earmark_intent"
 ENDED = ("completed", "failed", "expired", "cancelled")

@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from schemas.errors import ConfigError
-from tasks.annotation.backend import Batching, BatchProvider, BatchState
-from tasks.annotation.errors import AskError, BatchFailed, BatchUnreachable, Retriable, ServerError, StopRun
-from tasks.annotation.ledger_rows import RECORD, Driver, Held
-from tasks.annotation.pace import backoff
+from earmark.schemas.errors import ConfigError
+from earmark.tasks.annotation.backend import Batching, BatchProvider, BatchState
+from earmark.tasks.annotation.errors import AskError, BatchFailed, BatchUnreachable, Retriable, ServerError, StopRun
+from earmark.tasks.annotation.ledger_rows import RECORD, Driver, Held
+from earmark.tasks.annotation.pace import backoff
 
 if TYPE_CHECKING:
-    from tasks.annotation.run import Job, Run
+    from earmark.tasks.annotation.run import Job, Run
 
 INTEND = """
 INSERT INTO batches (id, provider, model, state, owner, requests, created_at, updated_at)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import NamedTuple
 
-from schemas.annotation import AnnotatorConfig, Prices
-from tasks.annotation.answers import NO_USAGE, Reply
-from tasks.annotation.errors import BudgetExhausted
-from tasks.annotation.limits import ModelLimits, audio_tokens, text_tokens, tokens
-from tasks.annotation.request import Request
+from earmark.schemas.annotation import AnnotatorConfig, Prices
+from earmark.tasks.annotation.answers import NO_USAGE, Reply
+from earmark.tasks.annotation.errors import BudgetExhausted
+from earmark.tasks.annotation.limits import ModelLimits, audio_tokens, text_tokens, tokens
+from earmark.tasks.annotation.request import Request
 
 NOTHING_USD = 1e-12  # sums of costs that differ by less are the same
 SAFETY = 1.5

@@ -18,14 +18,14 @@ from pathlib import Path
 from types import FunctionType
 from typing import TypeAlias
 
-from schemas.annotation import AnnotatorConfig
-from schemas.config import nearest
-from schemas.errors import ConfigError, InputError
-from schemas.registry import Registry
-from tasks.annotation.answers import Reply
-from tasks.annotation.backend import Media
-from tasks.annotation.errors import BadMedia
-from tasks.annotation.request import Audio, Request
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.config import nearest
+from earmark.schemas.errors import ConfigError, InputError
+from earmark.schemas.registry import Registry
+from earmark.tasks.annotation.answers import Reply
+from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.errors import BadMedia
+from earmark.tasks.annotation.request import Audio, Request
 
 Measured: TypeAlias = Mapping[str, float]
 Span: TypeAlias = tuple[str, float | None, float | None, float | None]
@@ -39,7 +39,7 @@ def functions() -> Registry[FunctionType]:
     """Every builtin function by its name with version; it takes a request's facts and its clips' measurements."""
     own: dict[str, FunctionType | str] = {}
     for path in sorted(Path(__file__).parents[1].glob("*/builtin.py")):
-        module = import_module(f"tasks.{path.parent.name}.builtin")
+        module = import_module(f"earmark.tasks.{path.parent.name}.builtin")
         named: Mapping[str, FunctionType] = getattr(module, "FUNCTIONS", {})
         own |= {name: f"{module.__name__}:{function.__name__}" for name, function in named.items()}
     return Registry("builtin function", "earmark.builtins", FunctionType, own)
@@ -72,7 +72,7 @@ class Builtin:
 
     def read(self, request: Request, raw: str) -> Reply:
         """The function's answer."""
-        from tasks.annotation.openai_compatible import (
+        from earmark.tasks.annotation.openai_compatible import (
             read_chat_completion,  # here: HTTP is not needed to look a name up
         )
 

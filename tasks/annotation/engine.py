@@ -12,20 +12,20 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self, TypeAlias
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.answers import PARSER
-from tasks.annotation.backend import Backend, Media, make_backend
-from tasks.annotation.budget import Budget
-from tasks.annotation.errors import OverLimit
-from tasks.annotation.ledger import Ledger
-from tasks.annotation.limits import limits_of, tokens, within
-from tasks.annotation.outcome import Forecast, Outcome, Reject, Report
-from tasks.annotation.pace import Pace
-from tasks.annotation.progress import Meter, Progress
-from tasks.annotation.quota import Quota
-from tasks.annotation.request import Request
-from tasks.annotation.run import Job, Run, from_ledger
-from tasks.annotation.shared_budget import SharedBudget
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.answers import PARSER
+from earmark.tasks.annotation.backend import Backend, Media, make_backend
+from earmark.tasks.annotation.budget import Budget
+from earmark.tasks.annotation.errors import OverLimit
+from earmark.tasks.annotation.ledger import Ledger
+from earmark.tasks.annotation.limits import limits_of, tokens, within
+from earmark.tasks.annotation.outcome import Forecast, Outcome, Reject, Report
+from earmark.tasks.annotation.pace import Pace
+from earmark.tasks.annotation.progress import Meter, Progress
+from earmark.tasks.annotation.quota import Quota
+from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.run import Job, Run, from_ledger
+from earmark.tasks.annotation.shared_budget import SharedBudget
 
 LOG = logging.getLogger("earmark.annotation")
 BEAT_S = 15.0

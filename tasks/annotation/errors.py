@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import ClassVar, Literal
 
-from schemas.errors import EarmarkError
+from earmark.schemas.errors import EarmarkError
 
 Remedy = Literal["retry", "repair", "reject", "stop"]
 

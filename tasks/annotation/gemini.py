@@ -12,15 +12,15 @@ from typing import Any
 
 from yarl import URL
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
-from tasks.annotation.backend import Media
-from tasks.annotation.batch_gemini import GeminiBatches
-from tasks.annotation.bodies import Base64, json_bytes
-from tasks.annotation.errors import AuthFailed, BadMedia, BadRequest, MalformedResponse, ModelMissing, shaped
-from tasks.annotation.http import Http
-from tasks.annotation.keys import find_key
-from tasks.annotation.request import Audio, Image, Json, Message, Part, Request, Text, YesNo
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
+from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.batch_gemini import GeminiBatches
+from earmark.tasks.annotation.bodies import Base64, json_bytes
+from earmark.tasks.annotation.errors import AuthFailed, BadMedia, BadRequest, MalformedResponse, ModelMissing, shaped
+from earmark.tasks.annotation.http import Http
+from earmark.tasks.annotation.keys import find_key
+from earmark.tasks.annotation.request import Audio, Image, Json, Message, Part, Request, Text, YesNo
 
 GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta"
 KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")

@@ -19,8 +19,8 @@ import aiohttp
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.errors import (
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.errors import (
     AskError,
     AuthFailed,
     BadRequest,
@@ -36,7 +36,7 @@ from tasks.annotation.errors import (
     WrongContentType,
     one_line,
 )
-from tasks.annotation.keys import Key, is_loopback
+from earmark.tasks.annotation.keys import Key, is_loopback
 
 CHUNK = 1 << 16
 ERROR_BYTES = 1 << 16

@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.answers import Reply
-from tasks.annotation.backend import Media
-from tasks.annotation.errors import AskError
-from tasks.annotation.openai_compatible import read_chat_completion
-from tasks.annotation.request import Audio, Image, Part, Request, Text
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.answers import Reply
+from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.errors import AskError
+from earmark.tasks.annotation.openai_compatible import read_chat_completion
+from earmark.tasks.annotation.request import Audio, Image, Part, Request, Text
 
 GATHER_S = 0.01
 """How long the first request of a group waits for company."""

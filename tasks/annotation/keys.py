@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from yarl import URL
 
-from schemas.errors import ConfigError
+from earmark.schemas.errors import ConfigError
 
 VARIABLE = "EARMARK_KEY_HOSTS"
 PROVIDERS = {

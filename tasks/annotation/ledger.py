@@ -17,8 +17,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeAlias, TypeVar
 
-from tasks.annotation.errors import LedgerError
-from tasks.annotation.ledger_rows import (
+from earmark.tasks.annotation.errors import LedgerError
+from earmark.tasks.annotation.ledger_rows import (
     OPEN_HERE,
     Attempt,
     Driver,
@@ -253,12 +253,12 @@ def open_ledger(address: str | Path) -> Ledger:
 def connect(address: str | Path) -> Driver:
     """The database itself, for reports; see `open_ledger`."""
     if str(address).startswith(("postgresql://", "postgres://")):
-        from tasks.annotation.ledger_postgres import PostgresDriver
+        from earmark.tasks.annotation.ledger_postgres import PostgresDriver
 
         return PostgresDriver(str(address))
     if "://" in str(address):
         raise LedgerError(f"ledger {shown(address)}: expected a file path or a postgresql:// URL")
-    from tasks.annotation.ledger_sqlite import SqliteDriver
+    from earmark.tasks.annotation.ledger_sqlite import SqliteDriver
 
     return SqliteDriver(Path(address))
 

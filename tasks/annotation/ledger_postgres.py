@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import Any
 
-from schemas.errors import MissingExtraError
-from tasks.annotation.errors import LedgerError
-from tasks.annotation.ledger_rows import Row, migrations, shown
+from earmark.schemas.errors import MissingExtraError
+from earmark.tasks.annotation.errors import LedgerError
+from earmark.tasks.annotation.ledger_rows import Row, migrations, shown
 
 MIGRATION_LOCK = 0x6561726D61726B
 """Advisory lock under which migrations run; the letters of `earmark`."""

@@ -8,9 +8,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from tasks.annotation.errors import LedgerError
-from tasks.annotation.ledger import connect
-from tasks.annotation.ledger_rows import Driver, shown
+from earmark.tasks.annotation.errors import LedgerError
+from earmark.tasks.annotation.ledger import connect
+from earmark.tasks.annotation.ledger_rows import Driver, shown
 
 BY_MODEL = """
 SELECT r.model, r.state, count(*) FROM requests r GROUP BY r.model, r.state ORDER BY r.model, r.state

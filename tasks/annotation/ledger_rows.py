@@ -158,7 +158,7 @@ def shown(address: str | Path) -> str:
 
 def migrations(kind: Literal["sqlite", "postgres"]) -> list[tuple[int, str]]:
     """Number and SQL of every migration, in order."""
-    folder = resources.files("tasks.annotation") / "migrations" / kind
+    folder = resources.files("earmark.tasks.annotation") / "migrations" / kind
     files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
     return [(int(file.name[:4]), file.read_text(encoding="utf-8")) for file in files]
 

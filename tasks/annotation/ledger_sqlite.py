@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from schemas.files import close_to_others, keep_private
-from schemas.sqlite import BUSY_S, write_ahead
-from tasks.annotation.errors import LedgerError
-from tasks.annotation.ledger_rows import Row, migrations
+from earmark.schemas.files import close_to_others, keep_private
+from earmark.schemas.sqlite import BUSY_S, write_ahead
+from earmark.tasks.annotation.errors import LedgerError
+from earmark.tasks.annotation.ledger_rows import Row, migrations
 
 AT_ONCE = 2_000
 """Values in one IN list."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.errors import OverLimit
-from tasks.annotation.request import Audio, Image, Part, Request, Text
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.errors import OverLimit
+from earmark.tasks.annotation.request import Audio, Image, Part, Request, Text
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,15 +8,27 @@ from typing import Any
 
 from yarl import URL
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
-from tasks.annotation.backend import Media
-from tasks.annotation.batch_openai import OpenAIBatches
-from tasks.annotation.bodies import Base64, json_bytes
-from tasks.annotation.errors import MalformedResponse
-from tasks.annotation.http import Http
-from tasks.annotation.keys import find_key
-from tasks.annotation.request import Ask, Audio, Choice, Image, Json, Message, Part, Request, Sampling, Text, YesNo
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
+from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.batch_openai import OpenAIBatches
+from earmark.tasks.annotation.bodies import Base64, json_bytes
+from earmark.tasks.annotation.errors import MalformedResponse
+from earmark.tasks.annotation.http import Http
+from earmark.tasks.annotation.keys import find_key
+from earmark.tasks.annotation.request import (
+    Ask,
+    Audio,
+    Choice,
+    Image,
+    Json,
+    Message,
+    Part,
+    Request,
+    Sampling,
+    Text,
+    YesNo,
+)
 
 OPENAI_URL = "https://api.openai.com/v1"
 TOP_LOGPROBS = 20

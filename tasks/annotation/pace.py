@@ -7,8 +7,8 @@ import random
 import time
 from collections import deque
 
-from tasks.annotation.errors import AskError, ConnectionFailed, RateLimited, Retriable, ServerError, TimedOut
-from tasks.annotation.quota import Quota
+from earmark.tasks.annotation.errors import AskError, ConnectionFailed, RateLimited, Retriable, ServerError, TimedOut
+from earmark.tasks.annotation.quota import Quota
 
 CUT = 0.7
 """Factor on the limit when the server pushes back."""

@@ -32,10 +32,10 @@ import yaml
 from jinja2 import Environment, StrictUndefined, Template, TemplateError, pass_context
 from jinja2.runtime import Context
 
-from schemas.config import nearest
-from schemas.files import read_regular
-from tasks.annotation.errors import PromptError
-from tasks.annotation.request import Audio, Image, Json, Message, Part, Role, Text
+from earmark.schemas.config import nearest
+from earmark.schemas.files import read_regular
+from earmark.tasks.annotation.errors import PromptError
+from earmark.tasks.annotation.request import Audio, Image, Json, Message, Part, Role, Text
 
 LOCK = "prompts.lock"
 FIELDS = ("name", "version", "source", "schema", "trusted")
@@ -193,7 +193,7 @@ def prompt_named(name: str) -> Prompt:
     Raises:
         PromptError: as `load_prompt`.
     """
-    return load_prompt(Path(str(resources.files("prompts"))), name)
+    return load_prompt(Path(str(resources.files("earmark.prompts"))), name)
 
 
 def parse_prompt(path: Path) -> Prompt:

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.errors import LedgerError
-from tasks.annotation.ledger import Ledger
-from tasks.annotation.ledger_rows import Driver
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.errors import LedgerError
+from earmark.tasks.annotation.ledger import Ledger
+from earmark.tasks.annotation.ledger_rows import Driver
 
 AHEAD_S = 0.5
 """How far ahead a process reserves. Its next request it may always reserve, so that at low rates all take turns."""

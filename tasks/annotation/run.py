@@ -12,20 +12,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from schemas.errors import EarmarkError
-from tasks.annotation.answers import PARSER, answer_value
-from tasks.annotation.backend import Batching
-from tasks.annotation.budget import Bill
-from tasks.annotation.errors import AskError, Retriable, StopRun
-from tasks.annotation.ledger_rows import Attempt, Finished, Held, Verdict
-from tasks.annotation.limits import tokens
-from tasks.annotation.outcome import Answer, Outcome, Reject
-from tasks.annotation.pace import backoff
-from tasks.annotation.progress import Meter
-from tasks.annotation.request import Request
+from earmark.schemas.errors import EarmarkError
+from earmark.tasks.annotation.answers import PARSER, answer_value
+from earmark.tasks.annotation.backend import Batching
+from earmark.tasks.annotation.budget import Bill
+from earmark.tasks.annotation.errors import AskError, Retriable, StopRun
+from earmark.tasks.annotation.ledger_rows import Attempt, Finished, Held, Verdict
+from earmark.tasks.annotation.limits import tokens
+from earmark.tasks.annotation.outcome import Answer, Outcome, Reject
+from earmark.tasks.annotation.pace import backoff
+from earmark.tasks.annotation.progress import Meter
+from earmark.tasks.annotation.request import Request
 
 if TYPE_CHECKING:
-    from tasks.annotation.engine import Annotator
+    from earmark.tasks.annotation.engine import Annotator
 
 LOG = logging.getLogger("earmark.annotation")
 CLAIM_AT_ONCE = 256
@@ -121,7 +121,7 @@ class Run:
         watch = asyncio.create_task(self.annotator.watch(self.meter, self._waits_for))
         try:
             if self.config.batch:
-                from tasks.annotation.batches import ask_in_batches
+                from earmark.tasks.annotation.batches import ask_in_batches
 
                 jobs = await ask_in_batches(self, jobs)
             if jobs or arriving is not None:
@@ -229,7 +229,7 @@ class Run:
     async def _take_over_batches(self) -> None:
         """Keys may be held by a provider batch whose process is gone."""
         if isinstance(self.annotator.backend, Batching):
-            from tasks.annotation.batches import Batches
+            from earmark.tasks.annotation.batches import Batches
 
             await Batches(self).take_over(self._others)
             self._others = {key: job for key, job in self._others.items() if key not in self.outcomes}

@@ -15,13 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.backend import Media
-from tasks.annotation.backends import provider_of
-from tasks.annotation.engine import Annotator, OnProgress
-from tasks.annotation.ledger import open_ledger
-from tasks.annotation.outcome import Forecast, Outcome, Report
-from tasks.annotation.request import Request
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.backends import provider_of
+from earmark.tasks.annotation.engine import Annotator, OnProgress
+from earmark.tasks.annotation.ledger import open_ledger
+from earmark.tasks.annotation.outcome import Forecast, Outcome, Report
+from earmark.tasks.annotation.request import Request
 
 Got = TypeVar("Got")
 

@@ -11,13 +11,13 @@ from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.budget import NOTHING_USD, Budget
-from tasks.annotation.errors import BudgetExhausted
-from tasks.annotation.ledger import Ledger
-from tasks.annotation.ledger_rows import Driver
-from tasks.annotation.limits import ModelLimits
-from tasks.annotation.request import Request
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.budget import NOTHING_USD, Budget
+from earmark.tasks.annotation.errors import BudgetExhausted
+from earmark.tasks.annotation.ledger import Ledger
+from earmark.tasks.annotation.ledger_rows import Driver
+from earmark.tasks.annotation.limits import ModelLimits
+from earmark.tasks.annotation.request import Request
 
 LOOK_AGAIN_S = 1.0
 ALL = ""  # the owner of the row that everyone changes first, so that rows are locked in one order

@@ -10,10 +10,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.errors import ConfigError, MissingExtraError
-from tasks.annotation.errors import AskError, BadRequest
-from tasks.annotation.inprocess import InProcess, chat, completion, waveform
-from tasks.annotation.request import Audio, Image, Request, YesNo
+from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.tasks.annotation.errors import AskError, BadRequest
+from earmark.tasks.annotation.inprocess import InProcess, chat, completion, waveform
+from earmark.tasks.annotation.request import Audio, Image, Request, YesNo
 
 
 class TransformersLocal(InProcess):

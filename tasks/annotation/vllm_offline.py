@@ -11,10 +11,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.errors import MissingExtraError
-from tasks.annotation.errors import AskError, BadRequest
-from tasks.annotation.inprocess import InProcess, completion
-from tasks.annotation.request import Audio, Choice, Image, Json, Message, Part, Request, Sampling, Text, YesNo
+from earmark.schemas.errors import MissingExtraError
+from earmark.tasks.annotation.errors import AskError, BadRequest
+from earmark.tasks.annotation.inprocess import InProcess, completion
+from earmark.tasks.annotation.request import Audio, Choice, Image, Json, Message, Part, Request, Sampling, Text, YesNo
 
 ENGINE_FIELD = "engine"
 """Field of `extra_body` whose fields go to `vllm.LLM`; all others go to `SamplingParams`."""

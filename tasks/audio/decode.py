@@ -12,8 +12,8 @@ import numpy as np
 import soundfile
 import soxr
 
-from tasks.audio.faults import LONGEST_S, BadAudio
-from tasks.audio.sound import Samples, open_sound
+from earmark.tasks.audio.faults import LONGEST_S, BadAudio
+from earmark.tasks.audio.sound import Samples, open_sound
 
 
 def decode(path: Path, *, longest_s: float = LONGEST_S, first_s: float | None = None) -> tuple[Samples, int]:

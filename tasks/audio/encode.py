@@ -19,11 +19,11 @@ import numpy.typing as npt
 import soundfile
 import soxr
 
-from schemas.errors import InputError
-from tasks.audio.decode import average
-from tasks.audio.decode import decode as decode_file
-from tasks.audio.faults import BadAudio
-from tasks.audio.sound import open_file, open_sound
+from earmark.schemas.errors import InputError
+from earmark.tasks.audio.decode import average
+from earmark.tasks.audio.decode import decode as decode_file
+from earmark.tasks.audio.faults import BadAudio
+from earmark.tasks.audio.sound import open_file, open_sound
 
 Samples = npt.NDArray[np.float32]
 CACHED_BYTES = 256 << 20

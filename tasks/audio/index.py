@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from schemas.sqlite import connected, write_ahead
-from tasks.audio.faults import LONGEST_S
-from tasks.audio.probe import AudioFault, Probe, probe, within
+from earmark.schemas.sqlite import connected, write_ahead
+from earmark.tasks.audio.faults import LONGEST_S
+from earmark.tasks.audio.probe import AudioFault, Probe, probe, within
 
 FORMAT = 2  # of the table; one of another format is dropped: it holds nothing that cannot be measured again
 ASKED_AT_ONCE = 4096  # paths in one query

@@ -17,7 +17,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from tasks.audio.faults import BadAudio, check_finite, check_form, check_length
+from earmark.tasks.audio.faults import BadAudio, check_finite, check_form, check_length
 
 PATIENCE_S = 60.0  # for ffprobe, which reads a header
 BLOCK_FRAMES = 1 << 16
@@ -32,7 +32,7 @@ def is_mp4(file: FileIO) -> bool:
 
 
 class Mp4Sound:
-    """An open M4A file; see `tasks.audio.sound.Sound`.
+    """An open M4A file; see `earmark.tasks.audio.sound.Sound`.
 
     Raises:
         BadAudio: there is no `ffmpeg`, the file holds no audio, or it is too long.
@@ -56,7 +56,7 @@ class Mp4Sound:
         return
 
     def blocks(self) -> Iterator[npt.NDArray[np.float32]]:
-        """See `tasks.audio.sound.Sound`."""
+        """See `earmark.tasks.audio.sound.Sound`."""
         command = ["ffmpeg", "-nostdin", *_INPUT, self._file, "-map", "a:0", "-f", "f32le", "-c:a", "pcm_f32le", "-"]
         done, size = 0, 4 * self.channels
         with tempfile.TemporaryFile() as errors:

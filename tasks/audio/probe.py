@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tasks.audio.faults import LONGEST_S, BadAudio, check_length
-from tasks.audio.sound import Samples, Sound, open_file, sound_of
+from earmark.tasks.audio.faults import LONGEST_S, BadAudio, check_length
+from earmark.tasks.audio.sound import Samples, Sound, open_file, sound_of
 
 QUIET_DB = -60.0
 FRAME_S = 0.05

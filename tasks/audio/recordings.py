@@ -15,9 +15,9 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from schemas.errors import ConfigError
-from tasks.audio.decode import mono_blocks
-from tasks.audio.faults import LONGEST_S
+from earmark.schemas.errors import ConfigError
+from earmark.tasks.audio.decode import mono_blocks
+from earmark.tasks.audio.faults import LONGEST_S
 
 Print: TypeAlias = npt.NDArray[np.uint32]
 

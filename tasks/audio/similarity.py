@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from schemas.errors import ConfigError, MissingExtraError
-from schemas.files import open_regular
-from schemas.sqlite import connected, write_ahead
-from tasks.audio.decode import decode_mono
+from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.schemas.files import open_regular
+from earmark.schemas.sqlite import connected, write_ahead
+from earmark.tasks.audio.decode import decode_mono
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 _Clap: TypeAlias = tuple[Any, Any]

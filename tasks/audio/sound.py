@@ -18,9 +18,9 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from schemas.files import NotAFile, open_regular
-from tasks.audio.faults import LONGEST_S, BadAudio, check_finite, check_form, check_length
-from tasks.audio.mp4 import Mp4Sound, is_mp4
+from earmark.schemas.files import NotAFile, open_regular
+from earmark.tasks.audio.faults import LONGEST_S, BadAudio, check_finite, check_form, check_length
+from earmark.tasks.audio.mp4 import Mp4Sound, is_mp4
 
 Samples = npt.NDArray[np.float32]
 

@@ -11,7 +11,7 @@ from prefect.assets import Asset, AssetProperties, materialize
 from prefect.runtime import flow_run
 from prefect.settings import get_current_settings
 
-from tasks.store.versions import Version
+from earmark.tasks.store.versions import Version
 
 
 def run_name() -> str:

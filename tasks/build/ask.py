@@ -31,23 +31,23 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.annotation import AnnotatorConfig
-from schemas.config import BuildConfig
-from tasks.annotation.backend import Media, question
-from tasks.annotation.outcome import Outcome
-from tasks.annotation.outcome import Reject as NoAnswer
-from tasks.annotation.prompts import Prompt
-from tasks.annotation.request import Ask as Form
-from tasks.annotation.request import Request
-from tasks.annotation.session import Session
-from tasks.build.asking import Fault, check_failed
-from tasks.build.exchange import Exchange
-from tasks.build.rows import Rows, Shard, read_rows, read_shard, shards_of
-from tasks.build.sessions import sessions_for
-from tasks.build.step import Account, named, run_each
-from tasks.importers.rows import Reject
-from tasks.store.parquet import write_rows
-from tasks.store.staging import Stage
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.config import BuildConfig
+from earmark.tasks.annotation.backend import Media, question
+from earmark.tasks.annotation.outcome import Outcome
+from earmark.tasks.annotation.outcome import Reject as NoAnswer
+from earmark.tasks.annotation.prompts import Prompt
+from earmark.tasks.annotation.request import Ask as Form
+from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.session import Session
+from earmark.tasks.build.asking import Fault, check_failed
+from earmark.tasks.build.exchange import Exchange
+from earmark.tasks.build.rows import Rows, Shard, read_rows, read_shard, shards_of
+from earmark.tasks.build.sessions import sessions_for
+from earmark.tasks.build.step import Account, named, run_each
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.staging import Stage
 
 Config = TypeVar("Config", bound=BuildConfig)
 Row: TypeAlias = dict[str, Any]

@@ -8,19 +8,19 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-from schemas.annotation import AnnotatorConfig
-from schemas.errors import EarmarkError
-from tasks.annotation.backend import Media
-from tasks.annotation.outcome import Outcome, Reject
-from tasks.annotation.progress import Progress
-from tasks.annotation.request import Audio, Request
-from tasks.annotation.session import Session
-from tasks.audio.encode import Encoder
-from tasks.audio.key import key_of
-from tasks.audio.measure import measure
-from tasks.build.progress import say, telling
-from tasks.build.remote_sessions import SharedSession
-from tasks.store.versions import Store
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.errors import EarmarkError
+from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.outcome import Outcome, Reject
+from earmark.tasks.annotation.progress import Progress
+from earmark.tasks.annotation.request import Audio, Request
+from earmark.tasks.annotation.session import Session
+from earmark.tasks.audio.encode import Encoder
+from earmark.tasks.audio.key import key_of
+from earmark.tasks.audio.measure import measure
+from earmark.tasks.build.progress import say, telling
+from earmark.tasks.build.remote_sessions import SharedSession
+from earmark.tasks.store.versions import Store
 
 LASTING = frozenset({"bad_request", "over_limit", "bad_media"})  # asked anew by a further run, with the same outcome
 

@@ -13,8 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from prefect.futures import PrefectFuture
 
-from schemas.config import Engine, Share
-from schemas.errors import ConfigError, EarmarkError, MissingExtraError
+from earmark.schemas.config import Engine, Share
+from earmark.schemas.errors import ConfigError, EarmarkError, MissingExtraError
 
 Told = TypeVar("Told")
 

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from schemas.places import cache_folder
-from tasks.store.files import write_text
+from earmark.schemas.places import cache_folder
+from earmark.tasks.store.files import write_text
 
-OURS = ("flows", "tasks", "schemas")
+OURS = "earmark"
 SHOWING = re.compile(
-    r"tasks\.build\.(artifacts|logs|progress|report)|tasks\.store\.(card|croissant|figures|report)|tasks\.\w+\.(card|report)"
+    r"earmark\.tasks\.(build\.(artifacts|logs|progress|report)|store\.(card|croissant|figures|report)|\w+\.(card|report))"
 )
 """Modules that decide no row: progress, logs, cards, reports."""
 SPOKEN = ("say", "telling", "working")
@@ -134,7 +134,7 @@ def _fields(node: ast.AST) -> Iterator[tuple[str, object]]:
 
 def _closure(*start: str) -> dict[str, Parsed]:
     """Modules and all of ours or their packages that they import, directly or not, but for those that only show."""
-    remembered, roots = _recall(), {*OURS, *(module.partition(".")[0] for module in start)}
+    remembered, roots = _recall(), {OURS, *(module.partition(".")[0] for module in start)}
     modules: dict[str, Parsed] = {}
     new: dict[str, Parsed] = {}
     waiting, seen = [*start], set[str]()
@@ -152,7 +152,7 @@ def _closure(*start: str) -> dict[str, Parsed]:
         modules[name] = known
         waiting += known.imports
         if (
-            name.startswith("tasks.") or name in start[1:]
+            name.startswith(f"{OURS}.tasks.") or name in start[1:]
         ):  # what a corpus's declaration names is not all run by a build
             waiting += known.references
     if new:
@@ -175,8 +175,8 @@ def _file_of(name: str) -> Path | None:
 
 def _queries(module: str, modules: Iterable[Parsed]) -> set[tuple[str, Path]]:
     """The SQL of a corpus's room, or of its own package, and what modules name, as in `query("importers/tracks")`."""
-    rooms, (package, _, corpus) = _folder_of("tasks"), module.partition(".")
-    room = rooms / corpus if package in OURS else _folder_of(package)
+    rooms, package = _folder_of(f"{OURS}.tasks"), module.partition(".")[0]
+    room = rooms / module.rpartition(".")[2] if package == OURS else _folder_of(package)
     own = {path.relative_to(room.parent).with_suffix("").as_posix(): path for path in room.rglob("*.sql")}
     named = {name: rooms / f"{name}.sql" for parsed in modules for name in parsed.queries}
     return {(name, path) for name, path in (named | own).items() if path.is_file()}

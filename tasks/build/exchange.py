@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
-from tasks.annotation.outcome import Outcome
-from tasks.annotation.request import Request
-from tasks.annotation.session import Session
+from earmark.tasks.annotation.outcome import Outcome
+from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.session import Session
 
 COLLECT_S = 0.01
 """Requests that come within this time are handed to the engine together."""

@@ -8,14 +8,14 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeVar
 
-from schemas.places import url_of
-from schemas.tables import Table
-from tasks.build.mirror import bring
-from tasks.importers.cells import absolute_clips
-from tasks.importers.lines import open_list, unreadable
-from tasks.store.commit import schema_digest
-from tasks.store.files import sha256_file
-from tasks.store.manifest import digest_of
+from earmark.schemas.places import url_of
+from earmark.schemas.tables import Table
+from earmark.tasks.build.mirror import bring
+from earmark.tasks.importers.cells import absolute_clips
+from earmark.tasks.importers.lines import open_list, unreadable
+from earmark.tasks.store.commit import schema_digest
+from earmark.tasks.store.files import sha256_file
+from earmark.tasks.store.manifest import digest_of
 
 JSON = (".json", ".jsonl", ".ndjson")
 _BLOCK = 1 << 24

@@ -9,15 +9,15 @@ from typing import Any, TypeAlias
 from prefect import flow
 from prefect.flows import Flow
 
-from schemas.config import BuildConfig
-from schemas.corpus import Corpus
-from schemas.registry import load
-from tasks.build.artifacts import run_name, show
-from tasks.build.plan import Plan
-from tasks.build.sessions import sessions_of_build
-from tasks.build.shards import Shards
-from tasks.store.staging import Stage
-from tasks.store.versions import Version, open_store
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.registry import load
+from earmark.tasks.build.artifacts import run_name, show
+from earmark.tasks.build.plan import Plan
+from earmark.tasks.build.sessions import sessions_of_build
+from earmark.tasks.build.shards import Shards
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Version, open_store
 
 Story: TypeAlias = Callable[[Stage, Any], Mapping[str, str] | None]
 """Stages every table of a version; returns the corpus's own sections of the card, Markdown by heading."""

@@ -15,17 +15,17 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from schemas.annotation import AnnotatorConfig
-from schemas.config import BuildConfig
-from schemas.corpus import Corpus
-from tasks.annotation.outcome import Answer
-from tasks.annotation.request import Request
-from tasks.annotation.session import Session
-from tasks.build.asking import clip_media
-from tasks.build.ledger import has_ledger, ledger_address
-from tasks.build.step import Enough
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.corpus import Corpus
+from earmark.tasks.annotation.outcome import Answer
+from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.session import Session
+from earmark.tasks.build.asking import clip_media
+from earmark.tasks.build.ledger import has_ledger, ledger_address
+from earmark.tasks.build.step import Enough
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
 
 WORD = "word"
 STAND_IN = f"{WORD} {WORD} {WORD}"
@@ -48,7 +48,7 @@ class Counted:
         requests: how many there were.
         uncounted: those of them that `totals` lacks.
         keys: those of requests whose words are known, to count each once.
-        totals: fields of `tasks.annotation.outcome.Forecast`.
+        totals: fields of `earmark.tasks.annotation.outcome.Forecast`.
     """
 
     annotator: AnnotatorConfig

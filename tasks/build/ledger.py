@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tasks.store.versions import Store
+from earmark.tasks.store.versions import Store
 
 
 def ledger_address(store: Store) -> str:

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from schemas.config import BuildConfig
-from schemas.corpus import Corpus
-from schemas.errors import TooManyRejects
-from schemas.reasons import REASONS, options_of
-from tasks.store.manifest import Step
-from tasks.store.sql import connect, query
-from tasks.store.staging import Stage
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import TooManyRejects
+from earmark.schemas.reasons import REASONS, options_of
+from earmark.tasks.store.manifest import Step
+from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.staging import Stage
 
 COMMONEST = 3
 LONGEST_LINE = 240

@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from schemas.errors import InputError
-from schemas.files import FOLLOW, Root, read_regular
-from schemas.tables import AUDIO
-from tasks.audio.faults import LONGEST_S
-from tasks.audio.index import MediaIndex
-from tasks.audio.probe import AudioFault, Probe
-from tasks.audio.similarity import Similarity
-from tasks.build.mirror import bring
-from tasks.store.manifest import digest_of
-from tasks.store.versions import Store
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import FOLLOW, Root, read_regular
+from earmark.schemas.tables import AUDIO
+from earmark.tasks.audio.faults import LONGEST_S
+from earmark.tasks.audio.index import MediaIndex
+from earmark.tasks.audio.probe import AudioFault, Probe
+from earmark.tasks.audio.similarity import Similarity
+from earmark.tasks.build.mirror import bring
+from earmark.tasks.store.manifest import digest_of
+from earmark.tasks.store.versions import Store
 
 INDEX = "EARMARK_MEDIA_INDEX"
 EMBEDDED_AT_ONCE = 16  # clips whose audio is in memory while a table is written, beside the row group under way

@@ -20,11 +20,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, NamedTuple, TypeVar
 
-from schemas.errors import InputError
-from schemas.places import cache_folder, place_of, url_of
-from schemas.sqlite import BUSY_S
-from tasks.build.progress import Work, working
-from tasks.store.objects import AT_ONCE, BLOCK_BYTES, blocks, one_line, open_objects, require_bucket
+from earmark.schemas.errors import InputError
+from earmark.schemas.places import cache_folder, place_of, url_of
+from earmark.schemas.sqlite import BUSY_S
+from earmark.tasks.build.progress import Work, working
+from earmark.tasks.store.objects import AT_ONCE, BLOCK_BYTES, blocks, one_line, open_objects, require_bucket
 
 LISTS = ("", ".csv", ".json", ".tsv", ".txt")
 """Endings of the files that a published folder tells its rows in, beside its audio."""

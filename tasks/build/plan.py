@@ -8,21 +8,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from schemas.config import BuildConfig
-from schemas.corpus import Corpus
-from schemas.errors import InputError
-from schemas.registry import Registered, named_in
-from tasks.build.code import code_digest
-from tasks.build.fingerprint import build_key, library_versions
-from tasks.build.losses import check_inputs, check_main_table
-from tasks.build.progress import say
-from tasks.build.recounting import recounting, retelling
-from tasks.build.registry import corpora
-from tasks.build.report import make_page
-from tasks.store.commit import Made, commit
-from tasks.store.manifest import Parent
-from tasks.store.staging import Stage, staging, sweep_if_idle
-from tasks.store.versions import Store, Version
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import InputError
+from earmark.schemas.registry import Registered, named_in
+from earmark.tasks.build.code import code_digest
+from earmark.tasks.build.fingerprint import build_key, library_versions
+from earmark.tasks.build.losses import check_inputs, check_main_table
+from earmark.tasks.build.progress import say
+from earmark.tasks.build.recounting import recounting, retelling
+from earmark.tasks.build.registry import corpora
+from earmark.tasks.build.report import make_page
+from earmark.tasks.store.commit import Made, commit
+from earmark.tasks.store.manifest import Parent
+from earmark.tasks.store.staging import Stage, staging, sweep_if_idle
+from earmark.tasks.store.versions import Store, Version
 
 
 @dataclass(frozen=True)

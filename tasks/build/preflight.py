@@ -17,17 +17,17 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from schemas.annotation import AnnotatorConfig
-from schemas.config import BuildConfig
-from schemas.errors import EarmarkError, Faults, InputError, MissingExtraError
-from schemas.places import told, url_of
-from schemas.reasons import REASONS, options_of
-from tasks.annotation.backend import check_annotator
-from tasks.audio.probe import AudioFault
-from tasks.build.mirror import bring
-from tasks.importers.lines import first_rows
-from tasks.importers.rows import Note, Reject
-from tasks.store.versions import Store
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.errors import EarmarkError, Faults, InputError, MissingExtraError
+from earmark.schemas.places import told, url_of
+from earmark.schemas.reasons import REASONS, options_of
+from earmark.tasks.annotation.backend import check_annotator
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.mirror import bring
+from earmark.tasks.importers.lines import first_rows
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.store.versions import Store
 
 ROWS = 100  # of each list
 MOST_ROWS = 2_000  # of a source that is a folder of many lists

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
-from tasks.build.logs import wanted
+from earmark.tasks.build.logs import wanted
 
 LOG = logging.getLogger("earmark.progress")
 PLAIN_EVERY_S = 5.0

@@ -1,6 +1,6 @@
 """Tables that are counted from others, counted anew where some of those rows were withdrawn. No Prefect.
 
-A corpus with such tables (`Table.counted`) names `recount="tasks.<room>.<module>:recount"` in its `Corpus`. That
+A corpus with such tables (`Table.counted`) names `recount="earmark.tasks.<room>.<module>:recount"` in `Corpus`. That
 function gets the stage, whose tables are without what was withdrawn, and the build's config. It reads nothing else,
 writes the counted tables again, and returns the steps whose accounts are other ones now. Where nothing was withdrawn,
 it would write the same bytes.
@@ -15,11 +15,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from schemas.corpus import Corpus
-from schemas.errors import StoreError
-from schemas.registry import load
-from tasks.store.manifest import Step
-from tasks.store.staging import Stage
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import StoreError
+from earmark.schemas.registry import load
+from earmark.tasks.store.manifest import Step
+from earmark.tasks.store.staging import Stage
 
 
 def retelling(corpus: Corpus) -> Callable[[Stage], Mapping[str, str]]:

@@ -12,15 +12,15 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from schemas.config import nearest
-from schemas.corpus import Corpus
-from schemas.errors import ConfigError
-from schemas.registry import Registered, Registry
+from earmark.schemas.config import nearest
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.registry import Registered, Registry
 
 
 @cache
 def _registry() -> Registry[Corpus]:
-    own = {stem.replace("_", "-"): f"schemas.{stem}:CORPUS" for stem in _own()}
+    own = {stem.replace("_", "-"): f"earmark.schemas.{stem}:CORPUS" for stem in _own()}
     return Registry("corpus", "earmark.corpora", Corpus, own)
 
 
@@ -55,7 +55,7 @@ def find_corpus(name: str) -> Corpus:
 
 def _own() -> Iterator[str]:
     """Stems of this house's corpora."""
-    rooms = {name: _folder(name) for name in ("flows", "tasks", "schemas")}
+    rooms = {name: _folder(f"earmark.{name}") for name in ("flows", "tasks", "schemas")}
     for path in sorted(rooms["flows"].glob("*.py")):
         if (rooms["tasks"] / path.stem).is_dir() and (rooms["schemas"] / path.name).is_file():
             yield path.stem

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from schemas.tables import REJECTS
-from tasks.importers.rows import Reject
+from earmark.schemas.tables import REJECTS
+from earmark.tasks.importers.rows import Reject
 
 
 def came_in(kept: Iterable[str], rejects: Iterable[tuple[str, Reject]]) -> Counter[str]:

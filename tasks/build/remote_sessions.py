@@ -15,15 +15,15 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation import shared_budget
-from tasks.annotation.backend import Media
-from tasks.annotation.engine import Annotator, OnProgress
-from tasks.annotation.outcome import Outcome, Report
-from tasks.annotation.request import Request
-from tasks.annotation.session import Session
-from tasks.build.ledger import ledger_address
-from tasks.store.versions import Store
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation import shared_budget
+from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.engine import Annotator, OnProgress
+from earmark.tasks.annotation.outcome import Outcome, Report
+from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.session import Session
+from earmark.tasks.build.ledger import ledger_address
+from earmark.tasks.store.versions import Store
 
 IDLE_S = 60.0
 """A visitor that nobody asked for so long is closed when another one opens: it may hold a model in memory."""

@@ -1,6 +1,6 @@
 """What a report shows: a corpus's own sections, its rejects, and the sound of the clips in them. No Prefect.
 
-A corpus adds sections by `report="tasks.<corpus>_report:sections"` in its `Corpus`. The function gets a `Material` and
+A corpus adds sections by `report="earmark.tasks.<corpus>.report:sections"` in its `Corpus`; it gets a `Material` and
 returns `Section`s of the figures in `tasks/store/figures.py`. It reads the staged tables by their names in DuckDB; the
 functions below draw the common figures:
 
@@ -35,16 +35,16 @@ import numpy as np
 import soundfile
 import soxr
 
-from schemas.corpus import Corpus
-from schemas.files import NotAFile, open_regular
-from schemas.registry import load
-from schemas.tables import REJECTS
-from tasks.audio.decode import average, decode
-from tasks.audio.faults import BadAudio
-from tasks.build.media import media_index
-from tasks.store.figures import MOST_ROWS, Bars, Browser, Clip, Histogram, Page, Row, Section
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.files import NotAFile, open_regular
+from earmark.schemas.registry import load
+from earmark.schemas.tables import REJECTS
+from earmark.tasks.audio.decode import average, decode
+from earmark.tasks.audio.faults import BadAudio
+from earmark.tasks.build.media import media_index
+from earmark.tasks.store.figures import MOST_ROWS, Bars, Browser, Clip, Histogram, Page, Row, Section
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
 
 HEARD_S = 8.0
 """Clips are cut to their first seconds, so that a page stays small."""

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.store.files import replacing
-from tasks.store.staging import Stage
+from earmark.tasks.store.files import replacing
+from earmark.tasks.store.staging import Stage
 
 A_SHARD = 200
 DATA = pa.schema([("data", pa.string())])

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 
-from schemas.annotation import AnnotatorConfig
-from schemas.config import BuildConfig
-from tasks.annotation.backend import Media
-from tasks.annotation.session import Session
-from tasks.audio.encode import SharedEncoder
-from tasks.build.asking import asking, clip_media
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.config import BuildConfig
+from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.session import Session
+from earmark.tasks.audio.encode import SharedEncoder
+from earmark.tasks.build.asking import asking, clip_media
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
 
 
 class Sessions:

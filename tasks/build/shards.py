@@ -22,18 +22,18 @@ from prefect.settings import get_current_settings
 from prefect.task_runners import TaskRunner, ThreadPoolTaskRunner
 from prefect.tasks import Task
 
-from schemas.config import BuildConfig, Engine, Share
-from schemas.errors import ConfigError, EarmarkError
-from tasks.annotation.ledger_rows import shown, this_host
-from tasks.build.clusters import Cluster, DaskCluster, RayCluster
-from tasks.build.code import code_digest
-from tasks.build.fingerprint import library_versions
-from tasks.build.ledger import ledger_address
-from tasks.build.media import INDEX
-from tasks.build.progress import Work
-from tasks.build.remote_sessions import SharedSession
-from tasks.store.manifest import digest_of
-from tasks.store.staging import Stage
+from earmark.schemas.config import BuildConfig, Engine, Share
+from earmark.schemas.errors import ConfigError, EarmarkError
+from earmark.tasks.annotation.ledger_rows import shown, this_host
+from earmark.tasks.build.clusters import Cluster, DaskCluster, RayCluster
+from earmark.tasks.build.code import code_digest
+from earmark.tasks.build.fingerprint import library_versions
+from earmark.tasks.build.ledger import ledger_address
+from earmark.tasks.build.media import INDEX
+from earmark.tasks.build.progress import Work
+from earmark.tasks.build.remote_sessions import SharedSession
+from earmark.tasks.store.manifest import digest_of
+from earmark.tasks.store.staging import Stage
 
 API = "PREFECT_API_URL"
 Given = TypeVar("Given")
@@ -266,7 +266,7 @@ def travelling(value: Any) -> Any:
 
 def look_around(stage: Stage, config: BuildConfig, inputs: Sequence[str]) -> Machine:
     """What this process finds around it, for a build whose inputs, as the config writes them, it should see."""
-    flow = f"flows.{stage.corpus.replace('-', '_')}"  # a deployment loads it under another name
+    flow = f"earmark.flows.{stage.corpus.replace('-', '_')}"  # a deployment loads it under another name
     return Machine(
         host=socket.gethostname(),
         system=this_host(),

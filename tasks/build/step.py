@@ -24,12 +24,12 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeAlias, TypeVar, get
 import pyarrow as pa
 from pydantic import TypeAdapter
 
-from tasks.build.progress import Work, working
-from tasks.build.rejects import rejects_table
-from tasks.importers.rows import Reject
-from tasks.store.files import write_text
-from tasks.store.manifest import Step
-from tasks.store.staging import Stage
+from earmark.tasks.build.progress import Work, working
+from earmark.tasks.build.rejects import rejects_table
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.store.files import write_text
+from earmark.tasks.store.manifest import Step
+from earmark.tasks.store.staging import Stage
 
 Config = TypeVar("Config")
 Item = TypeVar("Item")

@@ -6,16 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from schemas.caption_checks import Checks
-from schemas.captions import Captions, Listening, Pipeline, role_of
-from tasks.annotation.prompts import Prompt, prompt_named
-from tasks.annotation.request import Audio, AudioForm, YesNo
-from tasks.build.ask import Ask, Posed, Row, pose
-from tasks.build.asking import Fault
-from tasks.build.forecast import imagined
-from tasks.captions.checks import find_faults
-from tasks.importers.jamendo import MARK, Tag
-from tasks.text.tag_words import vocal_tags, written
+from earmark.schemas.caption_checks import Checks
+from earmark.schemas.captions import Captions, Listening, Pipeline, role_of
+from earmark.tasks.annotation.prompts import Prompt, prompt_named
+from earmark.tasks.annotation.request import Audio, AudioForm, YesNo
+from earmark.tasks.build.ask import Ask, Posed, Row, pose
+from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.forecast import imagined
+from earmark.tasks.captions.checks import find_faults
+from earmark.tasks.importers.jamendo import MARK, Tag
+from earmark.tasks.text.tag_words import vocal_tags, written
 
 MERGING, JUDGING = "caption-merge", "caption-voices"
 Span = tuple[float, float]

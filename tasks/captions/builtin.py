@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.annotation.errors import BadRequest
+from earmark.tasks.annotation.errors import BadRequest
 
 _KEYS = ("C", "C sharp", "D", "E flat", "E", "F", "F sharp", "G", "A flat", "A", "B flat", "B")
 _SENTENCE = re.compile(r"(?<=[.!?])\s+")

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from schemas.captions import Captions, Pipeline
-from schemas.errors import InputError
-from tasks.annotation.backend import Media
-from tasks.audio.encode import SharedEncoder
-from tasks.build.ask import Asker, Row, side_by_side, walk
-from tasks.captions.asking import JUDGE, LISTEN, REFINE, audio_of, spans_of
-from tasks.store.staging import Stage
+from earmark.schemas.captions import Captions, Pipeline
+from earmark.schemas.errors import InputError
+from earmark.tasks.annotation.backend import Media
+from earmark.tasks.audio.encode import SharedEncoder
+from earmark.tasks.build.ask import Asker, Row, side_by_side, walk
+from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, audio_of, spans_of
+from earmark.tasks.store.staging import Stage
 
 
 @contextmanager

@@ -7,9 +7,9 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable
 
-from schemas.caption_checks import Checks
-from tasks.build.asking import Fault
-from tasks.text.tag_words import names_voices
+from earmark.schemas.caption_checks import Checks
+from earmark.tasks.build.asking import Fault
+from earmark.tasks.text.tag_words import names_voices
 
 PHRASE_WORDS, PHRASE_TIMES = 4, 3
 LATIN_SHARE, ENGLISH_SHARE = 0.9, 0.05

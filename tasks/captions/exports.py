@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import pyarrow as pa
 
-from schemas.errors import StoreError
+from earmark.schemas.errors import StoreError
 
 _BREAK = re.compile(r"\s+")
 

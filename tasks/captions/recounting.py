@@ -5,14 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.captions import CAPTIONS, TAG_COVERAGE, Captions
-from schemas.tables import UNSPLIT
-from tasks.captions.writing import TEXTS
-from tasks.importers.jamendo import MARK, Tag
-from tasks.store.manifest import Step
-from tasks.store.sql import connect, query
-from tasks.store.staging import Stage
-from tasks.text.tag_words import Lexicon
+from earmark.schemas.captions import CAPTIONS, TAG_COVERAGE, Captions
+from earmark.schemas.tables import UNSPLIT
+from earmark.tasks.captions.writing import TEXTS
+from earmark.tasks.importers.jamendo import MARK, Tag
+from earmark.tasks.store.manifest import Step
+from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.text.tag_words import Lexicon
 
 TRACKS = pa.schema([("row", pa.int64()), ("tags", pa.list_(pa.string()))])
 

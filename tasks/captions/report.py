@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tasks.build.report import Material, count, histogram, sample, shares
-from tasks.store.figures import Browser, Clip, Grid, Row, Section
+from earmark.tasks.build.report import Material, count, histogram, sample, shares
+from earmark.tasks.store.figures import Browser, Clip, Grid, Row, Section
 
 
 def sections(material: Material) -> list[Section]:

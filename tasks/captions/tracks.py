@@ -11,32 +11,32 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.captions import CAPTIONS, CORPUS, Captions
-from schemas.errors import ConfigError
-from schemas.files import Root
-from schemas.places import without_place
-from schemas.tables import SPLITS
-from tasks.audio.probe import AudioFault
-from tasks.build.fingerprint import file_digests, roots_digest
-from tasks.build.media import audio_digest, clip_below, media_index
-from tasks.build.plan import Plan, make_plan
-from tasks.build.preflight import Peek
-from tasks.build.progress import working
-from tasks.build.rejects import came_in
-from tasks.build.rows import Rows, keep_rows
-from tasks.build.step import Account, Done, step
-from tasks.captions.asking import annotators, prompt_digests, shard_sizes
-from tasks.importers.jamendo import MARK, Track, read_tag_map
-from tasks.importers.rows import Note, Reject
-from tasks.importers.tracks import TRACK_LAYOUTS
-from tasks.store.files import replacing
-from tasks.store.licences import licences_of
-from tasks.store.manifest import Parent
-from tasks.store.parquet import write_rows
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
-from tasks.store.versions import Store, Version
-from tasks.text.tag_words import list_files
+from earmark.schemas.captions import CAPTIONS, CORPUS, Captions
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.files import Root
+from earmark.schemas.places import without_place
+from earmark.schemas.tables import SPLITS
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.fingerprint import file_digests, roots_digest
+from earmark.tasks.build.media import audio_digest, clip_below, media_index
+from earmark.tasks.build.plan import Plan, make_plan
+from earmark.tasks.build.preflight import Peek
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.rejects import came_in
+from earmark.tasks.build.rows import Rows, keep_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.captions.asking import annotators, prompt_digests, shard_sizes
+from earmark.tasks.importers.jamendo import MARK, Track, read_tag_map
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.tracks import TRACK_LAYOUTS
+from earmark.tasks.store.files import replacing
+from earmark.tasks.store.licences import licences_of
+from earmark.tasks.store.manifest import Parent
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.text.tag_words import list_files
 
 IMPORTED = pa.schema(
     [

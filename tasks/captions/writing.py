@@ -10,20 +10,20 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
-from schemas.tables import SPLITS, UNSPLIT
-from tasks.build.ask import DRAW, Walked
-from tasks.build.rows import Rows
-from tasks.build.step import Account, Done, step
-from tasks.captions.asking import flags_of, pipeline_of
-from tasks.captions.captioning import caption_tracks
-from tasks.importers.jamendo import MARK, Tag
-from tasks.store.files import replacing
-from tasks.store.parquet import write_rows
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
-from tasks.text.near_texts import near_duplicates
-from tasks.text.tag_words import Lexicon
+from earmark.schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
+from earmark.schemas.tables import SPLITS, UNSPLIT
+from earmark.tasks.build.ask import DRAW, Walked
+from earmark.tasks.build.rows import Rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.captions.asking import flags_of, pipeline_of
+from earmark.tasks.captions.captioning import caption_tracks
+from earmark.tasks.importers.jamendo import MARK, Tag
+from earmark.tasks.store.files import replacing
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.text.near_texts import near_duplicates
+from earmark.tasks.text.tag_words import Lexicon
 
 TEXTS = pa.schema(
     [

@@ -10,16 +10,16 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import ConfigError, StoreError
-from schemas.evaluations import Answer as AnswerKind
-from schemas.evaluations import Evaluation, Examinee, Mode, names_image
-from schemas.views import names_clip
-from tasks.annotation.backend import question
-from tasks.annotation.errors import PromptError
-from tasks.annotation.outcome import Outcome, Reject
-from tasks.annotation.prompts import Prompt, load_prompt
-from tasks.annotation.request import Ask, Audio, AudioForm, Choice, Image, Message, Request, YesNo
-from tasks.evaluation.samples import LETTERS, Clip
+from earmark.schemas.errors import ConfigError, StoreError
+from earmark.schemas.evaluations import Answer as AnswerKind
+from earmark.schemas.evaluations import Evaluation, Examinee, Mode, names_image
+from earmark.schemas.views import names_clip
+from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.errors import PromptError
+from earmark.tasks.annotation.outcome import Outcome, Reject
+from earmark.tasks.annotation.prompts import Prompt, load_prompt
+from earmark.tasks.annotation.request import Ask, Audio, AudioForm, Choice, Image, Message, Request, YesNo
+from earmark.tasks.evaluation.samples import LETTERS, Clip
 
 YES_NO = ("Yes", "No")
 SIDES = ("A", "B", "tie")
@@ -71,7 +71,7 @@ class NoMedia(StoreError):
 @cache
 def prompt_named(name: str) -> Prompt:
     """A prompt of the repository."""
-    return load_prompt(Path(str(resources.files("prompts"))), name)
+    return load_prompt(Path(str(resources.files("earmark.prompts"))), name)
 
 
 class Questioner:

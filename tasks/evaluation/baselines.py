@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from schemas.evaluations import Evaluation
-from tasks.audio.probe import Probe
-from tasks.evaluation.asking import Prediction
-from tasks.evaluation.samples import LETTERS
+from earmark.schemas.evaluations import Evaluation
+from earmark.tasks.audio.probe import Probe
+from earmark.tasks.evaluation.asking import Prediction
+from earmark.tasks.evaluation.samples import LETTERS
 
 MEASURES = {"longest": "duration_s", "loudest": "level_dbfs"}
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import InputError
-from schemas.evaluations import Evaluation
-from tasks.evaluation.asking import Prediction
-from tasks.evaluation.reachable import Reachable, reachable
-from tasks.evaluation.samples import Samples
-from tasks.evaluation.scores import empty, number, preferred, read_table
+from earmark.schemas.errors import InputError
+from earmark.schemas.evaluations import Evaluation
+from earmark.tasks.evaluation.asking import Prediction
+from earmark.tasks.evaluation.reachable import Reachable, reachable
+from earmark.tasks.evaluation.samples import Samples
+from earmark.tasks.evaluation.scores import empty, number, preferred, read_table
 
 ANY = "score"
 BESIDE = ("file", "clip_sha256")

@@ -14,21 +14,21 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.config import checked, read_toml
-from schemas.corpus import Corpus
-from schemas.errors import ConfigError, EarmarkError, InputError, StoreError
-from schemas.evaluations import Evaluation, Examinee
-from schemas.views import names_clip
-from tasks.annotation.outcome import Forecast
-from tasks.annotation.session import Session
-from tasks.build.asking import asking
-from tasks.build.media import media_index
-from tasks.build.progress import working
-from tasks.evaluation.asking import Asked, NoMedia, Prediction, Questioner
-from tasks.evaluation.baselines import baselines
-from tasks.evaluation.clip_scores import clip_predictions, read_clip_scores
-from tasks.evaluation.results import NOT_MEASURED, Threshold, as_markdown, count, credits_of
-from tasks.evaluation.samples import (
+from earmark.schemas.config import checked, read_toml
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
+from earmark.schemas.evaluations import Evaluation, Examinee
+from earmark.schemas.views import names_clip
+from earmark.tasks.annotation.outcome import Forecast
+from earmark.tasks.annotation.session import Session
+from earmark.tasks.build.asking import asking
+from earmark.tasks.build.media import media_index
+from earmark.tasks.build.progress import working
+from earmark.tasks.evaluation.asking import Asked, NoMedia, Prediction, Questioner
+from earmark.tasks.evaluation.baselines import baselines
+from earmark.tasks.evaluation.clip_scores import clip_predictions, read_clip_scores
+from earmark.tasks.evaluation.results import NOT_MEASURED, Threshold, as_markdown, count, credits_of
+from earmark.tasks.evaluation.samples import (
     EVERY,
     HELD_OUT,
     LETTERS,
@@ -40,13 +40,13 @@ from tasks.evaluation.samples import (
     find_mode,
     select_samples,
 )
-from tasks.evaluation.scores import order_of, read_scores, require_form
-from tasks.evaluation.statistics import best_threshold
-from tasks.evaluation.templates import clips_of, write_clips_template, write_samples_template
-from tasks.exports.folder import building
-from tasks.store.files import sha256_file
-from tasks.store.parquet import write_rows
-from tasks.store.versions import Store, Version
+from earmark.tasks.evaluation.scores import order_of, read_scores, require_form
+from earmark.tasks.evaluation.statistics import best_threshold
+from earmark.tasks.evaluation.templates import clips_of, write_clips_template, write_samples_template
+from earmark.tasks.exports.folder import building
+from earmark.tasks.store.files import sha256_file
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.versions import Store, Version
 
 RECORD = "evaluation.json"
 SAMPLES_AT_ONCE = 500

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from schemas.evaluations import Evaluation
-from schemas.rubric_rewards import SHARE, YES, decide
-from tasks.evaluation.asking import INCONSISTENT, Prediction
-from tasks.evaluation.statistics import SMALL, accuracy, correlations, discrimination
+from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.rubric_rewards import SHARE, YES, decide
+from earmark.tasks.evaluation.asking import INCONSISTENT, Prediction
+from earmark.tasks.evaluation.statistics import SMALL, accuracy, correlations, discrimination
 
 ALL = "all"
 MEAN = "mean of groups"

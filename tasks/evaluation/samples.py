@@ -10,17 +10,17 @@ from typing import Any
 
 import duckdb
 
-from schemas.corpus import Corpus
-from schemas.errors import StoreError
-from schemas.evaluations import Evaluation, Mode
-from schemas.views import names_clip
-from tasks.audio.probe import Probe, probe
-from tasks.build.media import media_index
-from tasks.build.mirror import bring
-from tasks.exports.clips import write_clips
-from tasks.exports.rows import opened
-from tasks.store.sql import literal, query
-from tasks.store.versions import Store, Version
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import StoreError
+from earmark.schemas.evaluations import Evaluation, Mode
+from earmark.schemas.views import names_clip
+from earmark.tasks.audio.probe import Probe, probe
+from earmark.tasks.build.media import media_index
+from earmark.tasks.build.mirror import bring
+from earmark.tasks.exports.clips import write_clips
+from earmark.tasks.exports.rows import opened
+from earmark.tasks.store.sql import literal, query
+from earmark.tasks.store.versions import Store, Version
 
 TARGETS = {"yes_no": ("BOOLEAN",), "preference": ("VARCHAR",), "scalar": ("DOUBLE", "FLOAT"), "choice": ("VARCHAR",)}
 HELD_OUT, EVERY = ("test", "ood"), "all"

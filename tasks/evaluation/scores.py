@@ -11,12 +11,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from schemas.errors import InputError, StoreError
-from schemas.evaluations import Evaluation
-from schemas.files import require_regular
-from tasks.evaluation.asking import INCONSISTENT, Prediction
-from tasks.evaluation.samples import LETTERS, Samples
-from tasks.store.sql import exactly, literal
+from earmark.schemas.errors import InputError, StoreError
+from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.files import require_regular
+from earmark.tasks.evaluation.asking import INCONSISTENT, Prediction
+from earmark.tasks.evaluation.samples import LETTERS, Samples
+from earmark.tasks.store.sql import exactly, literal
 
 READERS = {
     ".csv": "read_csv({}, header = true, all_varchar = true)",

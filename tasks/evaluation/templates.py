@@ -8,11 +8,11 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from schemas.errors import InputError
-from schemas.evaluations import Evaluation
-from tasks.evaluation.clip_scores import ANY
-from tasks.evaluation.samples import Samples
-from tasks.store.sql import literal
+from earmark.schemas.errors import InputError
+from earmark.schemas.evaluations import Evaluation
+from earmark.tasks.evaluation.clip_scores import ANY
+from earmark.tasks.evaluation.samples import Samples
+from earmark.tasks.store.sql import literal
 
 FORMATS = {
     ".csv": "FORMAT csv, HEADER", ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'", ".jsonl": "FORMAT json",

@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.corpus import Corpus
-from schemas.errors import StoreError
-from schemas.registry import load
-from schemas.views import View, Writer
-from tasks.exports.formats import FORMATS, TABLE, Format, Row, Write
-from tasks.exports.rows import Selection, view_columns
-from tasks.exports.shapes import Shape, plain
-from tasks.store.versions import Version
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import StoreError
+from earmark.schemas.registry import load
+from earmark.schemas.views import View, Writer
+from earmark.tasks.exports.formats import FORMATS, TABLE, Format, Row, Write
+from earmark.tasks.exports.rows import Selection, view_columns
+from earmark.tasks.exports.shapes import Shape, plain
+from earmark.tasks.store.versions import Version
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from schemas.errors import InputError
-from schemas.files import NotAFile, open_regular
-from schemas.tables import AUDIO
-from tasks.build.media import media_index
-from tasks.build.mirror import bring
-from tasks.build.progress import Work, working
-from tasks.store.versions import Store, Version
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import NotAFile, open_regular
+from earmark.schemas.tables import AUDIO
+from earmark.tasks.build.media import media_index
+from earmark.tasks.build.mirror import bring
+from earmark.tasks.build.progress import Work, working
+from earmark.tasks.store.versions import Store, Version
 
 FOLDERS = dict.fromkeys((".png", ".jpg", ".jpeg", ".webp"), "images")  # of others: `audio/<2 digits>`
 SHOWN = 3  # missing clips that an error names

@@ -12,18 +12,18 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from schemas.corpus import Corpus
-from schemas.errors import StoreError
-from schemas.views import names_file
-from tasks.build.progress import working
-from tasks.exports.choosing import Target, Wish, choose
-from tasks.exports.clips import Clips, write_clips
-from tasks.exports.folder import RECORD, building
-from tasks.exports.readme import render_readme
-from tasks.exports.rows import Selection, select_table, select_view
-from tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
-from tasks.store.files import sha256_file
-from tasks.store.versions import Store, Version
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import StoreError
+from earmark.schemas.views import names_file
+from earmark.tasks.build.progress import working
+from earmark.tasks.exports.choosing import Target, Wish, choose
+from earmark.tasks.exports.clips import Clips, write_clips
+from earmark.tasks.exports.folder import RECORD, building
+from earmark.tasks.exports.readme import render_readme
+from earmark.tasks.exports.rows import Selection, select_table, select_view
+from earmark.tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
+from earmark.tasks.store.files import sha256_file
+from earmark.tasks.store.versions import Store, Version
 
 SPILL, PACKED = ".spill", ".packed"
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from schemas.errors import StoreError
-from tasks.store.files import sync
+from earmark.schemas.errors import StoreError
+from earmark.tasks.store.files import sync
 
 RECORD = "export.json"  # what tells an export from anyone's folder
 

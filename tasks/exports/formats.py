@@ -10,11 +10,11 @@ from typing import Literal
 
 import pyarrow as pa
 
-from schemas.registry import Registry
-from schemas.views import Kind, View
-from tasks.exports import shapes
-from tasks.exports.rows import Selection
-from tasks.exports.shapes import Shape
+from earmark.schemas.registry import Registry
+from earmark.schemas.views import Kind, View
+from earmark.tasks.exports import shapes
+from earmark.tasks.exports.rows import Selection
+from earmark.tasks.exports.shapes import Shape
 
 Sink = Literal["parquet", "jsonl", "tar", "own"]
 Write = Callable[[Iterator[pa.RecordBatch], Path], None]

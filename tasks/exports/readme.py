@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from tasks.exports.choosing import Target
-from tasks.store.card import content_mark
+from earmark.tasks.exports.choosing import Target
+from earmark.tasks.store.card import content_mark
 
 _SUFFIX = {"parquet": "parquet", "jsonl": "jsonl"}
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from schemas.corpus import Corpus
-from schemas.errors import StoreError
-from schemas.tables import UNSPLIT, Table, embeds
-from schemas.views import ANSWERS, FORBIDDEN, REQUIRED, View, names_file
-from tasks.store.card import split_order
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.versions import Version
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import StoreError
+from earmark.schemas.tables import UNSPLIT, Table, embeds
+from earmark.schemas.views import ANSWERS, FORBIDDEN, REQUIRED, View, names_file
+from earmark.tasks.store.card import split_order
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.versions import Version
 
 BATCH = 8_192
 _SPLIT = re.compile(r"[a-z][a-z0-9_]*")

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.exports.shapes import clips_of
+from earmark.tasks.exports.shapes import clips_of
 
 BYTES_PER_TAR = 500_000_000
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tasks.evaluation.agreement import Counts, agreement
+from earmark.tasks.evaluation.agreement import Counts, agreement
 
 
 def agreement_rows(votes: Iterable[dict[str, Any]], draws: int, seed: int) -> list[dict[str, Any]]:

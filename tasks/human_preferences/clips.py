@@ -10,17 +10,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.human_preferences import HumanPreferences
-from schemas.tables import AUDIO, SPLITS
-from schemas.vote_tables import CLIPS
-from tasks.audio.probe import AudioFault
-from tasks.build.media import EMBEDDED_AT_ONCE, clip_below, embed, media_index
-from tasks.build.progress import working
-from tasks.build.step import Done, step
-from tasks.human_preferences.sources import Exports, audio_folder, root_of
-from tasks.store.parquet import write_rows
-from tasks.store.sql import query
-from tasks.store.staging import Stage
+from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.tables import AUDIO, SPLITS
+from earmark.schemas.vote_tables import CLIPS
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.media import EMBEDDED_AT_ONCE, clip_below, embed, media_index
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.step import Done, step
+from earmark.tasks.human_preferences.sources import Exports, audio_folder, root_of
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.sql import query
+from earmark.tasks.store.staging import Stage
 
 MEDIA_SCHEMA = pa.schema(
     [

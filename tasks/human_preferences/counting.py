@@ -8,12 +8,12 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from schemas.human_preferences import HumanPreferences
-from schemas.tables import SPLITS, Table
-from schemas.vote_tables import COMPARISONS, RATINGS, VOTES
-from tasks.build.step import Account, Done, step
-from tasks.human_preferences.clips import MEDIA_SCHEMA, write_clips
-from tasks.human_preferences.sources import (
+from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.tables import SPLITS, Table
+from earmark.schemas.vote_tables import COMPARISONS, RATINGS, VOTES
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.human_preferences.clips import MEDIA_SCHEMA, write_clips
+from earmark.tasks.human_preferences.sources import (
     RATINGS_READ,
     VOTES_READ,
     Exports,
@@ -21,9 +21,9 @@ from tasks.human_preferences.sources import (
     layout_of,
     split_rule,
 )
-from tasks.human_preferences.splitting import STRONGEST, Piece, place
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
+from earmark.tasks.human_preferences.splitting import STRONGEST, Piece, place
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
 
 FILTERS = ("tie", "both_bad", "generation_failed")
 

@@ -9,9 +9,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.human_preferences import HumanPreferences
-from schemas.tables import SPLITS, UNSPLIT, Table
-from schemas.vote_tables import (
+from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.tables import SPLITS, UNSPLIT, Table
+from earmark.schemas.vote_tables import (
     AGREEMENT,
     BENCHMARK,
     CLIPS,
@@ -22,11 +22,11 @@ from schemas.vote_tables import (
     TRAINING,
     VOTES,
 )
-from tasks.build.step import Account, Done, step
-from tasks.human_preferences.agreement import agreement_rows
-from tasks.store.manifest import Step
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.human_preferences.agreement import agreement_rows
+from earmark.tasks.store.manifest import Step
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
 
 
 @step("derived", unit="preferences", label="measure agreement")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tasks.build.report import Material, count, sample, shares
-from tasks.store.figures import Bars, Browser, Clip, Grid, Row, Section
-from tasks.store.sql import query
+from earmark.tasks.build.report import Material, count, sample, shares
+from earmark.tasks.store.figures import Bars, Browser, Clip, Grid, Row, Section
+from earmark.tasks.store.sql import query
 
 _AGREEMENT = "comparisons, votes, vote_pairs, agree, rate, rate_low, rate_high, alpha, alpha_low, alpha_high"
 _HEADINGS = (

@@ -10,29 +10,29 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from schemas.errors import InputError
-from schemas.files import Root
-from schemas.human_preferences import CORPUS, HumanPreferences, Source
-from schemas.places import below, without_place
-from tasks.audio.probe import AudioFault
-from tasks.build.fingerprint import distinct, file_digests, roots_digest
-from tasks.build.media import audio_digest, clip_below, media_index
-from tasks.build.mirror import bring, bring_folder, is_list
-from tasks.build.plan import Plan, make_plan
-from tasks.build.preflight import Peek
-from tasks.build.progress import working
-from tasks.build.step import Account, Done, step
-from tasks.importers.lists import ListFile, require_below
-from tasks.importers.preferences import VOTE_LAYOUTS
-from tasks.importers.rated_music import MusicRating
-from tasks.importers.rows import Note, Reject
-from tasks.importers.table import kind_of
-from tasks.importers.votes import Vote, VoteLayout
-from tasks.store.manifest import digest_of
-from tasks.store.parquet import write_rows
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
-from tasks.text.anonymity import annotator_key, salt_digest, salt_of, scrub
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import Root
+from earmark.schemas.human_preferences import CORPUS, HumanPreferences, Source
+from earmark.schemas.places import below, without_place
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.fingerprint import distinct, file_digests, roots_digest
+from earmark.tasks.build.media import audio_digest, clip_below, media_index
+from earmark.tasks.build.mirror import bring, bring_folder, is_list
+from earmark.tasks.build.plan import Plan, make_plan
+from earmark.tasks.build.preflight import Peek
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.lists import ListFile, require_below
+from earmark.tasks.importers.preferences import VOTE_LAYOUTS
+from earmark.tasks.importers.rated_music import MusicRating
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.table import kind_of
+from earmark.tasks.importers.votes import Vote, VoteLayout
+from earmark.tasks.store.manifest import digest_of
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
+from earmark.tasks.text.anonymity import annotator_key, salt_digest, salt_of, scrub
 
 _TEXT, _NUMBER = pa.string(), pa.float64()
 _NUMBERS = ("confidence_musicality", "confidence_alignment", "confidence_overall", "listened_a_s", "listened_b_s")

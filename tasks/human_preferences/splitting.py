@@ -6,8 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tasks.build.grouping import group
-from tasks.build.quotas import share_out
+from earmark.tasks.build.grouping import group
+from earmark.tasks.build.quotas import share_out
 
 STRONGEST = ("test", "validation", "train")
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.mos_preferences import Source
-from tasks.importers.cells import BadRow, clip, identifier, score, shown
-from tasks.importers.lists import (
+from earmark.schemas.mos_preferences import Source
+from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
+from earmark.tasks.importers.lists import (
     Cells,
     Found,
     ListFile,
@@ -25,7 +25,7 @@ from tasks.importers.lists import (
     published,
     to_ratings,
 )
-from tasks.importers.rows import Imported, Note, Rating, Reject
+from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
 
 FOLDERS = ("main/DATA/sets", "DATA/sets", "sets", "")
 PARTS = {

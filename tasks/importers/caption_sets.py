@@ -12,15 +12,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from schemas.errors import InputError
-from schemas.places import without_place
-from schemas.registry import Registry
-from tasks.importers.captions import Caption, read_captions
-from tasks.importers.cells import BadRow, clip, identifier, shown
-from tasks.importers.lists import ListFile
-from tasks.importers.music import words
-from tasks.importers.rows import Note, Reject
-from tasks.importers.table import kind_of, read_table
+from earmark.schemas.errors import InputError
+from earmark.schemas.places import without_place
+from earmark.schemas.registry import Registry
+from earmark.tasks.importers.captions import Caption, read_captions
+from earmark.tasks.importers.cells import BadRow, clip, identifier, shown
+from earmark.tasks.importers.lists import ListFile
+from earmark.tasks.importers.music import words
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.table import kind_of, read_table
 
 
 class Instruction(NamedTuple):

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from schemas.errors import InputError
-from schemas.places import without_place
-from tasks.importers.cells import BadRow, identifier, shown
-from tasks.importers.lines import most_rows, open_list, read_lines, unreadable
-from tasks.importers.music import words
-from tasks.importers.rows import Note, Reject
+from earmark.schemas.errors import InputError
+from earmark.schemas.places import without_place
+from earmark.tasks.importers.cells import BadRow, identifier, shown
+from earmark.tasks.importers.lines import most_rows, open_list, read_lines, unreadable
+from earmark.tasks.importers.music import words
+from earmark.tasks.importers.rows import Note, Reject
 
 HEADER = ["id", "caption"]
 

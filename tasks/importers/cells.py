@@ -9,8 +9,8 @@ from contextvars import ContextVar
 from pathlib import PurePosixPath
 from typing import Any
 
-from schemas.places import place_of
-from schemas.tables import SPLIT_ALIASES, SPLITS
+from earmark.schemas.places import place_of
+from earmark.schemas.tables import SPLIT_ALIASES, SPLITS
 
 LONGEST_ID = 1024  # characters; longer ones are a misread row, not a name
 SHOWN = 80  # characters of a value that messages repeat

@@ -10,11 +10,11 @@ from __future__ import annotations
 from itertools import chain
 from typing import Any
 
-from schemas.errors import InputError
-from tasks.importers.lists import ListFile
-from tasks.importers.rows import Note, Reject
-from tasks.importers.table import Rows, read_table
-from tasks.importers.votes import Voted, VoteLayout, each, to_votes, unread
+from earmark.schemas.errors import InputError
+from earmark.tasks.importers.lists import ListFile
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.table import Rows, read_table
+from earmark.tasks.importers.votes import Voted, VoteLayout, each, to_votes, unread
 
 CLIPS = (("audio-path", "audio2"), ("audio-a", "audio-b"))
 NAMES: dict[str, tuple[str, ...]] = {

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from schemas.errors import InputError
-from schemas.files import read_regular
-from schemas.places import without_place
-from tasks.importers.cells import BadRow, clip, identifier, number, shown
-from tasks.importers.lines import read_rows, unreadable
-from tasks.importers.lists import require_columns
-from tasks.importers.rows import Note, Reject
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import read_regular
+from earmark.schemas.places import without_place
+from earmark.tasks.importers.cells import BadRow, clip, identifier, number, shown
+from earmark.tasks.importers.lines import read_rows, unreadable
+from earmark.tasks.importers.lists import require_columns
+from earmark.tasks.importers.rows import Note, Reject
 
 CATEGORIES = ("genre", "instrument", "mood/theme")
 COLUMNS = ("TRACK_ID", "ARTIST_ID", "ALBUM_ID", "PATH", "DURATION", "TAGS")

@@ -6,12 +6,12 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from schemas.errors import InputError
-from tasks.importers.cells import BadRow, shown
-from tasks.importers.lines import most_rows, open_list, read_lines, unreadable
-from tasks.importers.lists import ListFile
-from tasks.importers.objects import parse_object
-from tasks.importers.rows import Note, Reject
+from earmark.schemas.errors import InputError
+from earmark.tasks.importers.cells import BadRow, shown
+from earmark.tasks.importers.lines import most_rows, open_list, read_lines, unreadable
+from earmark.tasks.importers.lists import ListFile
+from earmark.tasks.importers.objects import parse_object
+from earmark.tasks.importers.rows import Note, Reject
 
 MOST_BYTES = 1 << 30
 _SPACE = " \t\r\n"

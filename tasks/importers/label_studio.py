@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from tasks.importers.cells import BadRow, shown
-from tasks.importers.json_arrays import read_documents
-from tasks.importers.lists import ListFile
-from tasks.importers.rows import Note, Reject
-from tasks.importers.votes import DIMENSIONS, Voted, VoteLayout, author_of, each, to_votes, unread
+from earmark.tasks.importers.cells import BadRow, shown
+from earmark.tasks.importers.json_arrays import read_documents
+from earmark.tasks.importers.lists import ListFile
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.votes import DIMENSIONS, Voted, VoteLayout, author_of, each, to_votes, unread
 
 DATA = {
     **dict.fromkeys(("prompt_id", "lyrics", "model_a", "model_b", "instrumental", "split", "text"), ""),

@@ -16,10 +16,10 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
-from schemas.errors import InputError
-from schemas.files import NotAFile, open_regular, require_regular
-from tasks.importers.cells import shown
-from tasks.importers.rows import Reject
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import NotAFile, open_regular, require_regular
+from earmark.tasks.importers.cells import shown
+from earmark.tasks.importers.rows import Reject
 
 LONGEST_LINE = 1 << 20  # bytes
 BLOCK = LONGEST_LINE  # bytes read at once; not more, so that only a block's first line can be too long

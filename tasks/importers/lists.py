@@ -13,12 +13,12 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from schemas.errors import InputError
-from schemas.files import FOLLOW, Root
-from schemas.mos_preferences import Source
-from tasks.importers.cells import BadRow, number, shown
-from tasks.importers.lines import read_rows
-from tasks.importers.rows import Imported, Note, Rating, Reject
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import FOLLOW, Root
+from earmark.schemas.mos_preferences import Source
+from earmark.tasks.importers.cells import BadRow, number, shown
+from earmark.tasks.importers.lines import read_rows
+from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
 
 Cells = Sequence[Any]
 Value = TypeVar("Value")

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from schemas.errors import ConfigError
-from schemas.places import without_place
-from tasks.importers.cells import BadRow, clip, identifier, shown
-from tasks.importers.lists import Cells, ListFile
-from tasks.importers.rows import Note, Reject
-from tasks.importers.table import kind_of, read_table
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.places import without_place
+from earmark.tasks.importers.cells import BadRow, clip, identifier, shown
+from earmark.tasks.importers.lists import Cells, ListFile
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.table import kind_of, read_table
 
 LONGEST_TEXT = 20_000
 MADE = frozenset({"", "succeeded", "success", "successful", "ok", "completed", "complete", "done", "finished"})

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from tasks.importers.cells import BadRow
-from tasks.importers.json_arrays import read_documents
-from tasks.importers.lists import ListFile
-from tasks.importers.rows import Note, Reject
-from tasks.importers.table import read_table
-from tasks.importers.votes import Voted, VoteLayout, author_of, each, to_votes, unread
+from earmark.tasks.importers.cells import BadRow
+from earmark.tasks.importers.json_arrays import read_documents
+from earmark.tasks.importers.lists import ListFile
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.table import read_table
+from earmark.tasks.importers.votes import Voted, VoteLayout, author_of, each, to_votes, unread
 
 NAMES = {
     "vote_id": "battle_uuid",

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.errors import InputError
-from schemas.mos_preferences import Source
-from tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, votes
-from tasks.importers.lists import (
+from earmark.schemas.errors import InputError
+from earmark.schemas.mos_preferences import Source
+from earmark.tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, votes
+from earmark.tasks.importers.lists import (
     Cells,
     Found,
     ListFile,
@@ -25,7 +25,7 @@ from tasks.importers.lists import (
     require_folder,
     to_ratings,
 )
-from tasks.importers.rows import Imported, Rating
+from earmark.tasks.importers.rows import Imported, Rating
 
 ALL = "NISQA_corpus_file.csv"
 FOLDERS = ("NISQA_Corpus", "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from tasks.importers.cells import BadRow, shown
+from earmark.tasks.importers.cells import BadRow, shown
 
 
 def parse_object(text: str) -> dict[str, Any]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from schemas.registry import Registry
-from tasks.importers import cmi_pref, label_studio, music_arena, rated_music, votes
-from tasks.importers.votes import VoteLayout
+from earmark.schemas.registry import Registry
+from earmark.tasks.importers import cmi_pref, label_studio, music_arena, rated_music, votes
+from earmark.tasks.importers.votes import VoteLayout
 
 VOTE_LAYOUTS = Registry(
     "layout of votes",

@@ -15,14 +15,14 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from schemas.errors import InputError
-from tasks.importers.cells import BadRow, clip, identifier, score, shown
-from tasks.importers.lines import read_lines
-from tasks.importers.lists import Cells, ListFile, bare_rows, exists
-from tasks.importers.music import words
-from tasks.importers.rows import Note, Reject
-from tasks.importers.table import read_table
-from tasks.importers.votes import VoteLayout
+from earmark.schemas.errors import InputError
+from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
+from earmark.tasks.importers.lines import read_lines
+from earmark.tasks.importers.lists import Cells, ListFile, bare_rows, exists
+from earmark.tasks.importers.music import words
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.table import read_table
+from earmark.tasks.importers.votes import VoteLayout
 
 LISTS = {"train": "train", "dev": "validation", "test": "test"}
 DEMO_SYSTEMS = frozenset(("S001", "S006", "S013", "S017", "S018", "S033"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.mos_preferences import Source
-from schemas.registry import Registry
-from tasks.importers import bvcc, nisqa, singmos, somos, table, tmhint_qi, vmc23
-from tasks.importers.lists import RatingLayout, Resolve
-from tasks.importers.rows import Imported
+from earmark.schemas.mos_preferences import Source
+from earmark.schemas.registry import Registry
+from earmark.tasks.importers import bvcc, nisqa, singmos, somos, table, tmhint_qi, vmc23
+from earmark.tasks.importers.lists import RatingLayout, Resolve
+from earmark.tasks.importers.rows import Imported
 
 RATING_LAYOUTS = Registry(
     "layout of ratings",

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from schemas.places import without_place
-from tasks.importers.cells import BadRow, number, shown
-from tasks.importers.jamendo import MARK, Tag, parse_tag
-from tasks.importers.lists import Cells, ListFile
-from tasks.importers.rows import Note, Reject
-from tasks.importers.table import kind_of, read_table
+from earmark.schemas.places import without_place
+from earmark.tasks.importers.cells import BadRow, number, shown
+from earmark.tasks.importers.jamendo import MARK, Tag, parse_tag
+from earmark.tasks.importers.lists import Cells, ListFile
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.table import kind_of, read_table
 
 COLUMNS = ("category", "tag", "asked", "detected")
 

@@ -37,7 +37,7 @@ class Reject(NamedTuple):
     source_file: str  # "" where no file names it
     line: int | None
     author: str | None = None  # who wrote the line, as the export names the person: it never leaves the build
-    made_from: tuple[tuple[str, str], ...] = ()  # kinds and ids (`schemas.tables.Ref`) beside source and item
+    made_from: tuple[tuple[str, str], ...] = ()  # kinds and ids (`earmark.schemas.tables.Ref`) beside source and item
 
 
 class Note(NamedTuple):

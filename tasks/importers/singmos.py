@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from schemas.errors import InputError
-from schemas.mos_preferences import Source
-from tasks.importers.cells import BadRow, clip, identifier, score, shown
-from tasks.importers.lines import open_list, unreadable
-from tasks.importers.lists import (
+from earmark.schemas.errors import InputError
+from earmark.schemas.mos_preferences import Source
+from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
+from earmark.tasks.importers.lines import open_list, unreadable
+from earmark.tasks.importers.lists import (
     Cells,
     Found,
     ListFile,
@@ -31,8 +31,8 @@ from tasks.importers.lists import (
     require_folder,
     to_ratings,
 )
-from tasks.importers.objects import parse_object
-from tasks.importers.rows import Imported, Note, Rating
+from earmark.tasks.importers.objects import parse_object
+from earmark.tasks.importers.rows import Imported, Note, Rating
 
 FOLDERS = ("DATA/sets", "sets", "")
 # In this order: "eval" holds "val".

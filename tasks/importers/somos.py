@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.mos_preferences import Source
-from tasks.importers.cells import BadRow, clip, identifier, score, shown
-from tasks.importers.lists import Cells, Found, ListFile, Parse, find_parts, headed_rows, published, to_ratings
-from tasks.importers.rows import Imported, Rating
+from earmark.schemas.mos_preferences import Source
+from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
+from earmark.tasks.importers.lists import Cells, Found, ListFile, Parse, find_parts, headed_rows, published, to_ratings
+from earmark.tasks.importers.rows import Imported, Rating
 
 FOLDERS = ("training_files/split1/clean", "split1/clean", "clean", "")
 PARTS = {

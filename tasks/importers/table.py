@@ -11,15 +11,24 @@ from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from schemas.errors import InputError
-from schemas.files import require_regular
-from schemas.mos_preferences import Columns, Source
-from schemas.places import below, without_place
-from tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, split_name, votes
-from tasks.importers.lines import most_rows, read_lines, unreadable
-from tasks.importers.lists import Cells, Found, ListFile, Parse, RatingLayout, headed_rows, require_columns, to_ratings
-from tasks.importers.objects import parse_object
-from tasks.importers.rows import Imported, Note, Rating, Reject
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import require_regular
+from earmark.schemas.mos_preferences import Columns, Source
+from earmark.schemas.places import below, without_place
+from earmark.tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, split_name, votes
+from earmark.tasks.importers.lines import most_rows, read_lines, unreadable
+from earmark.tasks.importers.lists import (
+    Cells,
+    Found,
+    ListFile,
+    Parse,
+    RatingLayout,
+    headed_rows,
+    require_columns,
+    to_ratings,
+)
+from earmark.tasks.importers.objects import parse_object
+from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
 
 ENDINGS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 BATCH = 65_536  # rows of Parquet in memory at once

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.errors import InputError
-from schemas.mos_preferences import Source
-from tasks.importers.cells import BadRow, clip, identifier, score, shown
-from tasks.importers.lists import Cells, Found, ListFile, Parse, find_parts, headed_rows, published, to_ratings
-from tasks.importers.rows import Imported, Note, Rating
+from earmark.schemas.errors import InputError
+from earmark.schemas.mos_preferences import Source
+from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
+from earmark.tasks.importers.lists import Cells, Found, ListFile, Parse, find_parts, headed_rows, published, to_ratings
+from earmark.tasks.importers.rows import Imported, Note, Rating
 
 FOLDERS = ("", "TMHINT-QI", "TMHINTQI")
 PARTS = {"": ("raw_data.csv",)}

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from schemas.places import without_place
-from schemas.registry import Registry
-from tasks.importers import jamendo
-from tasks.importers.cells import BadRow, clip, identifier, shown
-from tasks.importers.jamendo import MARK, Tag, TagMap, Track, TrackLayout
-from tasks.importers.lists import Cells, ListFile
-from tasks.importers.rows import Note, Reject
-from tasks.importers.table import kind_of, read_table
+from earmark.schemas.places import without_place
+from earmark.schemas.registry import Registry
+from earmark.tasks.importers import jamendo
+from earmark.tasks.importers.cells import BadRow, clip, identifier, shown
+from earmark.tasks.importers.jamendo import MARK, Tag, TagMap, Track, TrackLayout
+from earmark.tasks.importers.lists import Cells, ListFile
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.table import kind_of, read_table
 
 WANTED = ("track_id", "audio")
 OPTIONAL = ("artist_id", "album_id", "tags")

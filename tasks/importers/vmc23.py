@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from schemas.mos_preferences import Source
-from tasks.importers.cells import BadRow, clip, score, shown
-from tasks.importers.lists import Cells, Found, ListFile, Parse, bare_rows, find_parts, published, to_ratings
-from tasks.importers.rows import Imported, Rating
-from tasks.importers.tmhint_qi import split_name
+from earmark.schemas.mos_preferences import Source
+from earmark.tasks.importers.cells import BadRow, clip, score, shown
+from earmark.tasks.importers.lists import Cells, Found, ListFile, Parse, bare_rows, find_parts, published, to_ratings
+from earmark.tasks.importers.rows import Imported, Rating
+from earmark.tasks.importers.tmhint_qi import split_name
 
 FOLDERS = ("", "DATA", "DATA/sets")
 PARTS = {

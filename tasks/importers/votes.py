@@ -13,12 +13,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from schemas.human_preferences import Source
-from tasks.importers.cells import BadRow, clip, identifier, number, shown, split_name
-from tasks.importers.lists import ListFile
-from tasks.importers.music import words
-from tasks.importers.rows import Note, Reject
-from tasks.importers.table import read_table
+from earmark.schemas.human_preferences import Source
+from earmark.tasks.importers.cells import BadRow, clip, identifier, number, shown, split_name
+from earmark.tasks.importers.lists import ListFile
+from earmark.tasks.importers.music import words
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.table import read_table
 
 DIMENSIONS = ("musicality", "alignment", "overall")
 CHOICES = {

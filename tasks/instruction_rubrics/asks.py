@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from schemas.instruction_rubrics import InstructionRubrics
-from tasks.annotation.prompts import Prompt, prompt_named
-from tasks.annotation.request import Audio, AudioForm
-from tasks.build.ask import Ask, Posed, Row, pose
-from tasks.build.asking import Fault
-from tasks.build.forecast import imagined
-from tasks.instruction_rubrics.checks import items_fault, numbers_fault, perturbation_fault, translation_fault
+from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.tasks.annotation.prompts import Prompt, prompt_named
+from earmark.tasks.annotation.request import Audio, AudioForm
+from earmark.tasks.build.ask import Ask, Posed, Row, pose
+from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.forecast import imagined
+from earmark.tasks.instruction_rubrics.checks import items_fault, numbers_fault, perturbation_fault, translation_fault
 
 SPOKEN = ("verify", "mismatch", "decompose", "filter", "labels", "rationales")
 ITEMS = 4

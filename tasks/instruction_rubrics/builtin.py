@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tasks.annotation.builtin import Measured, alignment
-from tasks.annotation.errors import BadRequest
-from tasks.instruction_rubrics.builtin_words import Language, content, language_of, named_in, phrase_book
+from earmark.tasks.annotation.builtin import Measured, alignment
+from earmark.tasks.annotation.errors import BadRequest
+from earmark.tasks.instruction_rubrics.builtin_words import Language, content, language_of, named_in, phrase_book
 
 Facts = Mapping[str, Any]
 

@@ -11,18 +11,18 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
-from schemas.instruction_rubrics import InstructionRubrics
-from schemas.rubric_tables import SAMPLES
-from tasks.build.grouping import group
-from tasks.build.progress import working
-from tasks.build.rows import Rows, keep_rows
-from tasks.build.step import Account, Done, step
-from tasks.importers.rows import Reject
-from tasks.instruction_rubrics.deciding import draw, role_of
-from tasks.instruction_rubrics.leakage import recordings_of
-from tasks.instruction_rubrics.similarity import similarities
-from tasks.store.staging import Stage
-from tasks.text.near_texts import near_groups
+from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.rubric_tables import SAMPLES
+from earmark.tasks.build.grouping import group
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.rows import Rows, keep_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.instruction_rubrics.deciding import draw, role_of
+from earmark.tasks.instruction_rubrics.leakage import recordings_of
+from earmark.tasks.instruction_rubrics.similarity import similarities
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.text.near_texts import near_groups
 
 NOT_COMPARED = (
     "recordings were not compared by sound (disjoint.fingerprint = 0), only clips by hash and captions by words: "

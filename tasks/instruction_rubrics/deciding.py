@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from tasks.build.asking import Fault
-from tasks.build.quotas import share_out
+from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.quotas import share_out
 
 
 def draw(seed: int, *parts: object) -> float:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from schemas.errors import StoreError
-from tasks.audio.recordings import Print, alike
-from tasks.text.near_texts import near_any
+from earmark.schemas.errors import StoreError
+from earmark.tasks.audio.recordings import Print, alike
+from earmark.tasks.text.near_texts import near_any
 
 
 @dataclass(frozen=True)

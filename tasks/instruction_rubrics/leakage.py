@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.instruction_rubrics import InstructionRubrics
-from tasks.audio.recordings import Print, fingerprint, recordings
-from tasks.build.ask import Row
-from tasks.build.progress import working
-from tasks.instruction_rubrics.disjoint import Side, check_disjoint
-from tasks.store.files import replacing
-from tasks.store.staging import Stage
+from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.tasks.audio.recordings import Print, fingerprint, recordings
+from earmark.tasks.build.ask import Row
+from earmark.tasks.build.progress import working
+from earmark.tasks.instruction_rubrics.disjoint import Side, check_disjoint
+from earmark.tasks.store.files import replacing
+from earmark.tasks.store.staging import Stage
 
 PRINTS = pa.schema([("clip_sha256", pa.string()), ("numbers", pa.list_(pa.uint32()))])
 

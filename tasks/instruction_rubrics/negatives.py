@@ -10,17 +10,17 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from schemas.instruction_rubrics import InstructionRubrics
-from schemas.rubric_tables import SAMPLES
-from tasks.build.ask import Asker, GivenUp, Row, Walked, walk
-from tasks.build.rows import Rows, keep_rows, read_rows
-from tasks.build.step import Account, Done, step
-from tasks.importers.rows import Reject
-from tasks.instruction_rubrics.asks import MISMATCH
-from tasks.instruction_rubrics.deciding import partners
-from tasks.instruction_rubrics.similarity import similarities
-from tasks.instruction_rubrics.verification import reject_of
-from tasks.store.staging import Stage
+from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.rubric_tables import SAMPLES
+from earmark.tasks.build.ask import Asker, GivenUp, Row, Walked, walk
+from earmark.tasks.build.rows import Rows, keep_rows, read_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.instruction_rubrics.asks import MISMATCH
+from earmark.tasks.instruction_rubrics.deciding import partners
+from earmark.tasks.instruction_rubrics.similarity import similarities
+from earmark.tasks.instruction_rubrics.verification import reject_of
+from earmark.tasks.store.staging import Stage
 
 FACTS = ("item", "source", "source_file", "line", "split", "domain", "language")
 

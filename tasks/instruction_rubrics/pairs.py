@@ -6,15 +6,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
-from schemas.instruction_rubrics import InstructionRubrics
-from schemas.rubric_tables import SAMPLES
-from tasks.build.ask import Row
-from tasks.build.step import Account
-from tasks.importers.rows import Reject
-from tasks.instruction_rubrics.asks import others
-from tasks.instruction_rubrics.deciding import choose_pairs
-from tasks.instruction_rubrics.verification import reject_of
-from tasks.text.near_texts import near_any
+from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.rubric_tables import SAMPLES
+from earmark.tasks.build.ask import Row
+from earmark.tasks.build.step import Account
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.instruction_rubrics.asks import others
+from earmark.tasks.instruction_rubrics.deciding import choose_pairs
+from earmark.tasks.instruction_rubrics.verification import reject_of
+from earmark.tasks.text.near_texts import near_any
 
 Pair: TypeAlias = tuple[Row, Row]
 Pools: TypeAlias = Mapping[tuple[str, str], tuple[list[Row], list[Row]]]

@@ -6,10 +6,10 @@ from typing import Any
 
 import duckdb
 
-from tasks.build.report import Material, count, histogram, sample, shares
-from tasks.store.figures import Browser, Clip, Grid, Row, Section
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
+from earmark.tasks.build.report import Material, count, histogram, sample, shares
+from earmark.tasks.store.figures import Browser, Clip, Grid, Row, Section
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
 
 
 def sections(material: Material) -> list[Section]:

@@ -7,16 +7,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.instruction_rubrics import InstructionRubrics
-from schemas.rubric_tables import INSTRUCTIONS, ITEMS, LABELS
-from tasks.build.ask import Ask, Asker, Row, Walked, side_by_side, walk
-from tasks.build.rows import Rows, keep_rows, read_rows
-from tasks.build.step import Account, Done, step
-from tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, LABEL, RATIONALES, TRANSLATE, others
-from tasks.instruction_rubrics.checks import lost
-from tasks.instruction_rubrics.negatives import Negatives
-from tasks.instruction_rubrics.verification import reject_of
-from tasks.store.staging import Stage
+from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.rubric_tables import INSTRUCTIONS, ITEMS, LABELS
+from earmark.tasks.build.ask import Ask, Asker, Row, Walked, side_by_side, walk
+from earmark.tasks.build.rows import Rows, keep_rows, read_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, LABEL, RATIONALES, TRANSLATE, others
+from earmark.tasks.instruction_rubrics.checks import lost
+from earmark.tasks.instruction_rubrics.negatives import Negatives
+from earmark.tasks.instruction_rubrics.verification import reject_of
+from earmark.tasks.store.staging import Stage
 
 WHOLE = "instruction"
 VERDICTS = {

@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from schemas.instruction_rubrics import SETS, InstructionRubrics
-from schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
-from schemas.tables import AUDIO, UNSPLIT, Table
-from tasks.build.ask import Row, Walked
-from tasks.build.media import EMBEDDED_AT_ONCE, embed
-from tasks.build.rows import Rows, read_rows
-from tasks.build.step import Account, Done, step
-from tasks.instruction_rubrics.asks import VERIFY
-from tasks.instruction_rubrics.choosing import Chosen
-from tasks.instruction_rubrics.leakage import check_leakage
-from tasks.instruction_rubrics.pairs import choose
-from tasks.store.staging import Stage
+from earmark.schemas.instruction_rubrics import SETS, InstructionRubrics
+from earmark.schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
+from earmark.schemas.tables import AUDIO, UNSPLIT, Table
+from earmark.tasks.build.ask import Row, Walked
+from earmark.tasks.build.media import EMBEDDED_AT_ONCE, embed
+from earmark.tasks.build.rows import Rows, read_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.instruction_rubrics.asks import VERIFY
+from earmark.tasks.instruction_rubrics.choosing import Chosen
+from earmark.tasks.instruction_rubrics.leakage import check_leakage
+from earmark.tasks.instruction_rubrics.pairs import choose
+from earmark.tasks.store.staging import Stage
 
 ROWS_AT_ONCE = 20_000
 

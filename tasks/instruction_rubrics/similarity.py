@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from schemas.instruction_rubrics import InstructionRubrics
-from tasks.audio.similarity import Said
-from tasks.build.ask import Row
-from tasks.build.media import similarity_of
-from tasks.build.progress import working
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
+from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.tasks.audio.similarity import Said
+from earmark.tasks.build.ask import Row
+from earmark.tasks.build.media import similarity_of
+from earmark.tasks.build.progress import working
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
 
 
 def similarities(

@@ -10,27 +10,27 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.files import Root
-from schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
-from schemas.places import without_place
-from schemas.rubric_tables import SAMPLES
-from tasks.audio.probe import AudioFault
-from tasks.audio.recordings import require_chromaprint
-from tasks.build.fingerprint import file_digests, roots_digest
-from tasks.build.media import audio_digest, clip_below, media_index
-from tasks.build.plan import Plan, make_plan
-from tasks.build.preflight import Peek
-from tasks.build.progress import working
-from tasks.build.rejects import came_in
-from tasks.build.step import Account, Done, step
-from tasks.importers.caption_sets import Instruction, read_caption_set
-from tasks.importers.rows import Note, Reject
-from tasks.instruction_rubrics.asks import annotators, prompt_digests
-from tasks.instruction_rubrics.similarity import model_digest
-from tasks.store.parquet import write_rows
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
+from earmark.schemas.files import Root
+from earmark.schemas.instruction_rubrics import CORPUS, CaptionSource, InstructionRubrics
+from earmark.schemas.places import without_place
+from earmark.schemas.rubric_tables import SAMPLES
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.audio.recordings import require_chromaprint
+from earmark.tasks.build.fingerprint import file_digests, roots_digest
+from earmark.tasks.build.media import audio_digest, clip_below, media_index
+from earmark.tasks.build.plan import Plan, make_plan
+from earmark.tasks.build.preflight import Peek
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.rejects import came_in
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.caption_sets import Instruction, read_caption_set
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.instruction_rubrics.asks import annotators, prompt_digests
+from earmark.tasks.instruction_rubrics.similarity import model_digest
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
 
 IMPORTED = pa.schema(
     [

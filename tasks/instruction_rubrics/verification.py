@@ -8,15 +8,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.instruction_rubrics import InstructionRubrics
-from schemas.rubric_tables import SAMPLES
-from tasks.build.ask import Asker, GivenUp, Row, Walked, side_by_side, walk
-from tasks.build.rows import Rows, keep_rows, read_rows
-from tasks.build.step import Account, Done, step
-from tasks.importers.rows import Reject
-from tasks.instruction_rubrics.asks import PERTURB, VERIFY
-from tasks.instruction_rubrics.deciding import overlap, verdict
-from tasks.store.staging import Stage
+from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.schemas.rubric_tables import SAMPLES
+from earmark.tasks.build.ask import Asker, GivenUp, Row, Walked, side_by_side, walk
+from earmark.tasks.build.rows import Rows, keep_rows, read_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.instruction_rubrics.asks import PERTURB, VERIFY
+from earmark.tasks.instruction_rubrics.deciding import overlap, verdict
+from earmark.tasks.store.staging import Stage
 
 
 @walk("captions", asks=[VERIFY, PERTURB], columns=[("pass", pa.int64())], label="verify captions")

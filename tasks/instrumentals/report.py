@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from schemas.instrumentals import TRACKS
-from tasks.build.report import Material, count, histogram, sample
-from tasks.store.figures import Bars, Browser, Clip, Row, Section
+from earmark.schemas.instrumentals import TRACKS
+from earmark.tasks.build.report import Material, count, histogram, sample
+from earmark.tasks.store.figures import Bars, Browser, Clip, Row, Section
 
 SHOWN = 20  # a track is heard twice
 

@@ -10,23 +10,23 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.errors import InputError
-from schemas.instrumentals import Instrumentals, Result
-from tasks.audio.probe import Probe
-from tasks.audio.separation.jobs import Done as Written
-from tasks.audio.separation.jobs import Failed, Job, Output, Separator
-from tasks.audio.separation.pipeline import separate
-from tasks.build.media import media_index
-from tasks.build.progress import Work, working
-from tasks.build.rows import Rows, Shard, read_shard, shards_of
-from tasks.build.step import Done, step
-from tasks.instrumentals.separators import Separators
-from tasks.instrumentals.sources import audio_folder
-from tasks.store.files import sha256_file, write_text
-from tasks.store.manifest import digest_of
-from tasks.store.parquet import write_rows
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
+from earmark.schemas.errors import InputError
+from earmark.schemas.instrumentals import Instrumentals, Result
+from earmark.tasks.audio.probe import Probe
+from earmark.tasks.audio.separation.jobs import Done as Written
+from earmark.tasks.audio.separation.jobs import Failed, Job, Output, Separator
+from earmark.tasks.audio.separation.pipeline import separate
+from earmark.tasks.build.media import media_index
+from earmark.tasks.build.progress import Work, working
+from earmark.tasks.build.rows import Rows, Shard, read_shard, shards_of
+from earmark.tasks.build.step import Done, step
+from earmark.tasks.instrumentals.separators import Separators
+from earmark.tasks.instrumentals.sources import audio_folder
+from earmark.tasks.store.files import sha256_file, write_text
+from earmark.tasks.store.manifest import digest_of
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
 
 SHARDS_AT_ONCE = 16  # at most; each waits for a device of its own
 FORMAT = 1  # of what is kept: raised when the same separator and settings would write other files

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from schemas.errors import Interrupted
-from schemas.instrumentals import Separation
-from tasks.audio.separation import choice
-from tasks.audio.separation.choice import Described
-from tasks.audio.separation.jobs import Separator
-from tasks.audio.separation.roformer import cuda_devices
-from tasks.store.versions import Store
+from earmark.schemas.errors import Interrupted
+from earmark.schemas.instrumentals import Separation
+from earmark.tasks.audio.separation import choice
+from earmark.tasks.audio.separation.choice import Described
+from earmark.tasks.audio.separation.jobs import Separator
+from earmark.tasks.audio.separation.roformer import cuda_devices
+from earmark.tasks.store.versions import Store
 
 
 def describe_separator(config: Separation, resolve: Callable[[str], Path], store: Store) -> Described:

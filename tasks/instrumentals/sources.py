@@ -12,28 +12,28 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.files import Root
-from schemas.instrumentals import CORPUS, TRACKS, Instrumentals
-from schemas.places import without_place
-from schemas.tables import SPLITS
-from tasks.audio.probe import AudioFault
-from tasks.build.fingerprint import file_digests, roots_digest
-from tasks.build.media import audio_digest, clip_below, media_index
-from tasks.build.mirror import bring_folder
-from tasks.build.plan import Plan, make_plan
-from tasks.build.preflight import Peek
-from tasks.build.progress import working
-from tasks.build.rows import Rows, keep_rows
-from tasks.build.step import Account, Done, step
-from tasks.importers.cells import shown
-from tasks.importers.jamendo import MARK, Track, read_tag_map
-from tasks.importers.rows import Note, Reject
-from tasks.importers.tracks import TRACK_LAYOUTS
-from tasks.instrumentals.separators import describe_separator
-from tasks.store.parquet import write_rows
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
+from earmark.schemas.files import Root
+from earmark.schemas.instrumentals import CORPUS, TRACKS, Instrumentals
+from earmark.schemas.places import without_place
+from earmark.schemas.tables import SPLITS
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.fingerprint import file_digests, roots_digest
+from earmark.tasks.build.media import audio_digest, clip_below, media_index
+from earmark.tasks.build.mirror import bring_folder
+from earmark.tasks.build.plan import Plan, make_plan
+from earmark.tasks.build.preflight import Peek
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.rows import Rows, keep_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.cells import shown
+from earmark.tasks.importers.jamendo import MARK, Track, read_tag_map
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.tracks import TRACK_LAYOUTS
+from earmark.tasks.instrumentals.separators import describe_separator
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
 
 TRACKS_A_SHARD = 256
 IMPORTED = pa.schema(

@@ -15,29 +15,29 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import StoreError
-from schemas.instrumentals import FLAGS, TRACKS, Checks, Instrumentals
-from schemas.tables import AUDIO, SPLITS
-from tasks.audio.decode import decode
-from tasks.build.media import EMBEDDED_AT_ONCE, embed
-from tasks.build.progress import working
-from tasks.build.rows import Rows
-from tasks.build.step import Account, Done, step
-from tasks.instrumentals.separated import SEPARATED, separate_shard
-from tasks.instrumentals.separators import describe_separator
-from tasks.instrumentals.sources import audio_folder
-from tasks.store.files import place
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
+from earmark.schemas.errors import StoreError
+from earmark.schemas.instrumentals import FLAGS, TRACKS, Checks, Instrumentals
+from earmark.schemas.tables import AUDIO, SPLITS
+from earmark.tasks.audio.decode import decode
+from earmark.tasks.build.media import EMBEDDED_AT_ONCE, embed
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.rows import Rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.instrumentals.separated import SEPARATED, separate_shard
+from earmark.tasks.instrumentals.separators import describe_separator
+from earmark.tasks.instrumentals.sources import audio_folder
+from earmark.tasks.store.files import place
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
 
 BYTES_AT_ONCE = 100 << 20  # of audio in memory while the table is written, beside the row group under way
 
 
 def flags_of(heard: Mapping[str, float], checks: Checks) -> list[str]:
-    """The checks that a result does not pass, of `schemas.instrumentals.FLAGS` and in that order.
+    """The checks that a result does not pass, of `earmark.schemas.instrumentals.FLAGS` and in that order.
 
     Args:
-        heard: what was measured, by the names of `tasks.audio.separation.jobs.Done`.
+        heard: what was measured, by the names of `earmark.tasks.audio.separation.jobs.Done`.
         checks: the limits.
     """
     failed = {

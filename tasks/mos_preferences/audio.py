@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from schemas.files import Root
-from schemas.mos_preferences import MosPreferences, Source
+from earmark.schemas.files import Root
+from earmark.schemas.mos_preferences import MosPreferences, Source
 
 
 def audio_folder(config: MosPreferences, source: Source) -> Path:

@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.annotation.errors import BadRequest
+from earmark.tasks.annotation.errors import BadRequest
 
 Measured = Mapping[str, float]
 

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.mos_preferences import CATEGORIES, MosPreferences
-from tasks.store.sql import query
+from earmark.schemas.mos_preferences import CATEGORIES, MosPreferences
+from earmark.tasks.store.sql import query
 
 RINGS_OF = {"same_content": (0,), "same_source": (1, 2), "unmatched": (3,)}  # kinds of group, see ring_of.sql
 CHUNK = 500_000

@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from schemas.critiques import PAIRED_CRITIQUES
-from tasks.build.rows import read_rows
-from tasks.mos_preferences.critiques import Questions
-from tasks.store.staging import Stage
+from earmark.schemas.critiques import PAIRED_CRITIQUES
+from earmark.tasks.build.rows import read_rows
+from earmark.tasks.mos_preferences.critiques import Questions
+from earmark.tasks.store.staging import Stage
 
 READ = ("better", "first_score", "second_score", "tries", "mos_gap_normalized")
 GAPS = (0.0, 0.25, 0.5, 0.75, 1.0)

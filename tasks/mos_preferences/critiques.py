@@ -9,22 +9,22 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, Critiques
-from schemas.mos_preferences import PAIRS, RATINGS, MosPreferences
-from schemas.rewards import final_scores
-from schemas.tables import SPLITS, Table
-from tasks.audio.probe import AudioFault, Probe
-from tasks.build.ask import Row, Walked
-from tasks.build.media import clip_below, media_index
-from tasks.build.progress import working
-from tasks.build.rows import Rows, keep_rows, read_rows
-from tasks.build.step import Account, Done, step
-from tasks.importers.rows import Reject
-from tasks.mos_preferences.audio import find_audio, root_of
-from tasks.mos_preferences.critiquing import SIDES, kinds_asked, prompt_of, questions_a_shard
-from tasks.mos_preferences.sources import heard_sources
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
+from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, Critiques
+from earmark.schemas.mos_preferences import PAIRS, RATINGS, MosPreferences
+from earmark.schemas.rewards import final_scores
+from earmark.schemas.tables import SPLITS, Table
+from earmark.tasks.audio.probe import AudioFault, Probe
+from earmark.tasks.build.ask import Row, Walked
+from earmark.tasks.build.media import clip_below, media_index
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.rows import Rows, keep_rows, read_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.mos_preferences.audio import find_audio, root_of
+from earmark.tasks.mos_preferences.critiquing import SIDES, kinds_asked, prompt_of, questions_a_shard
+from earmark.tasks.mos_preferences.sources import heard_sources
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
 
 TABLE_OF = {"single": CRITIQUES, "paired": PAIRED_CRITIQUES}
 LIMIT_OF = {"single": "critiques.clips", "paired": "critiques.pairs"}

@@ -7,15 +7,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, Critiques
-from schemas.mos_preferences import MosPreferences
-from schemas.rewards import final_scores, prefers
-from tasks.annotation.prompts import Prompt, prompt_named
-from tasks.annotation.request import Audio, AudioForm
-from tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, pose, walk
-from tasks.build.asking import Fault
-from tasks.build.forecast import imagined
-from tasks.mos_preferences.audio import find_audio
+from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, Critiques
+from earmark.schemas.mos_preferences import MosPreferences
+from earmark.schemas.rewards import final_scores, prefers
+from earmark.tasks.annotation.prompts import Prompt, prompt_named
+from earmark.tasks.annotation.request import Audio, AudioForm
+from earmark.tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, pose, walk
+from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.forecast import imagined
+from earmark.tasks.mos_preferences.audio import find_audio
 
 PROMPT_OF = {"single": "speech-critique", "paired": "speech-critique-pair"}
 SIDES = {"single": ("first",), "paired": ("first", "second")}

@@ -11,14 +11,24 @@ from dataclasses import dataclass
 import duckdb
 import pyarrow as pa
 
-from schemas.mos_preferences import CATEGORIES, PAIRS, RATINGS, MosPreferences
-from tasks.build.progress import working
-from tasks.build.quotas import share_out
-from tasks.build.step import Account, Done, step
-from tasks.mos_preferences.clips import CHUNK, NO_GAP, RINGS_OF, Cell, RatedClips, attach, cells_of, named, read_cells
-from tasks.mos_preferences.triplets import write_triplets
-from tasks.store.sql import connect, query
-from tasks.store.staging import Stage
+from earmark.schemas.mos_preferences import CATEGORIES, PAIRS, RATINGS, MosPreferences
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.quotas import share_out
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.mos_preferences.clips import (
+    CHUNK,
+    NO_GAP,
+    RINGS_OF,
+    Cell,
+    RatedClips,
+    attach,
+    cells_of,
+    named,
+    read_cells,
+)
+from earmark.tasks.mos_preferences.triplets import write_triplets
+from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.staging import Stage
 
 
 @dataclass(frozen=True)

@@ -10,24 +10,24 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import InputError
-from schemas.mos_preferences import RATINGS, MosPreferences, Source
-from schemas.places import told
-from schemas.tables import AUDIO, SPLITS
-from tasks.audio.decode import convert
-from tasks.audio.faults import BadAudio
-from tasks.audio.probe import AudioFault, Probe
-from tasks.build.media import EMBEDDED_AT_ONCE, clip_below, media_index
-from tasks.build.progress import working
-from tasks.build.rows import Rows, Shard, read_shard, shards_of
-from tasks.build.step import Account, Done, step
-from tasks.importers.ratings import read_source
-from tasks.importers.rows import Note, Rating, Reject
-from tasks.mos_preferences.audio import find_audio, root_of
-from tasks.store.files import replacing
-from tasks.store.parquet import write_rows
-from tasks.store.sql import connect, literal, query, view_parquet
-from tasks.store.staging import Stage
+from earmark.schemas.errors import InputError
+from earmark.schemas.mos_preferences import RATINGS, MosPreferences, Source
+from earmark.schemas.places import told
+from earmark.schemas.tables import AUDIO, SPLITS
+from earmark.tasks.audio.decode import convert
+from earmark.tasks.audio.faults import BadAudio
+from earmark.tasks.audio.probe import AudioFault, Probe
+from earmark.tasks.build.media import EMBEDDED_AT_ONCE, clip_below, media_index
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.rows import Rows, Shard, read_shard, shards_of
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.ratings import read_source
+from earmark.tasks.importers.rows import Note, Rating, Reject
+from earmark.tasks.mos_preferences.audio import find_audio, root_of
+from earmark.tasks.store.files import replacing
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.sql import connect, literal, query, view_parquet
+from earmark.tasks.store.staging import Stage
 
 ROWS_PER_SOURCE = 1 << 40  # a source's rows are numbered from its place times this, so that all rows have one order
 BATCH = 100_000

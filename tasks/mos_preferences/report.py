@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tasks.build.report import Material, count, histogram, sample, shares
-from tasks.store.figures import Browser, Clip, Row, Section
-from tasks.store.sql import query
+from earmark.tasks.build.report import Material, count, histogram, sample, shares
+from earmark.tasks.store.figures import Browser, Clip, Row, Section
+from earmark.tasks.store.sql import query
 
 
 def sections(material: Material) -> list[Section]:

@@ -7,21 +7,21 @@ from functools import partial
 from itertools import islice
 from pathlib import Path
 
-from schemas.mos_preferences import CORPUS, MosPreferences, Source
-from schemas.places import url_of, without_place
-from tasks.audio.probe import AudioFault
-from tasks.build.fingerprint import file_digests, roots_digest
-from tasks.build.media import audio_digest, clip_below, media_index
-from tasks.build.mirror import bring, bring_first, bring_folder, is_list
-from tasks.build.plan import Plan, make_plan
-from tasks.build.preflight import Peek
-from tasks.build.progress import working
-from tasks.importers.ratings import RATING_LAYOUTS, input_files, list_root, listing, read_source
-from tasks.importers.rows import Note, Rating, Reject
-from tasks.mos_preferences.audio import audio_folder, candidates, find_audio, root_of
-from tasks.mos_preferences.critiquing import kinds_asked, prompt_digests
-from tasks.store.manifest import digest_of
-from tasks.store.versions import Store
+from earmark.schemas.mos_preferences import CORPUS, MosPreferences, Source
+from earmark.schemas.places import url_of, without_place
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.fingerprint import file_digests, roots_digest
+from earmark.tasks.build.media import audio_digest, clip_below, media_index
+from earmark.tasks.build.mirror import bring, bring_first, bring_folder, is_list
+from earmark.tasks.build.plan import Plan, make_plan
+from earmark.tasks.build.preflight import Peek
+from earmark.tasks.build.progress import working
+from earmark.tasks.importers.ratings import RATING_LAYOUTS, input_files, list_root, listing, read_source
+from earmark.tasks.importers.rows import Note, Rating, Reject
+from earmark.tasks.mos_preferences.audio import audio_folder, candidates, find_audio, root_of
+from earmark.tasks.mos_preferences.critiquing import kinds_asked, prompt_digests
+from earmark.tasks.store.manifest import digest_of
+from earmark.tasks.store.versions import Store
 
 
 def plan_build(config: MosPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:

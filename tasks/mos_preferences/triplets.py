@@ -7,12 +7,22 @@ from collections.abc import Iterable, Iterator, Mapping
 import duckdb
 import pyarrow as pa
 
-from schemas.mos_preferences import CATEGORIES, TRIPLETS, MosPreferences
-from tasks.build.quotas import share_out
-from tasks.build.step import Account
-from tasks.mos_preferences.clips import CHUNK, NO_GAP, RINGS_OF, Cell, RatedClips, attach, cells_of, named, read_cells
-from tasks.store.sql import query
-from tasks.store.staging import Stage
+from earmark.schemas.mos_preferences import CATEGORIES, TRIPLETS, MosPreferences
+from earmark.tasks.build.quotas import share_out
+from earmark.tasks.build.step import Account
+from earmark.tasks.mos_preferences.clips import (
+    CHUNK,
+    NO_GAP,
+    RINGS_OF,
+    Cell,
+    RatedClips,
+    attach,
+    cells_of,
+    named,
+    read_cells,
+)
+from earmark.tasks.store.sql import query
+from earmark.tasks.store.staging import Stage
 
 
 def write_triplets(

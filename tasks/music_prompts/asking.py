@@ -7,15 +7,15 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from schemas.music_prompts import CATEGORIES, MusicPrompts
-from tasks.annotation.prompts import Prompt, prompt_named
-from tasks.annotation.request import Audio, AudioForm, YesNo
-from tasks.build.ask import Ask, Posed, Row, pose
-from tasks.build.asking import Fault
-from tasks.build.forecast import imagined
-from tasks.importers.jamendo import Tag
-from tasks.music_prompts.checks import Checked, check_prompt
-from tasks.text.tag_words import Lexicon, written_forms
+from earmark.schemas.music_prompts import CATEGORIES, MusicPrompts
+from earmark.tasks.annotation.prompts import Prompt, prompt_named
+from earmark.tasks.annotation.request import Audio, AudioForm, YesNo
+from earmark.tasks.build.ask import Ask, Posed, Row, pose
+from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.forecast import imagined
+from earmark.tasks.importers.jamendo import Tag
+from earmark.tasks.music_prompts.checks import Checked, check_prompt
+from earmark.tasks.text.tag_words import Lexicon, written_forms
 
 CONCEPTS = {"genre": "concept-genre", "instrument": "concept-instrument", "mood/theme": "concept-mood-theme"}
 STYLES = {"strict": "music-prompt-strict", "improvised": "music-prompt-improvised"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.annotation.errors import BadRequest
+from earmark.tasks.annotation.errors import BadRequest
 
 
 def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> dict[str, str]:

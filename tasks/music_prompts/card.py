@@ -7,8 +7,8 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from schemas.music_prompts import CATEGORIES, STRATA, TAGS, TRIPLETS
-from tasks.store.staging import Stage
+from earmark.schemas.music_prompts import CATEGORIES, STRATA, TAGS, TRIPLETS
+from earmark.tasks.store.staging import Stage
 
 CRITERIA = ("unpopular", "vocal", "excluded", "rarely_mentioned", "not_verified", "low_recall")
 

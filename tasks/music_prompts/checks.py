@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from tasks.build.asking import Fault
-from tasks.importers.jamendo import Tag
-from tasks.text.tag_words import Lexicon, everyday_tags, names_voices, written
+from earmark.tasks.build.asking import Fault
+from earmark.tasks.importers.jamendo import Tag
+from earmark.tasks.text.tag_words import Lexicon, everyday_tags, names_voices, written
 
 MOST_ADDED = 3
 

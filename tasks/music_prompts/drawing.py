@@ -9,14 +9,14 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.music_prompts import COOCCURRENCE, STRATA, TAGS, TRIPLETS, MusicPrompts
-from tasks.build.step import Done, step
-from tasks.music_prompts.sources import Lists
-from tasks.music_prompts.tags import open_lists
-from tasks.store.files import replacing
-from tasks.store.parquet import write_rows
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
+from earmark.schemas.music_prompts import COOCCURRENCE, STRATA, TAGS, TRIPLETS, MusicPrompts
+from earmark.tasks.build.step import Done, step
+from earmark.tasks.music_prompts.sources import Lists
+from earmark.tasks.music_prompts.tags import open_lists
+from earmark.tasks.store.files import replacing
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
 
 STRATA_SCHEMA = pa.schema([("stratum", pa.string()), ("wanted", pa.int64()), ("candidates", pa.int64())])
 LONGEST_SHOT = 1000

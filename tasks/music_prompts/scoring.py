@@ -1,6 +1,6 @@
 """What the benchmark counts with: how many of a prompt's concepts are heard, and ranks over several measures.
 
-Plain functions on plain values: `from tasks.music_prompts.scoring import concept_coverage, borda_ranks`.
+Plain functions on plain values: `from earmark.tasks.music_prompts.scoring import concept_coverage, borda_ranks`.
 Source: the Academic Text-to-Music challenge (ATTM), concept coverage score and Borda ranking.
 """
 

@@ -12,30 +12,30 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import ConfigError, StoreError
-from schemas.files import Root
-from schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, MusicPrompts
-from schemas.places import without_place
-from tasks.audio.probe import AudioFault
-from tasks.build.fingerprint import file_digests, roots_digest
-from tasks.build.media import audio_digest, clip_below, media_index
-from tasks.build.mirror import present
-from tasks.build.plan import Plan, make_plan
-from tasks.build.preflight import Peek, require_folder
-from tasks.build.progress import Work, working
-from tasks.build.rejects import came_in
-from tasks.build.step import Account, Done, step
-from tasks.importers.captions import Caption, read_captions
-from tasks.importers.jamendo import Tag, Track, read_tag_map, read_tracks
-from tasks.importers.recalls import Recall, read_recalls
-from tasks.importers.rows import Note, Reject
-from tasks.music_prompts.asking import prompt_digests
-from tasks.store.manifest import Parent
-from tasks.store.parquet import write_rows
-from tasks.store.sql import connect, query
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
-from tasks.text.tag_words import Lexicon, everyday_tags, list_files, names_voices, vocal_tags, written
+from earmark.schemas.errors import ConfigError, StoreError
+from earmark.schemas.files import Root
+from earmark.schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, MusicPrompts
+from earmark.schemas.places import without_place
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.fingerprint import file_digests, roots_digest
+from earmark.tasks.build.media import audio_digest, clip_below, media_index
+from earmark.tasks.build.mirror import present
+from earmark.tasks.build.plan import Plan, make_plan
+from earmark.tasks.build.preflight import Peek, require_folder
+from earmark.tasks.build.progress import Work, working
+from earmark.tasks.build.rejects import came_in
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.captions import Caption, read_captions
+from earmark.tasks.importers.jamendo import Tag, Track, read_tag_map, read_tracks
+from earmark.tasks.importers.recalls import Recall, read_recalls
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.music_prompts.asking import prompt_digests
+from earmark.tasks.store.manifest import Parent
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
+from earmark.tasks.text.tag_words import Lexicon, everyday_tags, list_files, names_voices, vocal_tags, written
 
 TRACKS_SCHEMA = pa.schema(
     [("row", pa.int64()), ("track_id", pa.string()), ("file", pa.string()), ("has_audio", pa.bool_())]

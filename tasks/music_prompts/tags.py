@@ -7,19 +7,19 @@ from typing import Any
 
 import duckdb
 
-from schemas.music_prompts import COOCCURRENCE, TAGS, MusicPrompts
-from schemas.tables import UNSPLIT
-from tasks.audio.probe import AudioFault
-from tasks.build.ask import Asker, GivenUp, Row, Walked, walk
-from tasks.build.media import media_index
-from tasks.build.rows import A_SHARD, Rows, keep_rows, read_rows
-from tasks.build.step import Account, Done, step
-from tasks.importers.rows import Reject
-from tasks.music_prompts.asking import VERIFY
-from tasks.music_prompts.sources import RECALLS_SCHEMA, Lists, verified_clips
-from tasks.store.parquet import write_rows
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
+from earmark.schemas.music_prompts import COOCCURRENCE, TAGS, MusicPrompts
+from earmark.schemas.tables import UNSPLIT
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.ask import Asker, GivenUp, Row, Walked, walk
+from earmark.tasks.build.media import media_index
+from earmark.tasks.build.rows import A_SHARD, Rows, keep_rows, read_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.music_prompts.asking import VERIFY
+from earmark.tasks.music_prompts.sources import RECALLS_SCHEMA, Lists, verified_clips
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
 
 HEARD = 0.5  # a judge hears a tag if it gives yes the larger probability
 UNVERIFIED = "tags are not verified: no judge was asked whether tracks sound like their tags"

@@ -13,16 +13,16 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.music_prompts import PROMPTS, SHOTS, SPLIT_OF, TRIPLETS, MusicPrompts
-from schemas.tables import UNSPLIT
-from tasks.annotation.backend import Media
-from tasks.build.ask import Asker, GivenUp, Row, Walked, walk
-from tasks.build.rows import Rows, keep_rows
-from tasks.build.step import Account, Done, step
-from tasks.music_prompts.asking import WRITE, checked_prompt, taxonomy, text_of
-from tasks.music_prompts.drawing import Drawn
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
+from earmark.schemas.music_prompts import PROMPTS, SHOTS, SPLIT_OF, TRIPLETS, MusicPrompts
+from earmark.schemas.tables import UNSPLIT
+from earmark.tasks.annotation.backend import Media
+from earmark.tasks.build.ask import Asker, GivenUp, Row, Walked, walk
+from earmark.tasks.build.rows import Rows, keep_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.music_prompts.asking import WRITE, checked_prompt, taxonomy, text_of
+from earmark.tasks.music_prompts.drawing import Drawn
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
 
 SPLITS_USED = tuple(dict.fromkeys(SPLIT_OF.values()))
 TRIPLETS_A_SHARD = 500

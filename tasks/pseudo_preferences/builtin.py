@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from tasks.annotation.builtin import Measured, alignment
-from tasks.annotation.errors import BadRequest
+from earmark.tasks.annotation.builtin import Measured, alignment
+from earmark.tasks.annotation.errors import BadRequest
 
 TIE_QUALITY = 3.0
 """Points of quality below which two clips sound alike."""

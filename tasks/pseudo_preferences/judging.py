@@ -6,11 +6,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.pseudo_preferences import ORDERS, PseudoPreferences
-from tasks.annotation.prompts import Prompt, prompt_named
-from tasks.annotation.request import Audio, AudioForm
-from tasks.build.ask import Ask, Asker, Posed, Row, pose, side_by_side, walk
-from tasks.build.forecast import imagined
+from earmark.schemas.pseudo_preferences import ORDERS, PseudoPreferences
+from earmark.tasks.annotation.prompts import Prompt, prompt_named
+from earmark.tasks.annotation.request import Audio, AudioForm
+from earmark.tasks.build.ask import Ask, Asker, Posed, Row, pose, side_by_side, walk
+from earmark.tasks.build.forecast import imagined
 
 PAIRS_A_SHARD = 500
 

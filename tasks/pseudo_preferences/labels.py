@@ -10,15 +10,15 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.pseudo_preferences import BIAS, JUDGMENTS, LABELS, ORDERS, PAIRS, PseudoPreferences
-from schemas.tables import SPLITS, UNSPLIT
-from tasks.build.ask import DRAW, Walked
-from tasks.build.asking import LASTING
-from tasks.build.step import Account, Done, step
-from tasks.importers.music import read_ranks
-from tasks.pseudo_preferences.judging import judge_pairs, passes_of
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
+from earmark.schemas.pseudo_preferences import BIAS, JUDGMENTS, LABELS, ORDERS, PAIRS, PseudoPreferences
+from earmark.schemas.tables import SPLITS, UNSPLIT
+from earmark.tasks.build.ask import DRAW, Walked
+from earmark.tasks.build.asking import LASTING
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.music import read_ranks
+from earmark.tasks.pseudo_preferences.judging import judge_pairs, passes_of
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
 
 
 @step("judgments", unit="requests", final=True, label="keep what both orders agree on")

@@ -11,28 +11,28 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.files import Root
-from schemas.places import without_place
-from schemas.pseudo_preferences import CLIPS, CORPUS, MODALITIES, PAIRS, PseudoPreferences
-from schemas.tables import AUDIO, SPLITS
-from tasks.audio.probe import AudioFault
-from tasks.build.fingerprint import file_digests, roots_digest
-from tasks.build.grouping import group
-from tasks.build.media import EMBEDDED_AT_ONCE, audio_digest, clip_below, embed, media_index
-from tasks.build.plan import Plan, make_plan
-from tasks.build.preflight import Peek
-from tasks.build.progress import working
-from tasks.build.quotas import share_out
-from tasks.build.rejects import came_in
-from tasks.build.rows import Rows, keep_rows
-from tasks.build.step import Account, Done, step
-from tasks.importers.music import Generation, Prompt, read_generations, read_prompts, read_ranks
-from tasks.importers.rows import Note, Reject
-from tasks.pseudo_preferences.judging import pairs_a_shard, prompt_digests
-from tasks.store.parquet import write_rows
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
+from earmark.schemas.files import Root
+from earmark.schemas.places import without_place
+from earmark.schemas.pseudo_preferences import CLIPS, CORPUS, MODALITIES, PAIRS, PseudoPreferences
+from earmark.schemas.tables import AUDIO, SPLITS
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.fingerprint import file_digests, roots_digest
+from earmark.tasks.build.grouping import group
+from earmark.tasks.build.media import EMBEDDED_AT_ONCE, audio_digest, clip_below, embed, media_index
+from earmark.tasks.build.plan import Plan, make_plan
+from earmark.tasks.build.preflight import Peek
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.quotas import share_out
+from earmark.tasks.build.rejects import came_in
+from earmark.tasks.build.rows import Rows, keep_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.music import Generation, Prompt, read_generations, read_prompts, read_ranks
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.pseudo_preferences.judging import pairs_a_shard, prompt_digests
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
 
 PROMPTS_SCHEMA = pa.schema(
     [

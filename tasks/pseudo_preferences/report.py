@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tasks.build.report import Material, count, sample, shares
-from tasks.store.figures import Browser, Clip, Grid, Row, Section
-from tasks.store.sql import query
+from earmark.tasks.build.report import Material, count, sample, shares
+from earmark.tasks.store.figures import Browser, Clip, Grid, Row, Section
+from earmark.tasks.store.sql import query
 
 _BIAS = 'scope, value, dimension, "set", pairs, share_a, share_b, share_tie, share_first, consistency'
 

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import duckdb
 
-from tasks.store.sql import query, view_parquet
-from tasks.store.versions import Store, Version
+from earmark.tasks.store.sql import query, view_parquet
+from earmark.tasks.store.versions import Store, Version
 
 
 @dataclass(frozen=True)

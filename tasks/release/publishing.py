@@ -11,19 +11,19 @@ from typing import Any
 
 from huggingface_hub import constants
 
-from schemas.corpus import Corpus
-from schemas.errors import HubError, HubUnreachableError, StoreError
-from schemas.places import require_below_roots
-from tasks.build.progress import say, working
-from tasks.store.hub import Repo, State
-from tasks.store.hub_tree import Difference, check_heir, compare
-from tasks.store.publication import Bundle, bundled
-from tasks.store.receipts import Receipt, save_receipt
-from tasks.store.restating import unsearchable
-from tasks.store.scan import Finding, read_allowed, scan
-from tasks.store.versions import Store, Version, verify
-from tasks.store.withdrawals import marks_for, withdrawal_against, withdrawals
-from tasks.text.personal import Scanner, own_secrets
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import HubError, HubUnreachableError, StoreError
+from earmark.schemas.places import require_below_roots
+from earmark.tasks.build.progress import say, working
+from earmark.tasks.store.hub import Repo, State
+from earmark.tasks.store.hub_tree import Difference, check_heir, compare
+from earmark.tasks.store.publication import Bundle, bundled
+from earmark.tasks.store.receipts import Receipt, save_receipt
+from earmark.tasks.store.restating import unsearchable
+from earmark.tasks.store.scan import Finding, read_allowed, scan
+from earmark.tasks.store.versions import Store, Version, verify
+from earmark.tasks.store.withdrawals import marks_for, withdrawal_against, withdrawals
+from earmark.tasks.text.personal import Scanner, own_secrets
 
 MOST_SHOWN = 20
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
-from schemas.config import BuildConfig
-from schemas.errors import ConfigError, EarmarkError
-from schemas.rebuild import Member
-from tasks.store.versions import Store
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.errors import ConfigError, EarmarkError
+from earmark.schemas.rebuild import Member
+from earmark.tasks.store.versions import Store
 
 
 @dataclass(frozen=True)

@@ -9,21 +9,21 @@ from functools import partial
 from graphlib import TopologicalSorter
 from typing import Any
 
-from schemas.corpus import Corpus
-from schemas.errors import StoreError
-from schemas.tables import REJECTS, UNSPLIT
-from tasks.build.progress import say, working
-from tasks.build.recounting import recounting, retelling
-from tasks.build.report import make_page
-from tasks.store.commit import PAGES, Made, commit
-from tasks.store.files import place
-from tasks.store.lineage import Gone, named_kinds, withdrawn_from
-from tasks.store.manifest import Parent, digest_of
-from tasks.store.restating import is_current, restated, unsearchable
-from tasks.store.staging import Stage, staging, sweep_if_idle
-from tasks.store.versions import Store, Version
-from tasks.store.withdrawals import Kind, Mark, Withdrawal, digest_of_value, save_withdrawal, withdrawals
-from tasks.text.anonymity import annotator_key, salt_of
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import StoreError
+from earmark.schemas.tables import REJECTS, UNSPLIT
+from earmark.tasks.build.progress import say, working
+from earmark.tasks.build.recounting import recounting, retelling
+from earmark.tasks.build.report import make_page
+from earmark.tasks.store.commit import PAGES, Made, commit
+from earmark.tasks.store.files import place
+from earmark.tasks.store.lineage import Gone, named_kinds, withdrawn_from
+from earmark.tasks.store.manifest import Parent, digest_of
+from earmark.tasks.store.restating import is_current, restated, unsearchable
+from earmark.tasks.store.staging import Stage, staging, sweep_if_idle
+from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.store.withdrawals import Kind, Mark, Withdrawal, digest_of_value, save_withdrawal, withdrawals
+from earmark.tasks.text.anonymity import annotator_key, salt_of
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tasks.annotation.errors import BadRequest
+from earmark.tasks.annotation.errors import BadRequest
 
 Facts = Mapping[str, Any]
 Clips = list[Mapping[str, float]]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from tasks.build.asking import Fault
+from earmark.tasks.build.asking import Fault
 
 ALIKE = 0.8
 """Share of words in common from which two options count as one."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shlex
 
-from schemas.score_questions import Detector
-from tasks.score_questions.forum.measuring import FIRST_SEED, GOAL, Measure
-from tasks.store.figures import Grid, Section
+from earmark.schemas.score_questions import Detector
+from earmark.tasks.score_questions.forum.measuring import FIRST_SEED, GOAL, Measure
+from earmark.tasks.store.figures import Grid, Section
 
 HEADING = "How well scores are recognised"
 UNLIKE = (

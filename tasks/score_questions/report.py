@@ -6,12 +6,12 @@ import io
 
 from PIL import Image
 
-from tasks.build.report import Material, count, histogram, sample, shares
-from tasks.score_questions.detector_report import detector_section
-from tasks.score_questions.forum.measuring import measure_of
-from tasks.score_questions.review_agreement import agreements, alphas
-from tasks.score_questions.reviews import CRITERIA, Verdict
-from tasks.store.figures import Browser, Grid, Picture, Row, Section
+from earmark.tasks.build.report import Material, count, histogram, sample, shares
+from earmark.tasks.score_questions.detector_report import detector_section
+from earmark.tasks.score_questions.forum.measuring import measure_of
+from earmark.tasks.score_questions.review_agreement import agreements, alphas
+from earmark.tasks.score_questions.reviews import CRITERIA, Verdict
+from earmark.tasks.store.figures import Browser, Grid, Picture, Row, Section
 
 SHOWN_PIXELS = (720, 540)
 MOST_PICTURE_BYTES = 6_000_000

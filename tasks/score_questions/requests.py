@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from schemas.score_questions import ScoreQuestions
-from tasks.annotation.prompts import prompt_named
-from tasks.annotation.request import Choice, Image
-from tasks.build.ask import Posed, Row, pose
-from tasks.score_questions.option_order import LETTERS
+from earmark.schemas.score_questions import ScoreQuestions
+from earmark.tasks.annotation.prompts import prompt_named
+from earmark.tasks.annotation.request import Choice, Image
+from earmark.tasks.build.ask import Posed, Row, pose
+from earmark.tasks.score_questions.option_order import LETTERS
 
 REWRITE, TIE, DISTRACTORS = "score-question-rewrite", "score-question-tie", "score-question-distractors"
 LABELS = {name: f"score-question-{name}" for name in ("taxonomy", "difficulty")}

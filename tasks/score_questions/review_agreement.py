@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from tasks.evaluation.agreement import agreement
-from tasks.score_questions.reviews import CRITERIA, Verdict, applies, left_out
+from earmark.tasks.evaluation.agreement import agreement
+from earmark.tasks.score_questions.reviews import CRITERIA, Verdict, applies, left_out
 
 FLAGGED = "flagged"  # no reviewer fills it in: whether a verdict speaks for leaving the question out
 

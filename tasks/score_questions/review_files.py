@@ -12,13 +12,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from schemas.errors import StoreError
-from schemas.score_questions import QUESTIONS
-from tasks.exports.folder import RECORD, building
-from tasks.score_questions.option_order import LETTERS
-from tasks.score_questions.reviews import COLUMNS, CRITERIA, Verdict
-from tasks.store.files import replacing
-from tasks.store.versions import Version
+from earmark.schemas.errors import StoreError
+from earmark.schemas.score_questions import QUESTIONS
+from earmark.tasks.exports.folder import RECORD, building
+from earmark.tasks.score_questions.option_order import LETTERS
+from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, Verdict
+from earmark.tasks.store.files import replacing
+from earmark.tasks.store.versions import Version
 
 SHEET, TASKS, CONFIG = "reviews.csv", "label-studio-tasks.json", "label-studio.xml"
 _SHOWN = ("image", "question", "options", "right", "category", "subcategory", "difficulty")
@@ -61,7 +61,7 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
             tasks.write("\n]\n" if count else "[]\n")
         if not count:
             raise StoreError(f"{version.corpus} {version.name} has no questions to review")
-        room = resources.files("tasks.score_questions")
+        room = resources.files("earmark.tasks.score_questions")
         (place / CONFIG).write_text(room.joinpath(CONFIG).read_text("utf-8"), "utf-8")
         (place / "README.md").write_text(room.joinpath("review.md").read_text("utf-8"), "utf-8")
         record = {"corpus": version.corpus, "version": version.name, "manifest_sha256": version.manifest.digest()}

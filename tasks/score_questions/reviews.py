@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from schemas.errors import InputError
-from schemas.files import read_regular
-from tasks.importers.cells import shown
-from tasks.importers.lines import read_rows, unreadable
-from tasks.importers.rows import Reject
-from tasks.text.anonymity import scrub
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import read_regular
+from earmark.tasks.importers.cells import shown
+from earmark.tasks.importers.lines import read_rows, unreadable
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.text.anonymity import scrub
 
 CRITERIA = ("musically_correct", "options_relevant", "offensive", "ambiguous")
 FLAGS_WHEN = {"musically_correct": False, "options_relevant": False, "offensive": True, "ambiguous": True}

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from schemas.files import Root
-from schemas.places import without_place
-from schemas.score_questions import CORPUS, ScoreQuestions
-from tasks.build.fingerprint import file_digests
-from tasks.build.mirror import bring_folder
-from tasks.build.plan import Plan, make_plan
-from tasks.build.preflight import Peek, require_folder
-from tasks.build.progress import working
-from tasks.score_questions.forum.lines import first_objects
-from tasks.score_questions.requests import prompt_digests
-from tasks.score_questions.reviews import read_reviews
-from tasks.store.files import sha256_file
-from tasks.store.manifest import digest_of
-from tasks.store.versions import Store
-from tasks.text.anonymity import salt_digest, salt_of
+from earmark.schemas.files import Root
+from earmark.schemas.places import without_place
+from earmark.schemas.score_questions import CORPUS, ScoreQuestions
+from earmark.tasks.build.fingerprint import file_digests
+from earmark.tasks.build.mirror import bring_folder
+from earmark.tasks.build.plan import Plan, make_plan
+from earmark.tasks.build.preflight import Peek, require_folder
+from earmark.tasks.build.progress import working
+from earmark.tasks.score_questions.forum.lines import first_objects
+from earmark.tasks.score_questions.requests import prompt_digests
+from earmark.tasks.score_questions.reviews import read_reviews
+from earmark.tasks.store.files import sha256_file
+from earmark.tasks.store.manifest import digest_of
+from earmark.tasks.store.versions import Store
+from earmark.tasks.text.anonymity import salt_digest, salt_of
 
 
 def plan_build(config: ScoreQuestions, store: Store, inputs: dict[str, str] | None = None) -> Plan:

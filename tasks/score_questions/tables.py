@@ -11,19 +11,19 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.places import without_place
-from schemas.score_questions import OPTIONS, QUESTIONS, REVIEWS, SOURCES, ScoreQuestions
-from schemas.tables import SPLITS, UNSPLIT
-from tasks.build.ask import Row, Walked
-from tasks.build.rejects import came_in
-from tasks.build.step import Account, Done, step
-from tasks.importers.rows import Reject
-from tasks.score_questions.checks import words_of
-from tasks.score_questions.option_order import LETTERS, in_order, right_places
-from tasks.score_questions.requests import options_of
-from tasks.score_questions.reviews import FLAGS_WHEN, Verdict, applies, gather_reviews, left_out
-from tasks.score_questions.writing import STAGES
-from tasks.store.staging import Stage
+from earmark.schemas.places import without_place
+from earmark.schemas.score_questions import OPTIONS, QUESTIONS, REVIEWS, SOURCES, ScoreQuestions
+from earmark.schemas.tables import SPLITS, UNSPLIT
+from earmark.tasks.build.ask import Row, Walked
+from earmark.tasks.build.rejects import came_in
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.score_questions.checks import words_of
+from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_places
+from earmark.tasks.score_questions.requests import options_of
+from earmark.tasks.score_questions.reviews import FLAGS_WHEN, Verdict, applies, gather_reviews, left_out
+from earmark.tasks.score_questions.writing import STAGES
+from earmark.tasks.store.staging import Stage
 
 IMAGES_AT_ONCE = 64
 

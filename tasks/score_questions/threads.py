@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.score_questions import ScoreQuestions
-from schemas.tables import SPLITS
-from tasks.build.rows import Rows, keep_rows
-from tasks.build.step import Done, step
-from tasks.score_questions.forum.images import image_folder
-from tasks.score_questions.forum.scrubbing import Texts
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
+from earmark.schemas.score_questions import ScoreQuestions
+from earmark.schemas.tables import SPLITS
+from earmark.tasks.build.rows import Rows, keep_rows
+from earmark.tasks.build.step import Done, step
+from earmark.tasks.score_questions.forum.images import image_folder
+from earmark.tasks.score_questions.forum.scrubbing import Texts
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
 
 THREADS_A_SHARD = 50
 LONGEST_COMMENT = 10_000  # characters that models are shown; the forum itself takes no more

@@ -6,13 +6,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.score_questions import CATEGORIES, DIFFICULTIES, ScoreQuestions
-from tasks.build.ask import Ask, Asker, GivenUp, Row, side_by_side, walk
-from tasks.build.asking import Fault
-from tasks.build.forecast import imagined
-from tasks.score_questions.checks import check_rewriting, good_distractors
-from tasks.score_questions.option_order import LETTERS
-from tasks.score_questions.requests import (
+from earmark.schemas.score_questions import CATEGORIES, DIFFICULTIES, ScoreQuestions
+from earmark.tasks.build.ask import Ask, Asker, GivenUp, Row, side_by_side, walk
+from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.forecast import imagined
+from earmark.tasks.score_questions.checks import check_rewriting, good_distractors
+from earmark.tasks.score_questions.option_order import LETTERS
+from earmark.tasks.score_questions.requests import (
     LABELS,
     NAMES,
     best_of,

@@ -10,10 +10,10 @@ from typing import Any
 import jinja2
 import yaml
 
-from schemas.corpus import Story
-from schemas.tables import SPLITS, Table, embeds
-from tasks.store.diff import Change
-from tasks.store.manifest import Manifest, Step, digest_of
+from earmark.schemas.corpus import Story
+from earmark.schemas.tables import SPLITS, Table, embeds
+from earmark.tasks.store.diff import Change
+from earmark.tasks.store.manifest import Manifest, Step, digest_of
 
 PERSONAL = (
     "Earmark adds no names or contact data. Speaker, listener and artist ids, transcripts, lyrics and voices in the "
@@ -70,7 +70,7 @@ def _template() -> jinja2.Template:
         autoescape=False,
     )
     environment.filters["cell"] = markdown_cell
-    return environment.from_string(resources.files("tasks.store").joinpath("card.md.j2").read_text("utf-8"))
+    return environment.from_string(resources.files("earmark.tasks.store").joinpath("card.md.j2").read_text("utf-8"))
 
 
 def diagram(steps: Sequence[Step]) -> str:

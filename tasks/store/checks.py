@@ -9,9 +9,9 @@ from pathlib import Path
 import duckdb
 import pyarrow.parquet as pq
 
-from schemas.errors import StoreError
-from schemas.tables import Table
-from tasks.store.manifest import Step
+from earmark.schemas.errors import StoreError
+from earmark.schemas.tables import Table
+from earmark.tasks.store.manifest import Step
 
 
 def check_accounts(steps: Sequence[Step], rows: Mapping[str, int]) -> None:

@@ -13,23 +13,23 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.corpus import Corpus
-from schemas.errors import StoreError
-from schemas.tables import REJECTS, UNSPLIT, Table
-from tasks.store.card import render_card, split_order
-from tasks.store.checks import check_accounts, check_rejects, check_table
-from tasks.store.croissant import render_croissant
-from tasks.store.diff import Change, diff_table
-from tasks.store.figures import Page
-from tasks.store.files import link_over, sha256_file, sync, write_text
-from tasks.store.manifest import RULES, FileEntry, Manifest, Parent, Step, claimant_of, digest_of
-from tasks.store.places import hide_places
-from tasks.store.redaction import without_withdrawn
-from tasks.store.report import render_report
-from tasks.store.sql import query
-from tasks.store.staging import Stage, sweep
-from tasks.store.versions import MANIFEST, Version
-from tasks.store.withdrawals import bring_withdrawals, marks_for, names_for, withdrawals
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import StoreError
+from earmark.schemas.tables import REJECTS, UNSPLIT, Table
+from earmark.tasks.store.card import render_card, split_order
+from earmark.tasks.store.checks import check_accounts, check_rejects, check_table
+from earmark.tasks.store.croissant import render_croissant
+from earmark.tasks.store.diff import Change, diff_table
+from earmark.tasks.store.figures import Page
+from earmark.tasks.store.files import link_over, sha256_file, sync, write_text
+from earmark.tasks.store.manifest import RULES, FileEntry, Manifest, Parent, Step, claimant_of, digest_of
+from earmark.tasks.store.places import hide_places
+from earmark.tasks.store.redaction import without_withdrawn
+from earmark.tasks.store.report import render_report
+from earmark.tasks.store.sql import query
+from earmark.tasks.store.staging import Stage, sweep
+from earmark.tasks.store.versions import MANIFEST, Version
+from earmark.tasks.store.withdrawals import bring_withdrawals, marks_for, names_for, withdrawals
 
 PAGES = ("README.md", "report.html", "croissant.json")
 """What a version says of itself for people and indexers; made from its tables and manifest."""

@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.corpus import Corpus
-from schemas.tables import THINGS, Table, embeds
-from tasks.store.card import PERSONAL
-from tasks.store.manifest import FileEntry, Manifest
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.tables import THINGS, Table, embeds
+from earmark.tasks.store.card import PERSONAL
+from earmark.tasks.store.manifest import FileEntry, Manifest
 
 CONTEXT: dict[str, Any] = {
     "@language": "en",

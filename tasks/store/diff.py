@@ -10,8 +10,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.tables import UNSPLIT, Table
-from tasks.store.versions import Version
+from earmark.schemas.tables import UNSPLIT, Table
+from earmark.tasks.store.versions import Version
 
 
 @dataclass(frozen=True)

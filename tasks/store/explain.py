@@ -8,11 +8,11 @@ from typing import Any
 
 import duckdb
 
-from schemas.errors import StoreError
-from schemas.tables import REJECTS, Table
-from tasks.store.manifest import Step
-from tasks.store.places import with_places
-from tasks.store.versions import Version
+from earmark.schemas.errors import StoreError
+from earmark.schemas.tables import REJECTS, Table
+from earmark.tasks.store.manifest import Step
+from earmark.tasks.store.places import with_places
+from earmark.tasks.store.versions import Version
 
 
 @dataclass(frozen=True)

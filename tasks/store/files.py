@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from schemas.errors import StoreError
-from schemas.files import open_regular
+from earmark.schemas.errors import StoreError
+from earmark.schemas.files import open_regular
 
 
 def sha256_file(path: Path) -> str:

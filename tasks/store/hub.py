@@ -17,9 +17,9 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi, co
 from huggingface_hub.errors import HfHubHTTPError, HTTPError, OfflineModeIsEnabled, RepositoryNotFoundError
 from huggingface_hub.utils import disable_progress_bars
 
-from schemas.errors import HubError, HubUnreachableError
-from tasks.store.hub_tree import MOST_FILES, Difference, Entry, Remote, compare
-from tasks.store.versions import MANIFEST
+from earmark.schemas.errors import HubError, HubUnreachableError
+from earmark.tasks.store.hub_tree import MOST_FILES, Difference, Entry, Remote, compare
+from earmark.tasks.store.versions import MANIFEST
 
 BATCH = 50  # files that are uploaded before progress is told; what is uploaded is not uploaded again
 KIND = "dataset"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from schemas.errors import HubError
-from tasks.store.manifest import Manifest
+from earmark.schemas.errors import HubError
+from earmark.tasks.store.manifest import Manifest
 
 HUBS_OWN = ".gitattributes"  # the Hub writes it into every repository
 MOST_FILES = 25_000  # of large files in one commit, by `create_commit`'s documentation

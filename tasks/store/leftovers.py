@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from schemas.errors import StoreError
-from tasks.store.manifest import MANIFEST
-from tasks.store.objects import one_line
-from tasks.store.remote import CLOSED, Remote
+from earmark.schemas.errors import StoreError
+from earmark.tasks.store.manifest import MANIFEST
+from earmark.tasks.store.objects import one_line
+from earmark.tasks.store.remote import CLOSED, Remote
 
 _VERSION = re.compile(r"v[1-9][0-9]*")
 

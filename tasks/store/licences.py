@@ -9,13 +9,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.config import Licence
-from schemas.errors import StoreError
-from schemas.tables import REJECTS, Table
-from tasks.store.lineage import Mask, lineage, missing_column
-from tasks.store.parquet import write_shards
-from tasks.store.redaction import by_split, mentions, staying
-from tasks.store.versions import Store, Version
+from earmark.schemas.config import Licence
+from earmark.schemas.errors import StoreError
+from earmark.schemas.tables import REJECTS, Table
+from earmark.tasks.store.lineage import Mask, lineage, missing_column
+from earmark.tasks.store.parquet import write_shards
+from earmark.tasks.store.redaction import by_split, mentions, staying
+from earmark.tasks.store.versions import Store, Version
 
 _STRICTEST = ("none", "rows", "all")
 

@@ -21,9 +21,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.tables import REJECTS, Table
-from tasks.store.sql import connect, query
-from tasks.store.withdrawals import Mark
+from earmark.schemas.tables import REJECTS, Table
+from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.withdrawals import Mark
 
 Files: TypeAlias = Mapping[str, Mapping[str, Sequence[Path]]]
 Mask: TypeAlias = npt.NDArray[np.bool_]

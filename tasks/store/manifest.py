@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from schemas.errors import StoreError
+from earmark.schemas.errors import StoreError
 
 FORMAT = 1
 RULES = 1  # goes up when a build made wrong rows of sound inputs before: see tasks/release/known_faults.py

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from schemas.errors import EarmarkError, MissingExtraError
-from schemas.places import without_secrets
+from earmark.schemas.errors import EarmarkError, MissingExtraError
+from earmark.schemas.places import without_secrets
 
 BLOCK_BYTES = 8 << 20
 AT_ONCE = 32  # objects that are looked at or read at the same time

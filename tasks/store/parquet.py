@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.errors import StoreError
-from schemas.tables import Table
-from tasks.store.files import replacing, sync
+from earmark.schemas.errors import StoreError
+from earmark.schemas.tables import Table
+from earmark.tasks.store.files import replacing, sync
 
 EMBEDDED_BYTES_PER_GROUP = 200_000_000  # a reader holds one row group; the Hub's viewer wants at most 300 MB
 EMBEDDED_BYTES_PER_FILE = 500_000_000

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.tables import REJECTS
-from tasks.store.files import replacing, sync
-from tasks.store.staging import Stage
-from tasks.store.versions import Version
+from earmark.schemas.tables import REJECTS
+from earmark.tasks.store.files import replacing, sync
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Version
 
 FOLDER = "places"  # of the corpus's folder, beside its versions
 _SAID = tuple(name for name in REJECTS.schema.names if name not in ("file", "line", "made_from"))
@@ -29,7 +29,7 @@ def hide_places(stage: Stage, rejects: pa.Table) -> pa.Table:
 
     Args:
         stage: the build that they are of.
-        rejects: with columns of `schemas.tables.REJECTS`.
+        rejects: with columns of `earmark.schemas.tables.REJECTS`.
 
     Returns:
         The same rows; `file` is the source's name, `line` is null, and the order is that of the other columns.

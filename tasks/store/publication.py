@@ -12,16 +12,16 @@ from typing import Any
 import pyarrow.parquet as pq
 import yaml
 
-from schemas.config import Licence
-from schemas.errors import HubError
-from schemas.tables import Table
-from tasks.store.card import markdown_cell
-from tasks.store.files import sha256_file, write_text
-from tasks.store.hub_tree import Entry
-from tasks.store.licences import Loss, Redaction, Terms, licences_of
-from tasks.store.manifest import FileEntry, Manifest
-from tasks.store.staging import locked
-from tasks.store.versions import MANIFEST, Store, Version
+from earmark.schemas.config import Licence
+from earmark.schemas.errors import HubError
+from earmark.schemas.tables import Table
+from earmark.tasks.store.card import markdown_cell
+from earmark.tasks.store.files import sha256_file, write_text
+from earmark.tasks.store.hub_tree import Entry
+from earmark.tasks.store.licences import Loss, Redaction, Terms, licences_of
+from earmark.tasks.store.manifest import FileEntry, Manifest
+from earmark.tasks.store.staging import locked
+from earmark.tasks.store.versions import MANIFEST, Store, Version
 
 FOLDER, LOCK = ".publish", ".publish.lock"
 CARD, REPORT, CROISSANT = "README.md", "report.html", "croissant.json"

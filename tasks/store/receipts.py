@@ -7,9 +7,9 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from schemas.errors import StoreError
-from tasks.store.files import write_text
-from tasks.store.versions import Store
+from earmark.schemas.errors import StoreError
+from earmark.tasks.store.files import write_text
+from earmark.tasks.store.versions import Store
 
 FOLDER = "published"
 

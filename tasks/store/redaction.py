@@ -11,13 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from schemas.tables import REJECTS, Table
-from tasks.store.files import place
-from tasks.store.lineage import Files, Gone, Mask, withdrawn_from
-from tasks.store.manifest import Step
-from tasks.store.restating import restated
-from tasks.store.staging import Stage
-from tasks.store.withdrawals import Mark
+from earmark.schemas.tables import REJECTS, Table
+from earmark.tasks.store.files import place
+from earmark.tasks.store.lineage import Files, Gone, Mask, withdrawn_from
+from earmark.tasks.store.manifest import Step
+from earmark.tasks.store.restating import restated
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.withdrawals import Mark
 
 REASON = "withdrawn"
 

@@ -22,11 +22,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from schemas.errors import StoreError
-from schemas.places import KINDS, cache_folder
-from tasks.store.files import replacing, write_text
-from tasks.store.manifest import MANIFEST, FileEntry, Manifest, claimant_of
-from tasks.store.objects import blocks, one_line, open_objects, require_bucket
+from earmark.schemas.errors import StoreError
+from earmark.schemas.places import KINDS, cache_folder
+from earmark.tasks.store.files import replacing, write_text
+from earmark.tasks.store.manifest import MANIFEST, FileEntry, Manifest, claimant_of
+from earmark.tasks.store.objects import blocks, one_line, open_objects, require_bucket
 
 ADDRESS = ".remote"
 CLAIMS = ".claims"

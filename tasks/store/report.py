@@ -18,9 +18,9 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from schemas.corpus import Story
-from tasks.store.figures import Browser, Page
-from tasks.store.manifest import Manifest, Step
+from earmark.schemas.corpus import Story
+from earmark.tasks.store.figures import Browser, Page
+from earmark.tasks.store.manifest import Manifest, Step
 
 _CODE = re.compile(r"`([^`\n]+)`")
 FILTER_VALUES = 40  # a filter with more offers none but the first
@@ -34,7 +34,7 @@ def render_report(manifest: Manifest, story: Story, page: Page) -> str:
         story: the corpus's words.
         page: the corpus's sections, and the sound of clips.
     """
-    folder = resources.files("tasks.store")
+    folder = resources.files("earmark.tasks.store")
     script, style = (folder.joinpath(name).read_text("utf-8") for name in ("report.js", "report.css"))
     return _template().render(
         manifest=manifest,
@@ -56,7 +56,7 @@ def _template() -> jinja2.Template:
         undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=True
     )
     environment.filters.update(number=number, percent=percent, prose=prose, kind=lambda figure: type(figure).__name__)
-    return environment.from_string(resources.files("tasks.store").joinpath("report.html.j2").read_text("utf-8"))
+    return environment.from_string(resources.files("earmark.tasks.store").joinpath("report.html.j2").read_text("utf-8"))
 
 
 def _bar(step: Step) -> dict[str, Any]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import StoreError
-from schemas.tables import Table
-from tasks.store.lineage import mark_kinds, missing_column
-from tasks.store.versions import Version
-from tasks.store.withdrawals import Mark
+from earmark.schemas.errors import StoreError
+from earmark.schemas.tables import Table
+from earmark.tasks.store.lineage import mark_kinds, missing_column
+from earmark.tasks.store.versions import Version
+from earmark.tasks.store.withdrawals import Mark
 
 _ROWS, _AUDIO_ROWS = 16_384, 16  # rows that are read at once
 

@@ -15,10 +15,10 @@ from typing import Literal
 import psutil
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from schemas.errors import StoreError
-from schemas.files import private_folder
-from tasks.store.files import write_text
-from tasks.store.versions import Store
+from earmark.schemas.errors import StoreError
+from earmark.schemas.files import private_folder
+from earmark.tasks.store.files import write_text
+from earmark.tasks.store.versions import Store
 
 State = Literal["running", "completed", "failed", "interrupted"]
 

@@ -13,9 +13,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import ConfigError
-from schemas.tables import Table
-from tasks.store.hub_tree import Entry
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.tables import Table
+from earmark.tasks.store.hub_tree import Entry
 
 TEXT_ENDINGS = (".md", ".json", ".html", ".txt", ".csv", ".jsonl", ".yaml", ".toml")
 ROWS = 2_000

@@ -23,7 +23,7 @@ def query(name: str) -> str:
         name: `mos_preferences/ratings` is `tasks/mos_preferences/ratings.sql`; where there is no such room, the first
             part is an installed package, whose file it is.
     """
-    ours = resources.files("tasks").joinpath(f"{name}.sql")
+    ours = resources.files("earmark.tasks").joinpath(f"{name}.sql")
     package, _, below = name.partition("/")
     return (ours if ours.is_file() else resources.files(package).joinpath(f"{below}.sql")).read_text("utf-8")
 

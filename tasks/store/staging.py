@@ -16,14 +16,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from schemas.errors import StoreError
-from schemas.files import private_folder
-from schemas.reasons import check_reasons
-from schemas.tables import REJECTS, THINGS, Table
-from tasks.store.files import replacing, write_text
-from tasks.store.manifest import Step
-from tasks.store.parquet import write_shards
-from tasks.store.versions import Store
+from earmark.schemas.errors import StoreError
+from earmark.schemas.files import private_folder
+from earmark.schemas.reasons import check_reasons
+from earmark.schemas.tables import REJECTS, THINGS, Table
+from earmark.tasks.store.files import replacing, write_text
+from earmark.tasks.store.manifest import Step
+from earmark.tasks.store.parquet import write_shards
+from earmark.tasks.store.versions import Store
 
 STAGING = ".staging"
 LOCK = ".lock"

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from schemas.errors import StoreError
-from schemas.places import require_below_roots
-from tasks.store.files import sha256_file, write_text
-from tasks.store.manifest import MANIFEST as MANIFEST
-from tasks.store.manifest import Manifest, read_manifest
-from tasks.store.remote import Remote, open_remote, remote_of
-from tasks.store.withdrawals import bring_withdrawals, withdrawal_against
+from earmark.schemas.errors import StoreError
+from earmark.schemas.places import require_below_roots
+from earmark.tasks.store.files import sha256_file, write_text
+from earmark.tasks.store.manifest import MANIFEST as MANIFEST
+from earmark.tasks.store.manifest import Manifest, read_manifest
+from earmark.tasks.store.remote import Remote, open_remote, remote_of
+from earmark.tasks.store.withdrawals import bring_withdrawals, withdrawal_against
 
 DEFAULT_STORE = Path("data/store")
 _VERSION = re.compile(r"^v([1-9][0-9]*)$")

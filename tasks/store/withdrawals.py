@@ -20,11 +20,11 @@ from typing import Literal
 
 from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError
 
-from schemas.errors import StoreError
-from tasks.store.files import write_text
-from tasks.store.manifest import MANIFEST, Manifest, Parent, digest_of, read_manifest
-from tasks.store.objects import one_line
-from tasks.store.remote import Remote
+from earmark.schemas.errors import StoreError
+from earmark.tasks.store.files import write_text
+from earmark.tasks.store.manifest import MANIFEST, Manifest, Parent, digest_of, read_manifest
+from earmark.tasks.store.objects import one_line
+from earmark.tasks.store.remote import Remote
 
 FOLDER = "withdrawals"
 Kind = Literal["annotator", "clip", "prompt"]

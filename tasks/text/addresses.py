@@ -8,7 +8,7 @@ from functools import cache
 
 from publicsuffixlist import PublicSuffixList
 
-from tasks.text.rules import DIGITS, Rule, Seen, words_of
+from earmark.tasks.text.rules import DIGITS, Rule, Seen, words_of
 
 EMAIL, LINK = "e-mail address", "link"
 _TOP = "com|org|net|edu|gov|info|biz|name|io|co|uk|de|at|ch|fr|es|nl|be|eu|ca|au|us|nz|jp|cn|ru|br|pl|se|dev|app"

@@ -10,14 +10,14 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from schemas.errors import ConfigError
-from schemas.files import keep_private
-from tasks.text.addresses import EMAIL, LINK
-from tasks.text.folding import HIDDEN, fold
-from tasks.text.people import HANDLE
-from tasks.text.personal import ID, RULES, Place, find
-from tasks.text.personal import hint as rules_hint
-from tasks.text.rules import Rule
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.files import keep_private
+from earmark.tasks.text.addresses import EMAIL, LINK
+from earmark.tasks.text.folding import HIDDEN, fold
+from earmark.tasks.text.people import HANDLE
+from earmark.tasks.text.personal import ID, RULES, Place, find
+from earmark.tasks.text.personal import hint as rules_hint
+from earmark.tasks.text.rules import Rule
 
 SALT_FILE = "salt"  # in the store's own folder, never in a version
 SHORTEST_SALT = 16  # characters; ids are short, so that a guessable salt would give them away

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tasks.text.rules import DIGITS, Rule, Seen, words_of
+from earmark.tasks.text.rules import DIGITS, Rule, Seen, words_of
 
 
 def _mixed(seen: Seen) -> bool:

@@ -7,7 +7,7 @@ import re
 import phonenumbers
 from phonenumbers import NumberParseException, PhoneNumberFormat
 
-from tasks.text.rules import DIGITS, Rule, Seen
+from earmark.tasks.text.rules import DIGITS, Rule, Seen
 
 # Countries whose own way to write a number is recognised without a word that speaks for it.
 _COUNTRIES = ("US", "GB", "AU", "FR", "DE", "NL", "IT", "ES", "IN", "JP")

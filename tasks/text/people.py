@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tasks.text.rules import DIGITS, Rule, Seen, words_of
+from earmark.tasks.text.rules import DIGITS, Rule, Seen, words_of
 
 HANDLE, NAME, STREET = "mention", "name of a person", "street address"
 

@@ -12,12 +12,12 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tasks.text.addresses import HOSTS, IPS, LINKS, MAILS
-from tasks.text.folding import Folded, disguises, fold
-from tasks.text.keys import KEYS
-from tasks.text.numbers import NUMBERS
-from tasks.text.people import MENTIONS, NAMES, STREETS
-from tasks.text.rules import Rule, View
+from earmark.tasks.text.addresses import HOSTS, IPS, LINKS, MAILS
+from earmark.tasks.text.folding import Folded, disguises, fold
+from earmark.tasks.text.keys import KEYS
+from earmark.tasks.text.numbers import NUMBERS
+from earmark.tasks.text.people import MENTIONS, NAMES, STREETS
+from earmark.tasks.text.rules import Rule, View
 
 ID = "id of a forum"
 _IDS = (

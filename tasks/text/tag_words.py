@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.importers.jamendo import Tag
+from earmark.tasks.importers.jamendo import Tag
 
 LISTS = ("forms.tsv", "vocal.tsv", "everyday.tsv", "vocal_words.txt")
 _TOKEN = re.compile(r"[^\W_]+|[,.;:!?()\n]")  # marks are tokens too: no form goes across one
@@ -106,7 +106,7 @@ def everyday_tags() -> frozenset[Tag]:
 
 def list_files() -> list[tuple[str, Path]]:
     """The lists of words, by the name that a manifest gives them; a version is made from them too."""
-    return [(f"words/{name}", Path(str(resources.files("tasks.text.words").joinpath(name)))) for name in LISTS]
+    return [(f"words/{name}", Path(str(resources.files("earmark.tasks.text.words").joinpath(name)))) for name in LISTS]
 
 
 @cache
@@ -121,7 +121,7 @@ def _listed(name: str) -> Iterator[tuple[Tag, str]]:
 
 
 def _read(name: str) -> str:
-    return resources.files("tasks.text.words").joinpath(name).read_text("utf-8")
+    return resources.files("earmark.tasks.text.words").joinpath(name).read_text("utf-8")
 
 
 def _numbers(tag: Tag, tokens: tuple[str, ...]) -> Iterator[tuple[str, ...]]:

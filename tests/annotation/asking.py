@@ -11,10 +11,10 @@ import json
 import sys
 from typing import Any
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.engine import Annotator
-from tasks.annotation.ledger import open_ledger
-from tasks.annotation.outcome import Outcome
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.engine import Annotator
+from earmark.tasks.annotation.ledger import open_ledger
+from earmark.tasks.annotation.outcome import Outcome
 from tests.annotation.conftest import QUICK, requests_for
 
 

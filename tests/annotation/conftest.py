@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.backend import Media, question
-from tasks.annotation.engine import Annotator
-from tasks.annotation.ledger import open_ledger
-from tasks.annotation.outcome import Report
-from tasks.annotation.request import Json, Message, Request
-from tasks.annotation.session import Session
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.backend import Media, question
+from earmark.tasks.annotation.engine import Annotator
+from earmark.tasks.annotation.ledger import open_ledger
+from earmark.tasks.annotation.outcome import Report
+from earmark.tasks.annotation.request import Json, Message, Request
+from earmark.tasks.annotation.session import Session
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from schemas.annotation import Prices
-from tasks.annotation.errors import BudgetExhausted
-from tasks.annotation.ledger import connect
-from tasks.annotation.ledger_reports import stats
+from earmark.schemas.annotation import Prices
+from earmark.tasks.annotation.errors import BudgetExhausted
+from earmark.tasks.annotation.ledger import connect
+from earmark.tasks.annotation.ledger_reports import stats
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.annotation.test_kills import Server, asking, finish, serve
 from tests.servers.faults import Faults

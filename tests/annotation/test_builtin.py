@@ -12,17 +12,17 @@ import numpy as np
 import pytest
 import soundfile
 
-from schemas.annotation import AnnotatorConfig
-from schemas.errors import InputError
-from schemas.registry import load
-from tasks.annotation.backend import Media, question
-from tasks.annotation.builtin import functions
-from tasks.annotation.engine import Annotator
-from tasks.annotation.ledger import open_ledger
-from tasks.annotation.outcome import Answer, Reject
-from tasks.annotation.request import Audio, AudioForm, Json, Message
-from tasks.audio.encode import Encoder
-from tasks.audio.measure import Samples, loudness_lufs, measure
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.errors import InputError
+from earmark.schemas.registry import load
+from earmark.tasks.annotation.backend import Media, question
+from earmark.tasks.annotation.builtin import functions
+from earmark.tasks.annotation.engine import Annotator
+from earmark.tasks.annotation.ledger import open_ledger
+from earmark.tasks.annotation.outcome import Answer, Reject
+from earmark.tasks.annotation.request import Audio, AudioForm, Json, Message
+from earmark.tasks.audio.encode import Encoder
+from earmark.tasks.audio.measure import Samples, loudness_lufs, measure
 from tests.annotation.conftest import ask_all
 from tests.audio.signals import RATE, music, worse
 
@@ -83,17 +83,17 @@ def test_functions_lie_in_the_rooms_of_their_corpora() -> None:
     """Names with their versions are part of request keys; each rule is reachable by its name."""
     rooms = {name: entry.declared.partition(":")[0] for name, entry in functions().entries.items()}
     assert rooms == {
-        "caption-refine-1": "tasks.captions.builtin",
-        "music-caption-1": "tasks.captions.builtin",
-        "music-pair-2": "tasks.pseudo_preferences.builtin",
-        "music-prompt-1": "tasks.music_prompts.builtin",
-        "rubric-judge-1": "tasks.instruction_rubrics.builtin",
-        "rubric-writer-1": "tasks.instruction_rubrics.builtin",
-        "score-judge-1": "tasks.score_questions.builtin",
-        "score-labeller-1": "tasks.score_questions.builtin",
-        "score-writer-1": "tasks.score_questions.builtin",
-        "speech-critique-1": "tasks.mos_preferences.builtin",
-        "speech-pair-1": "tasks.mos_preferences.builtin",
+        "caption-refine-1": "earmark.tasks.captions.builtin",
+        "music-caption-1": "earmark.tasks.captions.builtin",
+        "music-pair-2": "earmark.tasks.pseudo_preferences.builtin",
+        "music-prompt-1": "earmark.tasks.music_prompts.builtin",
+        "rubric-judge-1": "earmark.tasks.instruction_rubrics.builtin",
+        "rubric-writer-1": "earmark.tasks.instruction_rubrics.builtin",
+        "score-judge-1": "earmark.tasks.score_questions.builtin",
+        "score-labeller-1": "earmark.tasks.score_questions.builtin",
+        "score-writer-1": "earmark.tasks.score_questions.builtin",
+        "speech-critique-1": "earmark.tasks.mos_preferences.builtin",
+        "speech-pair-1": "earmark.tasks.mos_preferences.builtin",
     }
     assert all(functions().find(name) is load(entry.declared) for name, entry in functions().entries.items())
 

@@ -12,17 +12,17 @@ from typing import Any
 
 import pytest
 
-from schemas.annotation import AnnotatorConfig, Prices
-from schemas.errors import ConfigError
-from tasks.annotation.answers import PARSER, Reply
-from tasks.annotation.backend import Media, make_backend, question
-from tasks.annotation.engine import Annotator
-from tasks.annotation.errors import AuthFailed, BudgetExhausted, QuotaExhausted
-from tasks.annotation.ledger import connect, open_ledger
-from tasks.annotation.outcome import Answer, Reject
-from tasks.annotation.progress import Progress
-from tasks.annotation.request import Choice, FreeText, Message, Request, YesNo
-from tasks.annotation.session import Session
+from earmark.schemas.annotation import AnnotatorConfig, Prices
+from earmark.schemas.errors import ConfigError
+from earmark.tasks.annotation.answers import PARSER, Reply
+from earmark.tasks.annotation.backend import Media, make_backend, question
+from earmark.tasks.annotation.engine import Annotator
+from earmark.tasks.annotation.errors import AuthFailed, BudgetExhausted, QuotaExhausted
+from earmark.tasks.annotation.ledger import connect, open_ledger
+from earmark.tasks.annotation.outcome import Answer, Reject
+from earmark.tasks.annotation.progress import Progress
+from earmark.tasks.annotation.request import Choice, FreeText, Message, Request, YesNo
+from earmark.tasks.annotation.session import Session
 from tests.annotation.conftest import Bench, LocalServer, ask_all, config_for, requests_for, serving
 from tests.servers.faults import ALL, TRANSPORT, Faults
 
@@ -218,7 +218,7 @@ def test_a_wrong_key_stops_the_run_and_is_never_shown(
 
 def test_no_key_for_a_hosted_service_is_said_before_asking(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    from schemas.annotation import AnnotatorConfig
+    from earmark.schemas.annotation import AnnotatorConfig
 
     config = AnnotatorConfig(annotator="openai:gpt-4.1-mini")
     with pytest.raises(AuthFailed, match="OPENAI_API_KEY"):
@@ -343,7 +343,7 @@ def test_a_changed_parser_reads_again_and_asks_nothing(
         config, bench = config_for(server), Bench(tmp_path / "l.sqlite", server)
         first = await bench.ask(config, requests_for(config, 10))
         for module in ("engine", "run"):
-            monkeypatch.setattr(f"tasks.annotation.{module}.PARSER", PARSER + 1)
+            monkeypatch.setattr(f"earmark.tasks.annotation.{module}.PARSER", PARSER + 1)
         again = await bench.ask(config, requests_for(config, 10))
         assert again.outcomes == first.outcomes
         async with open_ledger(bench.ledger) as ledger, Annotator(config, ledger) as annotator:
@@ -390,7 +390,7 @@ def test_two_annotators_on_one_ledger_ask_each_key_once(tmp_path: Path, run: Any
 
 def test_what_is_sent_is_what_the_protocol_wants(tmp_path: Path, run: Any) -> None:
     async def story() -> None:
-        from tasks.annotation.request import Audio, Json
+        from earmark.tasks.annotation.request import Audio, Json
 
         server = await serving()
         server.keep_bodies = True
@@ -415,7 +415,7 @@ def test_what_is_sent_is_what_the_protocol_wants(tmp_path: Path, run: Any) -> No
 
 
 def test_an_unknown_builtin_judge_is_refused() -> None:
-    from schemas.annotation import AnnotatorConfig
+    from earmark.schemas.annotation import AnnotatorConfig
 
     with pytest.raises(ConfigError, match="builtin"):
         make_backend(AnnotatorConfig(annotator="builtin:no-such-judge"), Media())

@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
-from schemas.annotation import AnnotatorConfig, Prices
-from tasks.annotation import http
-from tasks.annotation.backend import question
-from tasks.annotation.engine import Annotator
-from tasks.annotation.ledger import connect, open_ledger
-from tasks.annotation.ledger_reports import stats
-from tasks.annotation.outcome import Answer, Outcome, Reject
-from tasks.annotation.request import Json, Message, Request, YesNo
+from earmark.schemas.annotation import AnnotatorConfig, Prices
+from earmark.tasks.annotation import http
+from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.engine import Annotator
+from earmark.tasks.annotation.ledger import connect, open_ledger
+from earmark.tasks.annotation.ledger_reports import stats
+from earmark.tasks.annotation.outcome import Answer, Outcome, Reject
+from earmark.tasks.annotation.request import Json, Message, Request, YesNo
 from tests.annotation.conftest import SCHEMA
 from tests.conftest import ROOT
 from tests.servers.faulty.kinds import CAP, KINDS

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from schemas.annotation import Prices
-from tasks.annotation.backend import Media, question
-from tasks.annotation.errors import AuthFailed
-from tasks.annotation.outcome import Answer
-from tasks.annotation.request import Audio, Json, Message, Request, YesNo
+from earmark.schemas.annotation import Prices
+from earmark.tasks.annotation.backend import Media, question
+from earmark.tasks.annotation.errors import AuthFailed
+from earmark.tasks.annotation.outcome import Answer
+from earmark.tasks.annotation.request import Audio, Json, Message, Request, YesNo
 from tests.annotation.conftest import SCHEMA, Bench, config_for, requests_for
 from tests.servers.faults import Faults
 from tests.servers.gemini_server import GeminiServer

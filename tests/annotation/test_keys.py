@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
 
-from flows.command.doctor import examine
-from schemas.annotation import AnnotatorConfig
-from schemas.errors import ConfigError
-from tasks.annotation.backend import Media, make_backend
-from tasks.annotation.errors import AuthFailed
-from tasks.annotation.keys import Origin, find_key, key_hosts
-from tasks.store.versions import Store
+from earmark.flows.command.doctor import examine
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.errors import ConfigError
+from earmark.tasks.annotation.backend import Media, make_backend
+from earmark.tasks.annotation.errors import AuthFailed
+from earmark.tasks.annotation.keys import Origin, find_key, key_hosts
+from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.annotation.test_gemini import GEMINI, MEDIA, pair
 from tests.servers.gemini_server import GeminiServer

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from tasks.annotation.ledger import connect
+from earmark.tasks.annotation.ledger import connect
 
 CONCURRENCY = 8
 

@@ -18,11 +18,11 @@ from typing import Any
 
 import pytest
 
-from tasks.annotation.engine import Annotator
-from tasks.annotation.errors import LedgerError
-from tasks.annotation.ledger import connect, open_ledger
-from tasks.annotation.ledger_reports import export, show, stats, vacuum
-from tasks.annotation.ledger_rows import Attempt, Finished, migrations, shown
+from earmark.tasks.annotation.engine import Annotator
+from earmark.tasks.annotation.errors import LedgerError
+from earmark.tasks.annotation.ledger import connect, open_ledger
+from earmark.tasks.annotation.ledger_reports import export, show, stats, vacuum
+from earmark.tasks.annotation.ledger_rows import Attempt, Finished, migrations, shown
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.servers.faults import Faults
 
@@ -153,7 +153,7 @@ def test_a_claim_holds_while_its_process_lives_and_not_longer(
                 await two.change(
                     lambda driver: driver.run("UPDATE runs SET seen_at = seen_at - 61, host = 'elsewhere'")
                 )
-                monkeypatch.setattr("tasks.annotation.ledger_rows.OPEN_HERE", {two.owner})
+                monkeypatch.setattr("earmark.tasks.annotation.ledger_rows.OPEN_HERE", {two.owner})
                 assert await two.free_the_dead() == 1
                 assert len(await two.claim(wanted, {}, 1)) == 1
 
@@ -214,9 +214,8 @@ def test_ledgers_of_one_file_take_turns_and_a_closed_one_leaves_its_own(tmp_path
 
 
 def test_processes_that_make_a_ledger_at_once_all_get_it(tmp_path: Path) -> None:
-    opening = (
-        "import sys; from tasks.annotation.ledger import connect; [connect(path).close() for path in sys.argv[1:]]"
-    )
+    importing = "from earmark.tasks.annotation.ledger import connect"
+    opening = f"import sys; {importing}; [connect(path).close() for path in sys.argv[1:]]"
     paths = [f"{tmp_path / str(number)}.sqlite" for number in range(150)]
     command = [sys.executable, "-c", opening, *paths]
     processes = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(4)]

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 import soundfile
 
-from schemas.annotation import AnnotatorConfig
-from schemas.errors import MissingExtraError
-from tasks.annotation.backend import Media, question
-from tasks.annotation.outcome import Answer, Reject
-from tasks.annotation.request import Audio, AudioForm, Message, Request, YesNo
-from tasks.audio.encode import Encoder
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.errors import MissingExtraError
+from earmark.tasks.annotation.backend import Media, question
+from earmark.tasks.annotation.outcome import Answer, Reject
+from earmark.tasks.annotation.request import Audio, AudioForm, Message, Request, YesNo
+from earmark.tasks.audio.encode import Encoder
 from tests.annotation.conftest import ask_all
 
 HAS_TRANSFORMERS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.annotation.ledger import connect, open_ledger
-from tasks.annotation.ledger_rows import Driver, claim
-from tasks.annotation.pace import Pace
-from tasks.annotation.quota import AHEAD_S, Quota, quota_name, reserve
+from earmark.tasks.annotation.ledger import connect, open_ledger
+from earmark.tasks.annotation.ledger_rows import Driver, claim
+from earmark.tasks.annotation.pace import Pace
+from earmark.tasks.annotation.quota import AHEAD_S, Quota, quota_name, reserve
 from tests.annotation.conftest import config_for
 from tests.annotation.test_kills import Server, asking, finish, received, serve
 from tests.annotation.test_ledger import ledger, postgres

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.annotation.errors import PromptError
-from tasks.annotation.prompts import LOCK, check_lock, load_prompt, lock_prompts, neutral, parse_prompt
-from tasks.annotation.request import Audio, Text
+from earmark.tasks.annotation.errors import PromptError
+from earmark.tasks.annotation.prompts import LOCK, check_lock, load_prompt, lock_prompts, neutral, parse_prompt
+from earmark.tasks.annotation.request import Audio, Text
 
 BODY = """---
 name: pair

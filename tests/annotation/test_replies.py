@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from schemas.annotation import AnnotatorConfig, Prices
-from tasks.annotation import batch_gemini, batch_openai, http
-from tasks.annotation.answers import MOST_TOKENS, Reply, answer_value
-from tasks.annotation.backend import question
-from tasks.annotation.budget import Budget
-from tasks.annotation.errors import AskError, one_line
-from tasks.annotation.gemini import read_generate_content
-from tasks.annotation.limits import limits_of
-from tasks.annotation.openai_compatible import read_chat_completion
-from tasks.annotation.request import Ask, Choice, FreeText, Json, Message, YesNo
+from earmark.schemas.annotation import AnnotatorConfig, Prices
+from earmark.tasks.annotation import batch_gemini, batch_openai, http
+from earmark.tasks.annotation.answers import MOST_TOKENS, Reply, answer_value
+from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.budget import Budget
+from earmark.tasks.annotation.errors import AskError, one_line
+from earmark.tasks.annotation.gemini import read_generate_content
+from earmark.tasks.annotation.limits import limits_of
+from earmark.tasks.annotation.openai_compatible import read_chat_completion
+from earmark.tasks.annotation.request import Ask, Choice, FreeText, Json, Message, YesNo
 from tests.annotation.conftest import SCHEMA
 
 NUMBERS = st.one_of(

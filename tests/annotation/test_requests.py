@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from schemas.annotation import AnnotatorConfig, Limits
-from tasks.annotation.answers import Reply, answer_value
-from tasks.annotation.backend import question
-from tasks.annotation.errors import (
+from earmark.schemas.annotation import AnnotatorConfig, Limits
+from earmark.tasks.annotation.answers import Reply, answer_value
+from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.errors import (
     AskError,
     BadAnswer,
     Empty,
@@ -28,11 +28,22 @@ from tasks.annotation.errors import (
     SchemaMismatch,
     Truncated,
 )
-from tasks.annotation.http import retry_after
-from tasks.annotation.limits import limits_of, within
-from tasks.annotation.openai_compatible import read_chat_completion
-from tasks.annotation.pace import Pace, backoff
-from tasks.annotation.request import Audio, AudioForm, Choice, FreeText, Image, Json, Message, Request, Sampling, YesNo
+from earmark.tasks.annotation.http import retry_after
+from earmark.tasks.annotation.limits import limits_of, within
+from earmark.tasks.annotation.openai_compatible import read_chat_completion
+from earmark.tasks.annotation.pace import Pace, backoff
+from earmark.tasks.annotation.request import (
+    Audio,
+    AudioForm,
+    Choice,
+    FreeText,
+    Image,
+    Json,
+    Message,
+    Request,
+    Sampling,
+    YesNo,
+)
 from tests.annotation.conftest import SCHEMA
 
 A, B = Audio("a" * 64, "a.wav", duration_s=20), Audio("b" * 64, "b.wav", duration_s=40)

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.backend import Media, question
-from tasks.annotation.outcome import Answer
-from tasks.annotation.request import Ask, Audio, Choice, Json, Message, YesNo
-from tasks.audio.encode import Encoder
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.backend import Media, question
+from earmark.tasks.annotation.outcome import Answer
+from earmark.tasks.annotation.request import Ask, Audio, Choice, Json, Message, YesNo
+from earmark.tasks.audio.encode import Encoder
 from tests.annotation.conftest import ask_all
 from tests.annotation.parity import WORDS, assert_parity, yes_no_numbers
 from tests.annotation.test_models import noise

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import soundfile
 
-from tasks.audio.separation.jobs import Samples, Windows
+from earmark.tasks.audio.separation.jobs import Samples, Windows
 
 
 def song(seconds: float, rate: int = 44_100, seed: int = 0) -> tuple[Samples, Samples]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tasks.audio.measure import Samples
+from earmark.tasks.audio.measure import Samples
 
 RATE = 22_050
 

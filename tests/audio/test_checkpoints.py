@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from schemas.errors import ConfigError, MissingExtraError
-from tasks.audio.separation import checkpoints
-from tasks.audio.separation.checkpoints import KNOWN_SHA256, find_checkpoint, load_model
-from tasks.audio.separation.choice import make_separator
+from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.tasks.audio.separation import checkpoints
+from earmark.tasks.audio.separation.checkpoints import KNOWN_SHA256, find_checkpoint, load_model
+from earmark.tasks.audio.separation.choice import make_separator
 
 SETTINGS = {
     "model": {"num_bands": 60, "stft_hop_length": 441},

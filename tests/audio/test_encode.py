@@ -14,9 +14,9 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import InputError
-from tasks.annotation.request import Audio, AudioForm
-from tasks.audio.encode import Encoder, SharedEncoder, encode, encode_parts
+from earmark.schemas.errors import InputError
+from earmark.tasks.annotation.request import Audio, AudioForm
+from earmark.tasks.audio.encode import Encoder, SharedEncoder, encode, encode_parts
 
 RATE_HZ, SECONDS = 11_025, 20.0  # several blocks of the decoder
 FORMS = (AudioForm(), AudioForm(8_000, None, "flac"), AudioForm(None, 1, "wav", 1.5))

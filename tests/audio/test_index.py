@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from tasks.audio import index as index_module
-from tasks.audio.index import MediaIndex
-from tasks.audio.probe import AudioFault, Probe, probe
+from earmark.tasks.audio import index as index_module
+from earmark.tasks.audio.index import MediaIndex
+from earmark.tasks.audio.probe import AudioFault, Probe, probe
 
 
 def tone(path: Path, peak: float = 0.5) -> Path:

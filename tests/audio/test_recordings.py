@@ -11,10 +11,10 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import ConfigError
-from schemas.instruction_rubrics import has_chromaprint
-from tasks.audio.faults import BadAudio
-from tasks.audio.recordings import Print, alike, fingerprint, recordings
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.instruction_rubrics import has_chromaprint
+from earmark.tasks.audio.faults import BadAudio
+from earmark.tasks.audio.recordings import Print, alike, fingerprint, recordings
 
 RATE = 22_050
 

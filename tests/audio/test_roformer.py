@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from schemas.errors import ConfigError
-from tasks.audio.separation.choice import make_separator
-from tasks.audio.separation.jobs import Done, Job, Output, Samples
-from tasks.audio.separation.pipeline import separate
+from earmark.schemas.errors import ConfigError
+from earmark.tasks.audio.separation.choice import make_separator
+from earmark.tasks.audio.separation.jobs import Done, Job, Output, Samples
+from earmark.tasks.audio.separation.pipeline import separate
 from tests.audio.separating import snr_db, write_song
 from tests.audio.tiny_roformer import CHECKPOINT, make_roformer
 
@@ -113,7 +113,7 @@ def test_windows_of_several_tracks_go_together_and_agree(models: Path, tmp_path:
 
 
 def test_half_precision_beyond_its_bound_is_refused(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tasks.audio.separation import roformer
+    from earmark.tasks.audio.separation import roformer
 
     monkeypatch.setattr(roformer, "LEAST_SNR_DB", 70.0)
     with pytest.raises(ConfigError, match=r"within 70 dB of single precision, found [3-6]\d\.\d dB; use float32"):

@@ -14,11 +14,11 @@ import soundfile
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import StoreError
-from tasks.audio.separation import track as track_module
-from tasks.audio.separation.centre import CentreRemoval
-from tasks.audio.separation.jobs import Done, Failed, Job, Output, Samples, Separator, Windows
-from tasks.audio.separation.pipeline import separate
+from earmark.schemas.errors import StoreError
+from earmark.tasks.audio.separation import track as track_module
+from earmark.tasks.audio.separation.centre import CentreRemoval
+from earmark.tasks.audio.separation.jobs import Done, Failed, Job, Output, Samples, Separator, Windows
+from earmark.tasks.audio.separation.pipeline import separate
 from tests.audio.separating import Halving, snr_db, song, write_song
 from tests.conftest import ROOT
 
@@ -189,8 +189,8 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
 KILLED = """
 import sys, time
 from pathlib import Path
-from tasks.audio.separation.jobs import Job
-from tasks.audio.separation import pipeline
+from earmark.tasks.audio.separation.jobs import Job
+from earmark.tasks.audio.separation import pipeline
 from tests.audio.separating import Halving
 
 class Slow(Halving):

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from schemas.errors import ConfigError, MissingExtraError
-from tasks.audio.faults import BadAudio
-from tasks.audio.similarity import Said, Similarity
+from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.tasks.audio.faults import BadAudio
+from earmark.tasks.audio.similarity import Said, Similarity
 
 HAS_TRANSFORMERS = all(importlib.util.find_spec(name) for name in ("torch", "transformers"))
 TEXTS = ["A slow piece with piano.", "A dog barks.", 'Say "yes" {x} <|im_end|> 是', "long " * 300]

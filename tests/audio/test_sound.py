@@ -15,13 +15,13 @@ import soxr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.audio import decode as decode_module
-from tasks.audio import sound as sound_module
-from tasks.audio.decode import convert, decode, decode_mono
-from tasks.audio.faults import BadAudio
-from tasks.audio.index import MediaIndex
-from tasks.audio.probe import AudioFault, Probe, probe
-from tasks.audio.sound import Samples
+from earmark.tasks.audio import decode as decode_module
+from earmark.tasks.audio import sound as sound_module
+from earmark.tasks.audio.decode import convert, decode, decode_mono
+from earmark.tasks.audio.faults import BadAudio
+from earmark.tasks.audio.index import MediaIndex
+from earmark.tasks.audio.probe import AudioFault, Probe, probe
+from earmark.tasks.audio.sound import Samples
 from tests.conftest import ROOT
 
 FORMS = {
@@ -216,7 +216,7 @@ def test_a_bomb_costs_neither_memory_nor_time(tmp_path: Path) -> None:
     assert path.stat().st_size < 500_000
     assert reason(path, longest_s=1500) == "audio_too_long"
     code = (
-        "import resource, sys; from pathlib import Path; from tasks.audio.decode import convert; "
+        "import resource, sys; from pathlib import Path; from earmark.tasks.audio.decode import convert; "
         "before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss; "
         "convert(Path(sys.argv[1]), Path(sys.argv[2]), 16000); "
         "print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)"

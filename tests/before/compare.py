@@ -23,8 +23,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from tasks.build.registry import corpora
-from tasks.store.versions import Store, Version
+from earmark.tasks.build.registry import corpora
+from earmark.tasks.store.versions import Store, Version
 from tests.before.fixture import before, paid, seed, unpack
 
 REJECTS = "rejects"
@@ -122,7 +122,7 @@ def asked(store: Path, old: Path) -> list[str]:
 
 def build(names: list[str], store: Path) -> None:
     """Build demo corpora in a store."""
-    from flows.command.running import demo_config, run_build
+    from earmark.flows.command.running import demo_config, run_build
 
     for name in names:
         run_build(name, demo_config(name), Store(store))

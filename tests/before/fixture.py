@@ -18,7 +18,7 @@ from pathlib import Path
 
 import zstandard
 
-from tasks.store.versions import Store, Version
+from earmark.tasks.store.versions import Store, Version
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHIVE = Path(__file__).with_name("demo.tar.zst")

@@ -29,11 +29,11 @@ from tests.before.fixture import ARCHIVE, LEDGER, ROOT, SALT, SOUNDS, dictionary
 
 BUILD = """
 import sys
-from tasks.build import report
-from tasks.store import figures
+from earmark.tasks.build import report
+from earmark.tasks.store import figures
 report.read_sounds = lambda stage, clips: {}
 figures.Picture.address = "data:,"
-from flows.command.cli import app
+from earmark.flows.command.cli import app
 app(["demo", "--store", sys.argv[1]])
 """
 UNTIMED = """

@@ -67,8 +67,8 @@ async def by_aiohttp(base_url: str, count: int, concurrency: int) -> None:
 
 def engine_requests(config: Any, count: int) -> list[Any]:
     """The same requests as the engine's."""
-    from tasks.annotation.backend import question
-    from tasks.annotation.request import Message
+    from earmark.tasks.annotation.backend import question
+    from earmark.tasks.annotation.request import Message
 
     system = Message.of("system", SYSTEM)
     return [
@@ -78,9 +78,9 @@ def engine_requests(config: Any, count: int) -> list[Any]:
 
 async def by_engine(base_url: str, count: int, concurrency: int) -> None:
     """The engine with its durable ledger."""
-    from schemas.annotation import AnnotatorConfig
-    from tasks.annotation.engine import Annotator
-    from tasks.annotation.ledger import open_ledger
+    from earmark.schemas.annotation import AnnotatorConfig
+    from earmark.tasks.annotation.engine import Annotator
+    from earmark.tasks.annotation.ledger import open_ledger
 
     folder = Path(tempfile.mkdtemp(prefix="bench-ledger-"))
     try:
@@ -112,10 +112,10 @@ async def _awaited(run: Callable[[str, int, int], Awaitable[None]], *options: An
 
 def resume(count: int) -> dict[str, float]:
     """Time a run over a ledger in which every request is finished; building the requests is not part of it."""
-    from schemas.annotation import AnnotatorConfig
-    from tasks.annotation.engine import Annotator
-    from tasks.annotation.ledger import open_ledger
-    from tasks.annotation.ledger_rows import Attempt, Finished, Verdict
+    from earmark.schemas.annotation import AnnotatorConfig
+    from earmark.tasks.annotation.engine import Annotator
+    from earmark.tasks.annotation.ledger import open_ledger
+    from earmark.tasks.annotation.ledger_rows import Attempt, Finished, Verdict
 
     config = AnnotatorConfig(annotator="openai:tiny", base_url="http://127.0.0.1:9/v1")
     folder = Path(tempfile.mkdtemp(prefix="bench-ledger-"))

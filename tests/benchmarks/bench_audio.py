@@ -47,7 +47,7 @@ def make_clips(folder: Path, count: int, seconds: float, rate: int, form: str) -
 
 def by_ours(path: Path) -> int:
     """Our path."""
-    from tasks.audio.decode import decode_mono
+    from earmark.tasks.audio.decode import decode_mono
 
     return len(decode_mono(path, RATE_HZ))
 
@@ -81,7 +81,7 @@ def decode(way: str, folder: Path, threads: int, seconds: float) -> dict[str, fl
 
 def index(folder: Path, index_file: Path) -> dict[str, float]:
     """Look at a folder twice."""
-    from tasks.audio.index import MediaIndex
+    from earmark.tasks.audio.index import MediaIndex
 
     paths = sorted(folder.iterdir())
     looked = []

@@ -36,7 +36,7 @@ from unittest.mock import patch
 import numpy as np
 import soundfile
 
-from tasks.store.versions import Store
+from earmark.tasks.store.versions import Store
 
 RATE_HZ, SECONDS = 22_050, 4.0  # of a clip of the demo
 CLIENTS = ("server", "openai", "own audio", "engine", "build")
@@ -80,8 +80,8 @@ def bodies(folder: Path) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 def filled(body: dict[str, Any]) -> dict[str, Any]:
     """The request with its audio in place of the path."""
-    from tasks.annotation.request import AudioForm
-    from tasks.audio.encode import encode
+    from earmark.tasks.annotation.request import AudioForm
+    from earmark.tasks.audio.encode import encode
 
     if body["model"] == "reads" or not _sound(body)["data"].endswith(".flac"):
         return body
@@ -132,10 +132,10 @@ async def by_openai(base_url: str, prepared: list[dict[str, Any]], concurrency: 
 
 async def by_engine(base_url: str, requests: list[Any], concurrency: int, sounds: dict[str, bytes]) -> None:
     """Our engine with its durable ledger; audio is ready."""
-    from schemas.annotation import AnnotatorConfig
-    from tasks.annotation.backend import Media
-    from tasks.annotation.engine import Annotator
-    from tasks.annotation.ledger import open_ledger
+    from earmark.schemas.annotation import AnnotatorConfig
+    from earmark.tasks.annotation.backend import Media
+    from earmark.tasks.annotation.engine import Annotator
+    from earmark.tasks.annotation.ledger import open_ledger
 
     config = AnnotatorConfig(annotator=requests[0].model, base_url=base_url, max_concurrency=concurrency)
     media = Media(load_audio=lambda part: sounds[part.sha256])
@@ -149,7 +149,7 @@ async def by_engine(base_url: str, requests: list[Any], concurrency: int, sounds
 
 def as_requests(prepared: list[dict[str, Any]], sounds: dict[str, bytes]) -> list[Any]:
     """The same requests as the engine's; the bytes of their audio are added to `sounds`."""
-    from tasks.annotation.request import Audio, Message, Request, Sampling
+    from earmark.tasks.annotation.request import Audio, Message, Request, Sampling
 
     found = []
     for body in prepared:
@@ -167,10 +167,10 @@ def as_requests(prepared: list[dict[str, Any]], sounds: dict[str, bytes]) -> lis
 
 def build(folder: Path, base_url: str, concurrency: int, limit: int | None = None) -> dict[str, float]:
     """A whole build by its flow; how often each clip was decoded is counted on the way."""
-    from flows.command.running import start_prefect
+    from earmark.flows.command.running import start_prefect
 
     start_prefect()  # before Prefect is imported
-    import flows.captions as story
+    import earmark.flows.captions as story
     from tests.captions.captions import counting_readings
 
     store, walk, asking = Path(tempfile.mkdtemp(prefix="bench-store-")), story.caption_tracks, []

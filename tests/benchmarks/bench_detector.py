@@ -10,8 +10,8 @@ import argparse
 import time
 from pathlib import Path
 
-from schemas.score_questions import Detector
-from tasks.score_questions.forum.measuring import measure_detector
+from earmark.schemas.score_questions import Detector
+from earmark.tasks.score_questions.forum.measuring import measure_detector
 
 
 def main() -> None:

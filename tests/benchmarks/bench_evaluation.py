@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from schemas.evaluations import Evaluation, Kind
-from tasks.evaluation.asking import Prediction
-from tasks.evaluation.baselines import baselines
-from tasks.evaluation.results import count
-from tasks.evaluation.statistics import DRAWS
+from earmark.schemas.evaluations import Evaluation, Kind
+from earmark.tasks.evaluation.asking import Prediction
+from earmark.tasks.evaluation.baselines import baselines
+from earmark.tasks.evaluation.results import count
+from earmark.tasks.evaluation.statistics import DRAWS
 
 SAMPLES, GROUPS = 100_000, 10
 KINDS: tuple[Kind, ...] = ("preference", "yes_no", "scalar")

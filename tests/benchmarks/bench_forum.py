@@ -28,13 +28,13 @@ from typing import Any
 import duckdb
 import zstandard
 
-from schemas.score_questions import ScoreQuestions
-from tasks.score_questions.forum.dump import COLUMNS
-from tasks.score_questions.forum.scrubbing import scrub_threads
-from tasks.score_questions.forum.threads import read_comments, read_submissions
-from tasks.store.sql import MEMORY_LIMIT
-from tasks.store.staging import staging
-from tasks.store.versions import open_store
+from earmark.schemas.score_questions import ScoreQuestions
+from earmark.tasks.score_questions.forum.dump import COLUMNS
+from earmark.tasks.score_questions.forum.scrubbing import scrub_threads
+from earmark.tasks.score_questions.forum.threads import read_comments, read_submissions
+from earmark.tasks.store.sql import MEMORY_LIMIT
+from earmark.tasks.store.staging import staging
+from earmark.tasks.store.versions import open_store
 
 ROUNDS = 3
 CASES = (

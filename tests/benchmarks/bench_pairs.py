@@ -30,8 +30,8 @@ def make_ratings(folder: Path, clips: int, contents: int, systems: int, speakers
     """Write the published table `ratings` with made-up values, as the build would."""
     import duckdb
 
-    from schemas.mos_preferences import RATINGS
-    from tasks.store.parquet import write_shards
+    from earmark.schemas.mos_preferences import RATINGS
+    from earmark.tasks.store.parquet import write_shards
 
     query = f"""
         SELECT 'bench/clip-' || lpad(i::VARCHAR, 8, '0') || '.wav' AS sample_id, 'bench' AS dataset, NULL AS subset,
@@ -50,11 +50,11 @@ def make_ratings(folder: Path, clips: int, contents: int, systems: int, speakers
 
 def ours(folder: Path, quota: int, write: bool) -> dict[str, float]:
     """Draw, pick and derive the pairs; then, if asked, write the published table."""
-    from schemas.mos_preferences import PAIRS, MosPreferences
-    from tasks.mos_preferences.clips import RatedClips
-    from tasks.mos_preferences.pairs import draw_and_pick, pair_rows
-    from tasks.store.parquet import write_shards
-    from tasks.store.sql import connect, query
+    from earmark.schemas.mos_preferences import PAIRS, MosPreferences
+    from earmark.tasks.mos_preferences.clips import RatedClips
+    from earmark.tasks.mos_preferences.pairs import draw_and_pick, pair_rows
+    from earmark.tasks.store.parquet import write_shards
+    from earmark.tasks.store.sql import connect, query
 
     config = MosPreferences.model_validate(
         {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from tasks.text.anonymity import scrub
+from earmark.tasks.text.anonymity import scrub
 from tests.text.cases import CASES, MEASURES, MUSIC, table
 from tests.text.presidio import presidio_measures
 

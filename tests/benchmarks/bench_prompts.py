@@ -51,11 +51,11 @@ def config_for(folder: Path, prompts: int) -> Any:
 
 def drawn_by_sql(folder: Path, prompts: int) -> dict[str, float]:
     """Count pairs, make all triplets with their strata, and draw; the lists are imported before."""
-    from tasks.music_prompts.drawing import draw_triplets
-    from tasks.music_prompts.sources import import_lists
-    from tasks.music_prompts.tags import choose_tags
-    from tasks.store.staging import Stage
-    from tasks.store.versions import Store
+    from earmark.tasks.music_prompts.drawing import draw_triplets
+    from earmark.tasks.music_prompts.sources import import_lists
+    from earmark.tasks.music_prompts.tags import choose_tags
+    from earmark.tasks.store.staging import Stage
+    from earmark.tasks.store.versions import Store
 
     config = config_for(folder, prompts)
     with tempfile.TemporaryDirectory() as work:
@@ -71,7 +71,7 @@ def drawn_by_sql(folder: Path, prompts: int) -> dict[str, float]:
 
 def drawn_by_loops(folder: Path, prompts: int) -> dict[str, float]:
     """The same strata by plain Python: a counter of pairs, then three loops; drawn at random, without examples."""
-    from tasks.importers.jamendo import Track, read_tracks
+    from earmark.tasks.importers.jamendo import Track, read_tracks
 
     tracks = [t for t in read_tracks(folder / "tracks.tsv", "tracks.tsv") if isinstance(t, Track)]
     started = time.perf_counter()

@@ -25,8 +25,8 @@ SUBSETS = ("speech-real", "speech-gen", "sound-real", "sound-gen", "music-real",
 
 def config_for(samples: int) -> Any:
     """The paper's corpus: seven subsets of equal size, three of them generated."""
-    from schemas.config import parse_config
-    from schemas.instruction_rubrics import InstructionRubrics
+    from earmark.schemas.config import parse_config
+    from earmark.schemas.instruction_rubrics import InstructionRubrics
 
     sources = [
         {"name": name, "subset": name, "domain": {"mix": "mixed"}.get(name, name.partition("-")[0]),
@@ -41,7 +41,7 @@ def config_for(samples: int) -> Any:
 
 def captions_of(config: Any, samples: int) -> list[dict[str, Any]]:
     """Captions as `index` leaves them, a half more than the counts and their spare need."""
-    from tasks.instruction_rubrics.negatives import instruction_id
+    from earmark.tasks.instruction_rubrics.negatives import instruction_id
 
     dice = random.Random(17)
     words = ["".join(dice.choices("abcdefghijklmnoprstuvw", k=dice.randint(3, 9))) for _ in range(2000)]
@@ -67,10 +67,10 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=105_000)
     samples = parser.parse_args().samples
 
-    from flows import instruction_rubrics
-    from schemas.instruction_rubrics import CORPUS
-    from tasks.build.forecast import forecast
-    from tasks.store.versions import Store
+    from earmark.flows import instruction_rubrics
+    from earmark.schemas.instruction_rubrics import CORPUS
+    from earmark.tasks.build.forecast import forecast
+    from earmark.tasks.store.versions import Store
 
     config = config_for(samples)
     rows = captions_of(config, samples)

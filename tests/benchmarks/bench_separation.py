@@ -81,7 +81,7 @@ def counted_tflop(folder: Path) -> float:
     import torch
     from torch.utils.flop_counter import FlopCounterMode
 
-    from tasks.audio.separation.checkpoints import find_checkpoint, load_model
+    from earmark.tasks.audio.separation.checkpoints import find_checkpoint, load_model
     from tests.audio.tiny_roformer import CHECKPOINT
 
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -114,9 +114,9 @@ def run_mode(mode: str, folder: Path, device: str, batch: int | None) -> dict[st
 
 
 def _ours(folder: Path, out: Path, device: str, batch: int | None, options: dict[str, Any]) -> tuple[float, list[str]]:
-    from tasks.audio.separation.choice import make_separator
-    from tasks.audio.separation.jobs import Done, Job, Output
-    from tasks.audio.separation.pipeline import separate
+    from earmark.tasks.audio.separation.choice import make_separator
+    from earmark.tasks.audio.separation.jobs import Done, Job, Output
+    from earmark.tasks.audio.separation.pipeline import separate
     from tests.audio.tiny_roformer import CHECKPOINT
 
     named = {"settings": folder / "tiny.yaml", "device": device, "batch_size": batch}

@@ -81,12 +81,12 @@ LABELS = """
 
 def stage_version(root: Path, pairs: int) -> dict[str, float]:
     """Write the tables into a staging folder, as a build that was killed just before its commit would leave them."""
-    from schemas import pseudo_preferences as tables
-    from schemas.tables import UNSPLIT
-    from tasks.store.manifest import Step
-    from tasks.store.sql import connect
-    from tasks.store.staging import staging
-    from tasks.store.versions import Store
+    from earmark.schemas import pseudo_preferences as tables
+    from earmark.schemas.tables import UNSPLIT
+    from earmark.tasks.store.manifest import Step
+    from earmark.tasks.store.sql import connect
+    from earmark.tasks.store.staging import staging
+    from earmark.tasks.store.versions import Store
 
     start = time.perf_counter()
     generations = -(-pairs // PAIRS_PER_PROMPT) * PER_PROMPT
@@ -103,11 +103,11 @@ def stage_version(root: Path, pairs: int) -> dict[str, float]:
 
 def commit_version(root: Path) -> dict[str, float]:
     """Commit what is staged."""
-    from schemas.pseudo_preferences import CORPUS
-    from tasks.build.report import make_page
-    from tasks.store.commit import Made, commit
-    from tasks.store.staging import staging
-    from tasks.store.versions import Store
+    from earmark.schemas.pseudo_preferences import CORPUS
+    from earmark.tasks.build.report import make_page
+    from earmark.tasks.store.commit import Made, commit
+    from earmark.tasks.store.staging import staging
+    from earmark.tasks.store.versions import Store
 
     with staging(Store(root), CORPUS.name, KEY, say=print) as stage:
         start = time.perf_counter()
@@ -119,10 +119,10 @@ def commit_version(root: Path) -> dict[str, float]:
 
 def export_version(root: Path, case: int) -> dict[str, float]:
     """Export in one format."""
-    from schemas.pseudo_preferences import CORPUS
-    from tasks.exports.choosing import Wish
-    from tasks.exports.export import export
-    from tasks.store.versions import Store
+    from earmark.schemas.pseudo_preferences import CORPUS
+    from earmark.tasks.exports.choosing import Wish
+    from earmark.tasks.exports.export import export
+    from earmark.tasks.store.versions import Store
 
     format_, name, blind = EXPORTS[case]
     named: dict[str, Any] = {"table": name} if name == "labels" else {"view": name}

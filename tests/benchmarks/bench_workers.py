@@ -30,9 +30,9 @@ PROBE = 2_000
 
 def work(base_url: str, ledger: str, count: int, concurrency: int, per_minute: float) -> None:
     """One worker: says when it is ready, waits for a line, asks, and prints its processor's seconds."""
-    from schemas.annotation import AnnotatorConfig
-    from tasks.annotation.engine import Annotator
-    from tasks.annotation.ledger import open_ledger
+    from earmark.schemas.annotation import AnnotatorConfig
+    from earmark.tasks.annotation.engine import Annotator
+    from earmark.tasks.annotation.ledger import open_ledger
     from tests.benchmarks.bench_annotation import engine_requests
 
     config = AnnotatorConfig(

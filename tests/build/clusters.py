@@ -85,9 +85,9 @@ def _asks(process: psutil.Process, port: int | None) -> bool:
 
 def run(corpus: str, config: str, store: str, pairs_a_shard: str) -> None:
     """Build, as `earmark build` does."""
-    from flows.command.running import run_build
-    from tasks.pseudo_preferences import judging
-    from tasks.store.versions import open_store
+    from earmark.flows.command.running import run_build
+    from earmark.tasks.pseudo_preferences import judging
+    from earmark.tasks.store.versions import open_store
 
     judging.PAIRS_A_SHARD = int(pairs_a_shard)
     assert run_build(corpus, Path(config), open_store(store)).new

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tasks.store.staging import STAGING
-from tasks.store.versions import MANIFEST, Store, verify
+from earmark.tasks.store.staging import STAGING
+from earmark.tasks.store.versions import MANIFEST, Store, verify
 from tests.annotation.conftest import LocalServer
 from tests.annotation.test_kills import received
 from tests.builds import NAMED, ORDER, Builds, contents_of

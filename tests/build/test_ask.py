@@ -17,24 +17,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.annotation import AnnotatorConfig
-from schemas.config import BuildConfig
-from schemas.errors import EarmarkError
-from tasks.annotation.backend import question
-from tasks.annotation.outcome import Answer, Outcome, Reject
-from tasks.annotation.prompts import Prompt, prompt_named
-from tasks.annotation.request import Audio, FreeText, Message, Request, YesNo
-from tasks.annotation.session import Session
-from tasks.build import sessions as build_sessions
-from tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, Walked, pose, side_by_side, walk
-from tasks.build.asking import Fault
-from tasks.build.forecast import Forecast, forecast, imagined
-from tasks.build.rejects import rejects_table
-from tasks.build.rows import Rows, keep_rows
-from tasks.build.step import Done, step
-from tasks.importers.rows import Reject as NoRow
-from tasks.store.staging import Stage
-from tasks.store.versions import open_store
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.errors import EarmarkError
+from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.outcome import Answer, Outcome, Reject
+from earmark.tasks.annotation.prompts import Prompt, prompt_named
+from earmark.tasks.annotation.request import Audio, FreeText, Message, Request, YesNo
+from earmark.tasks.annotation.session import Session
+from earmark.tasks.build import sessions as build_sessions
+from earmark.tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, Walked, pose, side_by_side, walk
+from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.forecast import Forecast, forecast, imagined
+from earmark.tasks.build.rejects import rejects_table
+from earmark.tasks.build.rows import Rows, keep_rows
+from earmark.tasks.build.step import Done, step
+from earmark.tasks.importers.rows import Reject as NoRow
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import open_store
 from tests.annotation.conftest import LocalServer, config_for, requests_for
 from tests.builds import contents_of
 from tests.conftest import examples
@@ -336,7 +336,7 @@ def test_a_dry_run_that_counts_in_parts_counts_the_same(tmp_path: Path, monkeypa
 
     whole = facts()
     assert (whole["requests"], whole["distinct"], whole["to_ask"]) == (7, 5, 5)
-    monkeypatch.setattr("tasks.build.forecast.AT_ONCE", 2)
+    monkeypatch.setattr("earmark.tasks.build.forecast.AT_ONCE", 2)
     assert facts() == whole
 
 

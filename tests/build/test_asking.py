@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tasks.annotation.backend import question
-from tasks.annotation.outcome import Answer
-from tasks.annotation.request import Message, Request
-from tasks.annotation.session import Session
-from tasks.build.asking import Checked, Fault, ask_checked
+from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.outcome import Answer
+from earmark.tasks.annotation.request import Message, Request
+from earmark.tasks.annotation.session import Session
+from earmark.tasks.build.asking import Checked, Fault, ask_checked
 from tests.annotation.conftest import LocalServer, config_for
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer

@@ -20,18 +20,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from schemas.annotation import AnnotatorConfig
-from schemas.config import BuildConfig, Linked, parse_config, read_toml
-from schemas.human_preferences import HumanPreferences
-from schemas.instrumentals import Instrumentals
-from schemas.registry import load
-from tasks.build import plan
-from tasks.build.fingerprint import distinct
-from tasks.build.registry import corpora, find_corpus
-from tasks.importers.ratings import read_source
-from tasks.importers.rows import Rating, Reject
-from tasks.mos_preferences.sources import digest_inputs as digest_mos
-from tasks.store.versions import open_store
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.config import BuildConfig, Linked, parse_config, read_toml
+from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.instrumentals import Instrumentals
+from earmark.schemas.registry import load
+from earmark.tasks.build import plan
+from earmark.tasks.build.fingerprint import distinct
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.importers.ratings import read_source
+from earmark.tasks.importers.rows import Rating, Reject
+from earmark.tasks.mos_preferences.sources import digest_inputs as digest_mos
+from earmark.tasks.store.versions import open_store
 from tests.builds import build_version, config_of
 from tests.conftest import ROOT
 

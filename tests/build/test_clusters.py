@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from schemas.config import Engine
-from tasks.build.clusters import DaskCluster, RayCluster
-from tasks.build.shards import check_machines, look_around
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
+from earmark.schemas.config import Engine
+from earmark.tasks.build.clusters import DaskCluster, RayCluster
+from earmark.tasks.build.shards import check_machines, look_around
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
 from tests.annotation.test_kills import Server, received
 from tests.build.clusters import Build
 from tests.builds import contents_of

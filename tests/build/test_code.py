@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from schemas.captions import Captions
-from schemas.config import parse_config, read_toml
-from schemas.registry import named_in
-from tasks.annotation.backends import BACKENDS
-from tasks.build.code import _closure, code_digest, parse, plain_sql
+from earmark.schemas.captions import Captions
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.registry import named_in
+from earmark.tasks.annotation.backends import BACKENDS
+from earmark.tasks.build.code import _closure, code_digest, parse, plain_sql
 from tests.conftest import ROOT
 
 RULE = '''
 """What it is for."""
 from pydantic import Field
-from tasks.build.progress import say, working
+from earmark.tasks.build.progress import say, working
 
 LIMIT = 3
 """Why three."""
@@ -82,15 +82,15 @@ def test_comments_of_queries_change_nothing() -> None:
 
 
 def test_a_cache_that_cannot_be_used_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usual = code_digest("flows.captions")
+    usual = code_digest("earmark.flows.captions")
     for content in (None, "[]", '{"a": 1}', "no JSON"):
         monkeypatch.setenv("EARMARK_CACHE", str(tmp_path / "cache"))
         if content is not None:
             (tmp_path / "cache/code.json").write_text(content)
-        assert code_digest("flows.captions") == usual
+        assert code_digest("earmark.flows.captions") == usual
     (tmp_path / "file").touch()
     monkeypatch.setenv("EARMARK_CACHE", str(tmp_path / "file/no-folder"))
-    assert code_digest("flows.captions") == usual
+    assert code_digest("earmark.flows.captions") == usual
 
 
 CONFIG = """
@@ -114,7 +114,7 @@ def test_a_build_is_stale_after_a_rule_and_not_after_words(tmp_path: Path) -> No
 
     def build() -> str:
         words = ["build", "mos-preferences", "--config", "c.toml", "--store", "store"]
-        command = [sys.executable, "-m", "flows.command.cli", *words]
+        command = [sys.executable, "-m", "earmark.flows.command.cli", *words]
         ended = subprocess.run(command, cwd=house, capture_output=True, text=True, timeout=300)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout + ended.stderr
@@ -135,10 +135,10 @@ def test_a_build_is_stale_after_a_rule_and_not_after_words(tmp_path: Path) -> No
 
 
 def test_what_a_registry_names_is_covered_and_what_only_exports_is_not() -> None:
-    covered = set(_closure("flows.captions"))
+    covered = set(_closure("earmark.flows.captions"))
     assert covered >= {provider.make.partition(":")[0] for provider in BACKENDS.own.values()}  # type: ignore[union-attr]
-    assert {"tasks.importers.jamendo", "tasks.importers.tracks"} <= covered
-    assert not {"tasks.captions.exports", "tasks.importers.bvcc"} & covered
+    assert {"earmark.tasks.importers.jamendo", "earmark.tasks.importers.tracks"} <= covered
+    assert not {"earmark.tasks.captions.exports", "earmark.tasks.importers.bvcc"} & covered
 
 
 def test_a_builtin_function_is_covered_where_a_config_names_it() -> None:
@@ -147,8 +147,10 @@ def test_a_builtin_function_is_covered_where_a_config_names_it() -> None:
     values = read_toml(demo)
     modules = [entry.declared.partition(":")[0] for entry in named_in(parse_config(Captions, values, demo))
                if isinstance(entry.declared, str)]  # fmt: skip
-    assert "tasks.captions.builtin" in modules
-    assert not {path for path in _closure("flows.captions") if path.endswith(".builtin")} - {"tasks.annotation.builtin"}
-    covered = _closure("flows.captions", *modules)
-    assert "tasks.captions.builtin" in covered
-    assert "tasks.score_questions.builtin" not in covered
+    assert "earmark.tasks.captions.builtin" in modules
+    assert not {path for path in _closure("earmark.flows.captions") if path.endswith(".builtin")} - {
+        "earmark.tasks.annotation.builtin"
+    }
+    covered = _closure("earmark.flows.captions", *modules)
+    assert "earmark.tasks.captions.builtin" in covered
+    assert "earmark.tasks.score_questions.builtin" not in covered

@@ -9,8 +9,8 @@ import pytest
 import soundfile
 from datasets import Audio, Features, Image, load_dataset
 
-from tasks.build.registry import corpora
-from tasks.store.versions import Store, Version, verify
+from earmark.tasks.build.registry import corpora
+from earmark.tasks.store.versions import Store, Version, verify
 from tests.builds import build_version, config_of, rows_of
 from tests.importers import layouts
 

@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from schemas.config import BuildConfig, parse_config, read_toml
-from schemas.errors import ConfigError, InputError
-from schemas.files import Root
-from schemas.music_prompts import MusicPrompts
-from schemas.registry import load
-from schemas.score_questions import ScoreQuestions
-from tasks.audio.probe import AudioFault
-from tasks.build.registry import find_corpus
-from tasks.importers.cells import BadRow
-from tasks.music_prompts.sources import verified_clips
-from tasks.score_questions.forum.images import _from_folder
-from tasks.store.versions import open_store
+from earmark.schemas.config import BuildConfig, parse_config, read_toml
+from earmark.schemas.errors import ConfigError, InputError
+from earmark.schemas.files import Root
+from earmark.schemas.music_prompts import MusicPrompts
+from earmark.schemas.registry import load
+from earmark.schemas.score_questions import ScoreQuestions
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.importers.cells import BadRow
+from earmark.tasks.music_prompts.sources import verified_clips
+from earmark.tasks.score_questions.forum.images import _from_folder
+from earmark.tasks.store.versions import open_store
 from tests.builds import build_version, config_of, rows_of
 from tests.conftest import ROOT
 from tests.importers import layouts

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tasks.build.logs import RUN, JsonLines
+from earmark.tasks.build.logs import RUN, JsonLines
 from tests.annotation.test_kills import Server
 from tests.conftest import ROOT
 from tests.flows.test_cli import environment
@@ -58,7 +58,7 @@ def test_a_builds_lines_tell_run_shard_and_request(tmp_path: Path) -> None:
         make_pool(tmp_path / "pool", 4)
         config = write_config(tmp_path / "pool", server.base_url)
         ended = subprocess.run(
-            [sys.executable, "-m", "flows.command.cli", "build", "pseudo-preferences", "-c", str(config)],
+            [sys.executable, "-m", "earmark.flows.command.cli", "build", "pseudo-preferences", "-c", str(config)],
             cwd=ROOT,
             env={**environment(tmp_path / "store"), "EARMARK_LOG": "json"},
             capture_output=True,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import TooManyRejects
-from tasks.build.losses import Share, lost
-from tasks.store.runs import list_runs
-from tasks.store.versions import Version, open_store, verify
+from earmark.schemas.errors import TooManyRejects
+from earmark.tasks.build.losses import Share, lost
+from earmark.tasks.store.runs import list_runs
+from earmark.tasks.store.versions import Version, open_store, verify
 from tests.builds import build_version, config_of, rows_of
 from tests.captions import captions
 from tests.flows.test_cli import earmark

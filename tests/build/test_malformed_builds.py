@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 import soundfile
 
-from schemas.errors import EarmarkError
-from schemas.mos_preferences import MosPreferences
-from tasks.audio.probe import AudioFault
-from tasks.mos_preferences import ratings
-from tasks.mos_preferences.sources import plan_build
-from tasks.store.staging import Stage
-from tasks.store.versions import Version, open_store, verify
+from earmark.schemas.errors import EarmarkError
+from earmark.schemas.mos_preferences import MosPreferences
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.mos_preferences import ratings
+from earmark.tasks.mos_preferences.sources import plan_build
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Version, open_store, verify
 from tests.builds import build_version, config_of, rows_of
 
 COLUMNS = {"file": "f", "mos": "m", "system": "s"}

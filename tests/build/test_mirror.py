@@ -17,14 +17,14 @@ pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
 
 import s3fs
 
-from schemas.config import parse_config, read_toml
-from schemas.errors import ConfigError, InputError
-from schemas.mos_preferences import MosPreferences
-from schemas.places import place_of, url_of
-from tasks.build.mirror import bring, bring_first, bring_folder, present
-from tasks.build.registry import corpora, find_corpus
-from tasks.store.objects import BLOCK_BYTES
-from tasks.store.versions import open_store
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.errors import ConfigError, InputError
+from earmark.schemas.mos_preferences import MosPreferences
+from earmark.schemas.places import place_of, url_of
+from earmark.tasks.build.mirror import bring, bring_first, bring_folder, present
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.store.objects import BLOCK_BYTES
+from earmark.tasks.store.versions import open_store
 from tests.builds import Builds, build_version, config_of, contents_of, rows_of
 from tests.conftest import ROOT
 from tests.human_preferences.votes import build_votes

@@ -15,15 +15,15 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile
 
-from flows.command import cli, running
-from schemas.errors import Faults
-from schemas.registry import load
-from tasks.build.preflight import ROWS, check
-from tasks.build.registry import corpora, find_corpus
-from tasks.importers.lines import first_rows
-from tasks.importers.ratings import read_source
-from tasks.mos_preferences.sources import peeks
-from tasks.store.versions import open_store
+from earmark.flows.command import cli, running
+from earmark.schemas.errors import Faults
+from earmark.schemas.registry import load
+from earmark.tasks.build.preflight import ROWS, check
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.importers.lines import first_rows
+from earmark.tasks.importers.ratings import read_source
+from earmark.tasks.mos_preferences.sources import peeks
+from earmark.tasks.store.versions import open_store
 from tests.builds import config_of
 from tests.conftest import ROOT
 
@@ -230,7 +230,7 @@ def test_only_the_first_rows_of_each_file_are_read(ending: str, tmp_path: Path) 
 def test_a_session_with_an_unknown_builtin_leaves_nothing_behind(tmp_path: Path) -> None:
     """The ledger was open when the name was looked up; its tasks were destroyed while they were pending."""
     program = (
-        "from schemas.annotation import AnnotatorConfig\nfrom tasks.annotation.session import Session\n"
+        "from earmark.schemas.annotation import AnnotatorConfig\nfrom earmark.tasks.annotation.session import Session\n"
         "try:\n Session(AnnotatorConfig(annotator='builtin:none'), ledger='l.sqlite').__enter__()\n"
         "except Exception as error:\n print(error)\n"
     )

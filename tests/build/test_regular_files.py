@@ -10,25 +10,25 @@ from pathlib import Path
 
 import pytest
 
-from schemas.config import read_toml
-from schemas.errors import ConfigError, EarmarkError, InputError
-from schemas.evaluations import Evaluation
-from schemas.files import NotAFile, open_regular, read_regular
-from tasks.annotation.backend import read_image
-from tasks.annotation.errors import BadMedia, PromptError
-from tasks.annotation.prompts import parse_prompt
-from tasks.annotation.request import Image
-from tasks.audio.index import MediaIndex
-from tasks.audio.probe import AudioFault
-from tasks.build.fingerprint import file_digests
-from tasks.evaluation.scores import _rows
-from tasks.importers.cells import BadRow
-from tasks.importers.jamendo import read_tag_map
-from tasks.importers.lines import read_lines
-from tasks.importers.lists import ListFile
-from tasks.importers.table import read_table
-from tasks.score_questions.forum.images import _content
-from tasks.score_questions.forum.lines import blocks
+from earmark.schemas.config import read_toml
+from earmark.schemas.errors import ConfigError, EarmarkError, InputError
+from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.files import NotAFile, open_regular, read_regular
+from earmark.tasks.annotation.backend import read_image
+from earmark.tasks.annotation.errors import BadMedia, PromptError
+from earmark.tasks.annotation.prompts import parse_prompt
+from earmark.tasks.annotation.request import Image
+from earmark.tasks.audio.index import MediaIndex
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.fingerprint import file_digests
+from earmark.tasks.evaluation.scores import _rows
+from earmark.tasks.importers.cells import BadRow
+from earmark.tasks.importers.jamendo import read_tag_map
+from earmark.tasks.importers.lines import read_lines
+from earmark.tasks.importers.lists import ListFile
+from earmark.tasks.importers.table import read_table
+from earmark.tasks.score_questions.forum.images import _content
+from earmark.tasks.score_questions.forum.lines import blocks
 
 needs_proc = pytest.mark.skipif(not os.path.ismount("/proc"), reason="this system has no /proc")
 KINDS = ("pipe", "link to a pipe", "socket", "device", "kernel", "folder")

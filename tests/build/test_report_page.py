@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.build.registry import corpora
-from tasks.store.report import render_report
-from tasks.store.versions import Store
+from earmark.tasks.build.registry import corpora
+from earmark.tasks.store.report import render_report
+from earmark.tasks.store.versions import Store
 from tests.browser import Tab, chromium
 from tests.store.test_report import HOSTILE_PAGE, MANIFEST, STORY
 

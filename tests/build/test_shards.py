@@ -25,31 +25,39 @@ from prefect.settings import (
     temporary_settings,
 )
 
-import tasks.annotation.errors
-from schemas.annotation import AnnotatorConfig
-from schemas.config import Engine, Share, parse_config
-from schemas.errors import ConfigError, EarmarkError, MissingExtraError
-from schemas.human_preferences import HumanPreferences
-from schemas.instrumentals import Instrumentals, Separation, Source
-from schemas.places import place_of
-from schemas.pseudo_preferences import PseudoPreferences
-from tasks.annotation import shared_budget
-from tasks.annotation.errors import BudgetExhausted
-from tasks.annotation.ledger import connect
-from tasks.annotation.ledger_rows import free_the_dead
-from tasks.annotation.session import Session
-from tasks.audio.encode import Encoder, SharedEncoder
-from tasks.build import clusters, code, preflight
-from tasks.build import remote_sessions as visiting
-from tasks.build.asking import clip_media
-from tasks.build.clusters import DaskCluster, RayCluster
-from tasks.build.progress import Work
-from tasks.build.remote_sessions import SharedSession, Visitor
-from tasks.build.rows import Rows
-from tasks.build.shards import Awaited, Machine, OnCluster, _reachable_prefect, check_machines, look_around, travelling
-from tasks.instrumentals.separators import Separators
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
+import earmark.tasks.annotation.errors
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.config import Engine, Share, parse_config
+from earmark.schemas.errors import ConfigError, EarmarkError, MissingExtraError
+from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.instrumentals import Instrumentals, Separation, Source
+from earmark.schemas.places import place_of
+from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.tasks.annotation import shared_budget
+from earmark.tasks.annotation.errors import BudgetExhausted
+from earmark.tasks.annotation.ledger import connect
+from earmark.tasks.annotation.ledger_rows import free_the_dead
+from earmark.tasks.annotation.session import Session
+from earmark.tasks.audio.encode import Encoder, SharedEncoder
+from earmark.tasks.build import clusters, code, preflight
+from earmark.tasks.build import remote_sessions as visiting
+from earmark.tasks.build.asking import clip_media
+from earmark.tasks.build.clusters import DaskCluster, RayCluster
+from earmark.tasks.build.progress import Work
+from earmark.tasks.build.remote_sessions import SharedSession, Visitor
+from earmark.tasks.build.rows import Rows
+from earmark.tasks.build.shards import (
+    Awaited,
+    Machine,
+    OnCluster,
+    _reachable_prefect,
+    check_machines,
+    look_around,
+    travelling,
+)
+from earmark.tasks.instrumentals.separators import Separators
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import LocalServer, config_for, requests_for
 from tests.pseudo_preferences.music import config_of, values_of
 from tests.servers.faults import Faults
@@ -231,7 +239,7 @@ def all_errors(kind: type[EarmarkError]) -> list[type[EarmarkError]]:
 
 
 def test_errors_come_home_from_other_processes() -> None:
-    assert tasks.annotation.errors.LedgerError in all_errors(EarmarkError)
+    assert earmark.tasks.annotation.errors.LedgerError in all_errors(EarmarkError)
     for kind in all_errors(EarmarkError):
         if kind.__init__ is Exception.__init__ or kind.__init__ is EarmarkError.__init__:
             error = kind("what was found")
@@ -310,7 +318,7 @@ def test_the_code_of_a_build_is_compared(tmp_path: Path, monkeypatch: pytest.Mon
     found = look_around(stage, NAMED, [])
     assert found.release != look_around(replace(stage, corpus="mos-preferences"), NAMED, []).release
     with monkeypatch.context() as patch:
-        patch.setattr(code, "_closure", lambda _: {"flows.pseudo_preferences": code.Parsed("0", (), (), ())})
+        patch.setattr(code, "_closure", lambda _: {"earmark.flows.pseudo_preferences": code.Parsed("0", (), (), ())})
         assert found.release != look_around(stage, NAMED, []).release  # a flow that calls other code
     for unknown in ("pseudo_preferences", "flows.nothing"):  # as a deployment may name a flow that it loads by path
         with pytest.raises(ValueError, match="expected a module of ours"):

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.config import BuildConfig
-from tasks.build.rows import Rows, keep_rows, read_rows, read_shard, shards_of
-from tasks.build.step import Account, Done, step
-from tasks.importers.rows import Reject
-from tasks.store.staging import Stage
+from earmark.schemas.config import BuildConfig
+from earmark.tasks.build.rows import Rows, keep_rows, read_rows, read_shard, shards_of
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.store.staging import Stage
 from tests.build.test_ask import staged
 
 RAN: list[str] = []

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from flows.captions import build
-from schemas.captions import Captions
-from schemas.config import parse_config, read_toml
-from tasks.audio import encode
-from tasks.store.versions import Version
+from earmark.flows.captions import build
+from earmark.schemas.captions import Captions
+from earmark.schemas.config import parse_config, read_toml
+from earmark.tasks.audio import encode
+from earmark.tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.pseudo_preferences.music import write_clip
 from tests.runner import run_flow

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.caption_checks import Checks
-from tasks.captions.checks import find_faults
-from tasks.text.near_texts import near_any, near_duplicates
+from earmark.schemas.caption_checks import Checks
+from earmark.tasks.captions.checks import find_faults
+from earmark.tasks.text.near_texts import near_any, near_duplicates
 
 GOOD = "A calm ambient piece led by piano, with soft strings and a spacious, reverberant production."
 CHECKS = Checks()

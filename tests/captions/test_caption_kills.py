@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.versions import Store, verify
+from earmark.tasks.store.versions import Store, verify
 from tests.annotation.conftest import LocalServer
 from tests.builds import Builds, contents_of
 from tests.captions.captions import HEARS, QUICK, READS, caption_answer, write_tracks

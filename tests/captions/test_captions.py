@@ -17,22 +17,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import flows.captions as story
-from schemas.captions import CORPUS, Captions, Listening
-from schemas.config import parse_config
-from schemas.errors import ConfigError, EarmarkError, StoreError
-from tasks.audio import encode
-from tasks.build.forecast import forecast
-from tasks.captions.asking import HEARD_A_SHARD_S, TRACKS_A_SHARD, cut, shard_sizes
-from tasks.captions.exports import write_json, write_tsv
-from tasks.exports.choosing import Wish
-from tasks.exports.export import export
-from tasks.exports.rows import BATCH
-from tasks.importers.captions import Caption, read_captions
-from tasks.release.withdrawal import search, withdraw
-from tasks.store.licences import licences_of
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.versions import Store, Version, verify
+import earmark.flows.captions as story
+from earmark.schemas.captions import CORPUS, Captions, Listening
+from earmark.schemas.config import parse_config
+from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
+from earmark.tasks.audio import encode
+from earmark.tasks.build.forecast import forecast
+from earmark.tasks.captions.asking import HEARD_A_SHARD_S, TRACKS_A_SHARD, cut, shard_sizes
+from earmark.tasks.captions.exports import write_json, write_tsv
+from earmark.tasks.exports.choosing import Wish
+from earmark.tasks.exports.export import export
+from earmark.tasks.exports.rows import BATCH
+from earmark.tasks.importers.captions import Caption, read_captions
+from earmark.tasks.release.withdrawal import search, withdraw
+from earmark.tasks.store.licences import licences_of
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of, traces
 from tests.captions.captions import (

@@ -14,10 +14,10 @@ import soundfile
 import zstandard
 from PIL import Image
 
-from schemas.config import parse_config, read_toml
-from schemas.mos_preferences import MosPreferences
-from tasks.importers.ratings import read_source
-from tasks.importers.rows import Rating, Reject
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.mos_preferences import MosPreferences
+from earmark.tasks.importers.ratings import read_source
+from earmark.tasks.importers.rows import Rating, Reject
 from tests.conftest import ROOT
 
 DEMO = ROOT / "data" / "demo"

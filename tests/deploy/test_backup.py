@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.annotation.ledger_reports import export
-from tasks.store.versions import Store, verify
+from earmark.tasks.annotation.ledger_reports import export
+from earmark.tasks.store.versions import Store, verify
 from tests.annotation.conftest import LocalServer
 from tests.annotation.test_ledger import ledger, postgres, postgres_binaries  # noqa: F401  (fixtures)
 from tests.builds import contents_of

@@ -22,11 +22,11 @@ import psutil
 import pytest
 import yaml
 
-from flows.command import access, running
-from flows.command.rebuild_plan import read_rebuild
-from flows.command.running import demo_config
-from schemas.rebuild import Rebuild
-from tasks.build.registry import corpora, find_corpus
+from earmark.flows.command import access, running
+from earmark.flows.command.rebuild_plan import read_rebuild
+from earmark.flows.command.running import demo_config
+from earmark.schemas.rebuild import Rebuild
+from earmark.tasks.build.registry import corpora, find_corpus
 from tests.builds import build_version, contents_of, read_config
 from tests.conftest import ROOT
 

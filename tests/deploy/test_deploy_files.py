@@ -14,7 +14,7 @@ import yaml
 from prefect.events.schemas.automations import AutomationCore
 from prefect.server.schemas.actions import validate_base_job_template
 
-from flows.command.serving import HEARTBEAT_S
+from earmark.flows.command.serving import HEARTBEAT_S
 from tests.conftest import ROOT
 
 DEPLOY = ROOT / "deploy"

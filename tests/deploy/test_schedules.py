@@ -13,8 +13,8 @@ import psutil
 import pytest
 import yaml
 
-from tasks.store.staging import STAGING
-from tasks.store.versions import Store, verify
+from earmark.tasks.store.staging import STAGING
+from earmark.tasks.store.versions import Store, verify
 from tests.annotation.test_kills import Server
 from tests.annotation.test_ledger import postgres  # noqa: F401  (a fixture)
 from tests.conftest import ROOT

@@ -16,19 +16,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from flows.command.cli import app
-from schemas.errors import ConfigError, EarmarkError, InputError, StoreError
-from schemas.evaluations import Evaluation
-from tasks.build.registry import find_corpus
-from tasks.evaluation import judging
-from tasks.evaluation import reachable as reaching
-from tasks.evaluation import samples as choosing
-from tasks.evaluation.baselines import baselines
-from tasks.evaluation.judging import Wish
-from tasks.evaluation.reachable import reachable
-from tasks.evaluation.results import count
-from tasks.evaluation.samples import Part
-from tasks.store.versions import Store, Version
+from earmark.flows.command.cli import app
+from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
+from earmark.schemas.evaluations import Evaluation
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.evaluation import judging
+from earmark.tasks.evaluation import reachable as reaching
+from earmark.tasks.evaluation import samples as choosing
+from earmark.tasks.evaluation.baselines import baselines
+from earmark.tasks.evaluation.judging import Wish
+from earmark.tasks.evaluation.reachable import reachable
+from earmark.tasks.evaluation.results import count
+from earmark.tasks.evaluation.samples import Part
+from earmark.tasks.store.versions import Store, Version
 from tests.builds import rows_of
 from tests.evaluation.test_score_files import Row, metrics_of, rated, rubric, write
 

@@ -15,19 +15,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from flows.command.cli import app
-from schemas.corpus import Corpus
-from schemas.errors import ConfigError, EarmarkError, InputError, StoreError
-from schemas.evaluations import Evaluation, Examinee, Mode
-from tasks.annotation.prompts import load_prompt
-from tasks.build.registry import corpora, find_corpus
-from tasks.evaluation import asking, judging, samples
-from tasks.evaluation.asking import Prediction
-from tasks.evaluation.judging import Wish
-from tasks.evaluation.results import count
-from tasks.evaluation.samples import Part
-from tasks.store.sql import query
-from tasks.store.versions import Store, Version
+from earmark.flows.command.cli import app
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
+from earmark.schemas.evaluations import Evaluation, Examinee, Mode
+from earmark.tasks.annotation.prompts import load_prompt
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.evaluation import asking, judging, samples
+from earmark.tasks.evaluation.asking import Prediction
+from earmark.tasks.evaluation.judging import Wish
+from earmark.tasks.evaluation.results import count
+from earmark.tasks.evaluation.samples import Part
+from earmark.tasks.store.sql import query
+from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
 from tests.conftest import ROOT
 from tests.pseudo_preferences.music import build_judged, config_of, make_pool

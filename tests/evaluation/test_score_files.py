@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from schemas.config import parse_config, read_toml
-from schemas.errors import EarmarkError, InputError
-from schemas.evaluations import Evaluation, Examinee
-from schemas.human_preferences import HumanPreferences
-from tasks.annotation.outcome import Answer, Report
-from tasks.annotation.request import Audio, Json, Request, Text, YesNo
-from tasks.build.registry import corpora, find_corpus
-from tasks.evaluation import judging, statistics
-from tasks.evaluation.judging import Wish
-from tasks.evaluation.samples import Part
-from tasks.store.versions import Store, Version
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.errors import EarmarkError, InputError
+from earmark.schemas.evaluations import Evaluation, Examinee
+from earmark.schemas.human_preferences import HumanPreferences
+from earmark.tasks.annotation.outcome import Answer, Report
+from earmark.tasks.annotation.request import Audio, Json, Request, Text, YesNo
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.evaluation import judging, statistics
+from earmark.tasks.evaluation.judging import Wish
+from earmark.tasks.evaluation.samples import Part
+from earmark.tasks.store.versions import Store, Version
 from tests import builds
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from tasks.evaluation import statistics
-from tasks.evaluation.statistics import accuracy, best_threshold, concordance, correlations, discrimination
+from earmark.tasks.evaluation import statistics
+from earmark.tasks.evaluation.statistics import accuracy, best_threshold, concordance, correlations, discrimination
 
 NUMBERS = st.lists(st.tuples(st.integers(-4, 4), st.floats(-1e3, 1e3, width=32)), min_size=3, max_size=40)
 TENTHS = st.lists(st.tuples(st.integers(-4, 4), st.integers(-30, 30)), min_size=3, max_size=40)

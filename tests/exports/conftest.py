@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.versions import Store
+from earmark.tasks.store.versions import Store
 from tests import builds
 from tests.conftest import ROOT
 from tests.pseudo_preferences import music

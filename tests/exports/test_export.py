@@ -24,14 +24,14 @@ from datasets import load_dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import InputError, StoreError
-from schemas.views import View, Writer
-from tasks.build.registry import find_corpus
-from tasks.exports import shapes
-from tasks.exports.choosing import Wish, choose, offers
-from tasks.exports.export import export
-from tasks.exports.formats import FORMATS
-from tasks.store.versions import Store
+from earmark.schemas.errors import InputError, StoreError
+from earmark.schemas.views import View, Writer
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.exports import shapes
+from earmark.tasks.exports.choosing import Wish, choose, offers
+from earmark.tasks.exports.export import export
+from earmark.tasks.exports.formats import FORMATS
+from earmark.tasks.store.versions import Store
 from tests.builds import contents_of, rows_of
 from tests.conftest import ROOT
 
@@ -264,7 +264,17 @@ def test_an_export_that_is_killed_leaves_nothing_half_written(demo_store: Store,
     calm = exported(demo_store, tmp_path / "calm", MUSIC, "ms-swift")
     out = tmp_path / "out"
     place = tmp_path / ".out.export"
-    command = [sys.executable, "-m", "flows.command.cli", "export", MUSIC, "--for", "ms-swift", "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "earmark.flows.command.cli",
+        "export",
+        MUSIC,
+        "--for",
+        "ms-swift",
+        "--out",
+        str(out),
+    ]
     process = subprocess.Popen([*command, "--store", str(demo_store.root)], cwd=ROOT, stderr=subprocess.DEVNULL)
     while process.poll() is None and not list(place.glob("audio/*/*")):
         time.sleep(0.001)
@@ -306,7 +316,16 @@ def test_pieces_and_clips_must_fit() -> None:
 @pytest.mark.slow
 def test_the_command_lists_and_exports(demo_store: Store, tmp_path: Path) -> None:
     def earmark(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "flows.command.cli", "export", MUSIC, "--store", str(demo_store.root), *words]
+        command = [
+            sys.executable,
+            "-m",
+            "earmark.flows.command.cli",
+            "export",
+            MUSIC,
+            "--store",
+            str(demo_store.root),
+            *words,
+        ]
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
     listed = earmark()
@@ -333,7 +352,7 @@ def test_a_corpus_adds_a_format_of_its_own(
     demo_store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audio: bool
 ) -> None:
     sql = "SELECT generation_id AS id, split, clip_sha256 AS audio, model AS label FROM clips"
-    monkeypatch.setattr("tasks.exports.rows.query", lambda name: sql)
+    monkeypatch.setattr("earmark.tasks.exports.rows.query", lambda name: sql)
     writer = Writer("list", f"{__name__}:write_list", ".json", "a list.", audio=audio)
     monkeypatch.setitem(sys.modules, __name__, sys.modules.get(__name__) or SimpleNamespace(write_list=write_list))
     version = demo_store.find(MUSIC)

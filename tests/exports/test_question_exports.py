@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import StoreError
-from schemas.score_questions import CORPUS
-from tasks.exports.choosing import Wish
-from tasks.exports.export import export
-from tasks.store.versions import Store, Version
+from earmark.schemas.errors import StoreError
+from earmark.schemas.score_questions import CORPUS
+from earmark.tasks.exports.choosing import Wish
+from earmark.tasks.exports.export import export
+from earmark.tasks.store.versions import Store, Version
 from tests.score_questions.questions import build_questions, config_of, rows_of, thread
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import StoreError
-from schemas.views import REQUIRED, View
-from tasks.build.registry import corpora, find_corpus
-from tasks.exports import rows
-from tasks.exports.rows import select_table, select_view
-from tasks.store.versions import Store
+from earmark.schemas.errors import StoreError
+from earmark.schemas.views import REQUIRED, View
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.exports import rows
+from earmark.tasks.exports.rows import select_table, select_view
+from earmark.tasks.store.versions import Store
 from tests.builds import rows_of
 from tests.conftest import ROOT
 

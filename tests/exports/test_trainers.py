@@ -13,10 +13,10 @@ from zlib import crc32
 
 import pytest
 
-from tasks.build.registry import find_corpus
-from tasks.exports.choosing import Wish
-from tasks.exports.export import export
-from tasks.store.versions import Store
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.exports.choosing import Wish
+from earmark.tasks.exports.export import export
+from earmark.tasks.store.versions import Store
 from tests.conftest import ROOT
 from tests.exports.tiny_text import make_tiny_text_model
 

@@ -40,7 +40,7 @@ PARTS = {
     "prefect server start": "server",
     "create_app": "server",
     "prefect worker start": "worker",
-    "flows.command.supervisor": "warden",
+    "earmark.flows.command.supervisor": "warden",
 }
 """The processes that stay, by words of their command lines; whatever else `earmark serve` has started is a run."""
 
@@ -199,7 +199,7 @@ def served(folder: Path, deployments: Path, store: Path, **more: str) -> Iterato
     before = log.read_bytes().count(READY) if log.is_file() else 0
     with log.open("ab") as said:
         process = subprocess.Popen(
-            [sys.executable, "-m", "flows.command.cli", *map(str, words)],
+            [sys.executable, "-m", "earmark.flows.command.cli", *map(str, words)],
             cwd=ROOT,
             env={**kept, **ours, **more},
             stdout=said,

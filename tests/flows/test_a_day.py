@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.staging import STAGING
-from tasks.store.versions import Store, verify
+from earmark.tasks.store.staging import STAGING
+from earmark.tasks.store.versions import Store, verify
 from tests.annotation.test_ledger import postgres  # noqa: F401  (a fixture)
 from tests.flows.day import Day, growth, quick_deployments, served
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.command.access import FILE, own_access
-from flows.command.running import read_config
-from schemas.config import BuildConfig
-from schemas.errors import ConfigError
-from schemas.places import require_below_roots
-from tasks.build.registry import find_corpus
-from tasks.release.publishing import read_reviewed
-from tasks.store.versions import open_store
+from earmark.flows.command.access import FILE, own_access
+from earmark.flows.command.running import read_config
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.places import require_below_roots
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.release.publishing import read_reviewed
+from earmark.tasks.store.versions import open_store
 
 RUN = "00000000-0000-0000-0000-000000000000"
 

@@ -18,11 +18,11 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from flows.command.cli import app, let_go
-from flows.command.running import run_build
-from tasks.build.registry import corpora
-from tasks.store.runs import list_runs, save_run, start_run
-from tasks.store.versions import Store
+from earmark.flows.command.cli import app, let_go
+from earmark.flows.command.running import run_build
+from earmark.tasks.build.registry import corpora
+from earmark.tasks.store.runs import list_runs, save_run, start_run
+from earmark.tasks.store.versions import Store
 from tests.builds import build_version, contents_of, read_config, rows_of
 from tests.commands import COMMANDS
 from tests.conftest import ROOT
@@ -43,7 +43,7 @@ def earmark(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command to its end, which must come with that exit code."""
     ended = subprocess.run(
-        [sys.executable, *python, "-m", "flows.command.cli", *map(str, arguments)],
+        [sys.executable, *python, "-m", "earmark.flows.command.cli", *map(str, arguments)],
         cwd=ROOT,
         env=environment(store),
         capture_output=True,
@@ -337,7 +337,7 @@ def test_build_once_then_up_to_date_without_prefect(tmp_path: Path, nothing_left
 def test_killed_build_is_told_and_resumed(tmp_path: Path, nothing_left: None) -> None:
     store = tmp_path / "store"
     build = subprocess.Popen(
-        [sys.executable, "-m", "flows.command.cli", "build", CORPUS, "--config", str(DEMO)],
+        [sys.executable, "-m", "earmark.flows.command.cli", "build", CORPUS, "--config", str(DEMO)],
         cwd=ROOT,
         env=environment(store),
         stdout=subprocess.DEVNULL,
@@ -380,7 +380,7 @@ def test_build_that_is_stopped_says_how_to_go_on(
 ) -> None:
     store = tmp_path / "store"
     build = subprocess.Popen(
-        [sys.executable, "-m", "flows.command.cli", "build", CORPUS, "--config", str(DEMO)],
+        [sys.executable, "-m", "earmark.flows.command.cli", "build", CORPUS, "--config", str(DEMO)],
         cwd=ROOT,
         env=environment(store),
         stdout=subprocess.DEVNULL,

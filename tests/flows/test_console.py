@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from flows.command import console
-from schemas.music_prompts import TABLES
-from tasks.store.explain import explain
+from earmark.flows.command import console
+from earmark.schemas.music_prompts import TABLES
+from earmark.tasks.store.explain import explain
 from tests.music_prompts.prompt_builds import build_prompts, config_of, made_tracks, write_tracks
 
 

@@ -14,8 +14,8 @@ import httpx
 import psutil
 import pytest
 
-from flows.command.doctor import examine
-from tasks.store.versions import Store
+from earmark.flows.command.doctor import examine
+from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import LocalServer
 from tests.browser import Tab, chromium
 from tests.deploy.test_deploy import waited

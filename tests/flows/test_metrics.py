@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from flows.command import metrics
-from flows.command.metrics import Metrics, serve_metrics
-from tasks.store.runs import save_run, start_run
-from tasks.store.versions import Store, open_store
+from earmark.flows.command import metrics
+from earmark.flows.command.metrics import Metrics, serve_metrics
+from earmark.tasks.store.runs import save_run, start_run
+from earmark.tasks.store.versions import Store, open_store
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.servers.faults import Faults
 from tests.servers.s3_server import S3Server

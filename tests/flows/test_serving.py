@@ -16,14 +16,14 @@ import httpx
 import psutil
 import pytest
 
-from flows.command.doctor import examine
-from flows.command.serving import WORKER
-from tasks.store.versions import Store
+from earmark.flows.command.doctor import examine
+from earmark.flows.command.serving import WORKER
+from earmark.tasks.store.versions import Store
 from tests.conftest import ROOT
 from tests.deploy.test_deploy import Prefect, serving, waited
 
 WAITS = "import sys; sys.stdin.read()  # prefect"  # as the command line of today's server or worker has the word
-TELL = "import sys; from flows.command.serving import tell_crashed; tell_crashed(sys.argv[1])"
+TELL = "import sys; from earmark.flows.command.serving import tell_crashed; tell_crashed(sys.argv[1])"
 
 
 @contextmanager
@@ -77,11 +77,13 @@ def test_serve_that_is_killed_while_it_deploys_leaves_no_process(tmp_path: Path)
         ours = Prefect(home, f"http://127.0.0.1:{silent.getsockname()[1]}/api")
         environment = {**os.environ, "PREFECT_HOME": str(home), "PREFECT_API_URL": ours.url}
         serve = subprocess.Popen(
-            [sys.executable, "-m", "flows.command.cli", "serve", "--deploy-only"], cwd=ROOT, env=environment
+            [sys.executable, "-m", "earmark.flows.command.cli", "serve", "--deploy-only"], cwd=ROOT, env=environment
         )
         try:
             waited("a command of Prefect's", lambda: _prefects(ours), 60)
-            assert any("flows.command.supervisor" in one.cmdline() for one in psutil.Process(serve.pid).children())
+            assert any(
+                "earmark.flows.command.supervisor" in one.cmdline() for one in psutil.Process(serve.pid).children()
+            )
             serve.send_signal(signal.SIGKILL)
             serve.wait()
             waited("what it started to end", lambda: not ours.processes(), 30)

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tasks.store.runs import save_run, start_run
-from tasks.store.versions import Store
+from earmark.tasks.store.runs import save_run, start_run
+from earmark.tasks.store.versions import Store
 from tests.conftest import ROOT
 from tests.flows.test_cli import environment
 
@@ -15,7 +15,7 @@ from tests.flows.test_cli import environment
 def test_changes_are_told_until_an_interrupt(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     run = start_run(store, "captions", tmp_path / "c.toml")
-    command = [sys.executable, "-m", "flows.command.cli", "status", "--watch"]
+    command = [sys.executable, "-m", "earmark.flows.command.cli", "status", "--watch"]
     with subprocess.Popen(
         command, cwd=ROOT, env=environment(store.root), stdout=subprocess.PIPE, text=True
     ) as watching:

@@ -12,11 +12,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.config import parse_config, read_toml
-from schemas.errors import EarmarkError
-from schemas.human_preferences import HumanPreferences
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.versions import Version, verify
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.errors import EarmarkError
+from earmark.schemas.human_preferences import HumanPreferences
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.versions import Version, verify
 from tests.builds import contents_of, rows_of
 from tests.conftest import ROOT
 from tests.human_preferences.votes import SALT, Row, build_votes, cmi, config_of, vote, write_jsonl

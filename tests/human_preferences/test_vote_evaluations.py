@@ -9,14 +9,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.config import parse_config, read_toml
-from schemas.errors import EarmarkError
-from schemas.evaluations import Examinee
-from schemas.human_preferences import CORPUS, HumanPreferences
-from tasks.annotation.prompts import load_prompt
-from tasks.evaluation import judging
-from tasks.evaluation.judging import Wish
-from tasks.store.versions import Store, Version
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.errors import EarmarkError
+from earmark.schemas.evaluations import Examinee
+from earmark.schemas.human_preferences import CORPUS, HumanPreferences
+from earmark.tasks.annotation.prompts import load_prompt
+from earmark.tasks.evaluation import judging
+from earmark.tasks.evaluation.judging import Wish
+from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of
 from tests.conftest import ROOT

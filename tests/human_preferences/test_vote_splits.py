@@ -7,8 +7,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.build.grouping import group
-from tasks.human_preferences.splitting import Piece, place
+from earmark.tasks.build.grouping import group
+from earmark.tasks.human_preferences.splitting import Piece, place
 
 PIECES = st.lists(
     st.builds(

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from flows.human_preferences import build
-from schemas.config import parse_config, read_toml
-from schemas.human_preferences import HumanPreferences
-from tasks.store.versions import Version
+from earmark.flows.human_preferences import build
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.human_preferences import HumanPreferences
+from earmark.tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.runner import run_flow
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from schemas.mos_preferences import Source
-from tasks.importers.ratings import input_files, read_source
-from tasks.importers.rows import Note, Rating, Reject
+from earmark.schemas.mos_preferences import Source
+from earmark.tasks.importers.ratings import input_files, read_source
+from earmark.tasks.importers.rows import Note, Rating, Reject
 
 
 class Reading(NamedTuple):

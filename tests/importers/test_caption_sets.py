@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import InputError
-from tasks.importers.caption_sets import TABLES, Instruction, read_caption_set
-from tasks.importers.rows import Note, Reject
+from earmark.schemas.errors import InputError
+from earmark.tasks.importers.caption_sets import TABLES, Instruction, read_caption_set
+from earmark.tasks.importers.rows import Note, Reject
 
 ROOT = Path("/audio")
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import InputError
-from tasks.importers.captions import Caption, read_captions
-from tasks.importers.jamendo import Tag
-from tasks.importers.recalls import Recall, read_recalls
-from tasks.importers.rows import Note, Reject
+from earmark.schemas.errors import InputError
+from earmark.tasks.importers.captions import Caption, read_captions
+from earmark.tasks.importers.jamendo import Tag
+from earmark.tasks.importers.recalls import Recall, read_recalls
+from earmark.tasks.importers.rows import Note, Reject
 
 
 def test_both_forms_give_captions(tmp_path: Path) -> None:

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import InputError
-from tasks.importers.jamendo import CATEGORIES, Tag, Track, parse_tag, read_tag_map, read_tracks
-from tasks.importers.rows import Note, Reject
+from earmark.schemas.errors import InputError
+from earmark.tasks.importers.jamendo import CATEGORIES, Tag, Track, parse_tag, read_tag_map, read_tracks
+from earmark.tasks.importers.rows import Note, Reject
 
 HEADER = "TRACK_ID\tARTIST_ID\tALBUM_ID\tPATH\tDURATION\tTAGS"
 FIRST = "track_0000214\tartist_000014\talbum_000031\t14/214.mp3\t124.6\tgenre---punkrock"

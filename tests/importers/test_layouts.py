@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import InputError
+from earmark.schemas.errors import InputError
 from tests.importers import layouts
 from tests.importers.reading import files, read
 

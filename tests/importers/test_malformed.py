@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.errors import InputError
-from tasks.importers.lines import LONGEST_LINE, QUOTED_LINES
+from earmark.schemas.errors import InputError
+from earmark.tasks.importers.lines import LONGEST_LINE, QUOTED_LINES
 from tests.importers import layouts
 from tests.importers.reading import read
 
@@ -99,7 +99,7 @@ def test_marks_and_ends_change_nothing(tmp_path: Path, mark: bytes, end: bytes) 
 
 
 def test_line_ends_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tasks.importers.lines.BLOCK", 5)
+    monkeypatch.setattr("earmark.tasks.importers.lines.BLOCK", 5)
     content = b"f,m,s\r\n" + b"".join(b"%d.wav,3,x\r\n" % number for number in range(30))
     got = table(tmp_path, content)
     assert [(row.file, row.line) for row in got.ratings] == [(f"{n}.wav", n + 2) for n in range(30)]

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import InputError
-from tasks.importers.lines import read_rows
+from earmark.schemas.errors import InputError
+from earmark.tasks.importers.lines import read_rows
 from tests.importers import layouts
 from tests.importers.reading import Reading, read
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import InputError
-from tasks.importers import cmi_pref, label_studio, music_arena, rated_music
-from tasks.importers.lists import ListFile
-from tasks.importers.rated_music import MusicRating
-from tasks.importers.rows import Note, Reject
-from tasks.importers.votes import Vote, table_votes
+from earmark.schemas.errors import InputError
+from earmark.tasks.importers import cmi_pref, label_studio, music_arena, rated_music
+from earmark.tasks.importers.lists import ListFile
+from earmark.tasks.importers.rated_music import MusicRating
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.votes import Vote, table_votes
 from tests.human_preferences.votes import vote
 
 Read = Callable[[ListFile, str], Iterator[Any]]

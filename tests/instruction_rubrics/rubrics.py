@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from flows.instruction_rubrics import build
-from schemas.config import parse_config, read_toml
-from schemas.instruction_rubrics import InstructionRubrics
-from tasks.annotation.outcome import Answer, Outcome, Reject
-from tasks.annotation.request import Request
-from tasks.store.versions import Version
+from earmark.flows.instruction_rubrics import build
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.tasks.annotation.outcome import Answer, Outcome, Reject
+from earmark.tasks.annotation.request import Request
+from earmark.tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.pseudo_preferences.music import write_clip
 from tests.runner import run_flow

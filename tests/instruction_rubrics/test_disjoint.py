@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import StoreError
-from tasks.instruction_rubrics.disjoint import Side, check_disjoint, crossings
-from tasks.text.near_texts import near_any, near_groups
+from earmark.schemas.errors import StoreError
+from earmark.tasks.instruction_rubrics.disjoint import Side, check_disjoint, crossings
+from earmark.tasks.text.near_texts import near_any, near_groups
 
 PRINTS = np.random.default_rng(5).integers(0, 2**32, (4, 40), dtype=np.uint32)
 HERE = Side("test", ["a" * 64, "b" * 64], ["A slow piece for piano and strings."], [PRINTS[0], PRINTS[1]])

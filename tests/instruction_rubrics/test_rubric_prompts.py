@@ -10,8 +10,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tasks.annotation.prompts import Prompt, load_prompt
-from tasks.annotation.request import Audio, Message, Text
+from earmark.tasks.annotation.prompts import Prompt, load_prompt
+from earmark.tasks.annotation.request import Audio, Message, Text
 
 PROMPTS = Path(__file__).parents[2] / "prompts"
 NAMES = sorted(path.stem for path in PROMPTS.rglob("rubric-*.md"))

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import soundfile
 
-from schemas.errors import ConfigError
-from schemas.instruction_rubrics import has_chromaprint
-from tasks.instruction_rubrics.sources import plan_build
-from tasks.store.versions import Store
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.instruction_rubrics import has_chromaprint
+from earmark.tasks.instruction_rubrics.sources import plan_build
+from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import LocalServer
 from tests.audio.test_recordings import RATE, melody
 from tests.builds import rows_of

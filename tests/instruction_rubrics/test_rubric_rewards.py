@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.rubric_rewards import (
+from earmark.schemas.rubric_rewards import (
     SHARE,
     accuracy,
     balanced_item_reward,

@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from flows.instruction_rubrics import build
-from schemas.config import parse_config
-from schemas.errors import MissingExtraError
-from schemas.instruction_rubrics import CORPUS, InstructionRubrics
-from tasks.build.ask import Row
-from tasks.build.forecast import forecast
-from tasks.build.media import similarity_of
-from tasks.build.rows import read_rows
-from tasks.instruction_rubrics.choosing import choose_captions
-from tasks.instruction_rubrics.negatives import choose_candidates, keep_negatives, try_candidates
-from tasks.instruction_rubrics.sources import digest_inputs, import_captions, index_clips, plan_build
-from tasks.instruction_rubrics.verification import keep_verified, verify_caption
-from tasks.store.staging import Stage
-from tasks.store.versions import open_store
+from earmark.flows.instruction_rubrics import build
+from earmark.schemas.config import parse_config
+from earmark.schemas.errors import MissingExtraError
+from earmark.schemas.instruction_rubrics import CORPUS, InstructionRubrics
+from earmark.tasks.build.ask import Row
+from earmark.tasks.build.forecast import forecast
+from earmark.tasks.build.media import similarity_of
+from earmark.tasks.build.rows import read_rows
+from earmark.tasks.instruction_rubrics.choosing import choose_captions
+from earmark.tasks.instruction_rubrics.negatives import choose_candidates, keep_negatives, try_candidates
+from earmark.tasks.instruction_rubrics.sources import digest_inputs, import_captions, index_clips, plan_build
+from earmark.tasks.instruction_rubrics.verification import keep_verified, verify_caption
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import open_store
 from tests.audio.test_similarity import HAS_TRANSFORMERS
 from tests.pseudo_preferences.music import write_clip
 

@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from schemas.evaluations import Examinee
-from schemas.instruction_rubrics import CORPUS
-from schemas.rubric_rewards import rubric_reward
-from tasks.evaluation import judging
-from tasks.evaluation.judging import Wish
-from tasks.evaluation.samples import Part
-from tasks.exports.choosing import Wish as ExportWish
-from tasks.exports.export import export
-from tasks.store.versions import Store, Version
+from earmark.schemas.evaluations import Examinee
+from earmark.schemas.instruction_rubrics import CORPUS
+from earmark.schemas.rubric_rewards import rubric_reward
+from earmark.tasks.evaluation import judging
+from earmark.tasks.evaluation.judging import Wish
+from earmark.tasks.evaluation.samples import Part
+from earmark.tasks.exports.choosing import Wish as ExportWish
+from earmark.tasks.exports.export import export
+from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of
 from tests.instruction_rubrics.rubrics import build_rubrics, caption, config_of, rubric_answer, write_captions

@@ -15,15 +15,15 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from flows.instruction_rubrics import build
-from schemas.config import parse_config
-from schemas.errors import ConfigError, EarmarkError
-from schemas.instruction_rubrics import CORPUS, InstructionRubrics
-from tasks.build.forecast import forecast
-from tasks.release.withdrawal import search, withdraw
-from tasks.store.publication import bundled
-from tasks.store.versions import Store, Version, verify
-from tasks.text.near_texts import near_any
+from earmark.flows.instruction_rubrics import build
+from earmark.schemas.config import parse_config
+from earmark.schemas.errors import ConfigError, EarmarkError
+from earmark.schemas.instruction_rubrics import CORPUS, InstructionRubrics
+from earmark.tasks.build.forecast import forecast
+from earmark.tasks.release.withdrawal import search, withdraw
+from earmark.tasks.store.publication import bundled
+from earmark.tasks.store.versions import Store, Version, verify
+from earmark.tasks.text.near_texts import near_any
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of
 from tests.instruction_rubrics.rubrics import (

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from flows.instrumentals import build
-from schemas.config import parse_config, read_toml
-from schemas.instrumentals import Instrumentals
-from tasks.build import plan
-from tasks.store.versions import Version
+from earmark.flows.instrumentals import build
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.instrumentals import Instrumentals
+from earmark.tasks.build import plan
+from earmark.tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.runner import run_flow
 
@@ -81,7 +81,7 @@ def make_tracks(folder: Path, count: int, seconds: float = 1.0) -> list[dict[str
 def serve() -> None:
     """Serve builds, quickly: all is imported and the code is digested once."""
     importlib.import_module("pandas")
-    plan.code_digest("flows.instrumentals")  # type: ignore[attr-defined]
+    plan.code_digest("earmark.flows.instrumentals")  # type: ignore[attr-defined]
     serve_builds(build_from_file)
 
 

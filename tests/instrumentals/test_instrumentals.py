@@ -16,21 +16,21 @@ import soundfile
 from hypothesis import given
 from hypothesis import strategies as st
 
-import flows.instrumentals
-from flows.command.running import read_config
-from schemas.errors import ConfigError, EarmarkError, InputError, Interrupted, StoreError
-from schemas.instrumentals import FLAGS, TRACKS, Checks
-from tasks.audio.probe import Probe, probe
-from tasks.audio.separation.jobs import Done, Job
-from tasks.build.registry import find_corpus
-from tasks.importers.jamendo import Track
-from tasks.instrumentals import separated, sources
-from tasks.instrumentals.separated import Kept
-from tasks.instrumentals.separators import Separators
-from tasks.instrumentals.sources import listed
-from tasks.instrumentals.tracks import flags_of
-from tasks.store.explain import explain
-from tasks.store.versions import Version, verify
+import earmark.flows.instrumentals
+from earmark.flows.command.running import read_config
+from earmark.schemas.errors import ConfigError, EarmarkError, InputError, Interrupted, StoreError
+from earmark.schemas.instrumentals import FLAGS, TRACKS, Checks
+from earmark.tasks.audio.probe import Probe, probe
+from earmark.tasks.audio.separation.jobs import Done, Job
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.importers.jamendo import Track
+from earmark.tasks.instrumentals import separated, sources
+from earmark.tasks.instrumentals.separated import Kept
+from earmark.tasks.instrumentals.separators import Separators
+from earmark.tasks.instrumentals.sources import listed
+from earmark.tasks.instrumentals.tracks import flags_of
+from earmark.tasks.store.explain import explain
+from earmark.tasks.store.versions import Version, verify
 from tests.builds import contents_of, rows_of
 from tests.conftest import ROOT
 from tests.instrumentals.separating import RATE_HZ, build_separated, config_of, make_tracks, song, values_of, write_rows
@@ -173,13 +173,13 @@ def test_a_kept_file_that_is_lost_before_the_table_is_written_is_made_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_tracks(tmp_path / "t", 3)
-    config, store, write = config_of(tmp_path / "t"), tmp_path / "store", flows.instrumentals.write_tracks
+    config, store, write = config_of(tmp_path / "t"), tmp_path / "store", earmark.flows.instrumentals.write_tracks
 
     def after_a_loss(*given: Any) -> None:
         next((store / separated.FOLDER).glob("*/*/*.flac")).unlink()
         write(*given)
 
-    monkeypatch.setattr(flows.instrumentals, "write_tracks", after_a_loss)
+    monkeypatch.setattr(earmark.flows.instrumentals, "write_tracks", after_a_loss)
     with pytest.raises(StoreError, match="expected what this build separated, found none; build again"):
         build_separated(config, store)
     monkeypatch.undo()

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tasks.instrumentals.separated import FOLDER
-from tasks.store.staging import STAGING
-from tasks.store.versions import Store, verify
+from earmark.tasks.instrumentals.separated import FOLDER
+from earmark.tasks.store.staging import STAGING
+from earmark.tasks.store.versions import Store, verify
 from tests.builds import Builds, contents_of
 from tests.instrumentals.separating import make_tracks
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import ConfigError
-from tasks.instrumentals import separated
+from earmark.schemas.errors import ConfigError
+from earmark.tasks.instrumentals import separated
 from tests.audio.tiny_roformer import CHECKPOINT, make_roformer
 from tests.builds import contents_of, rows_of
 from tests.instrumentals.separating import build_separated, config_of, make_tracks, song

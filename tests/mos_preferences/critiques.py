@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from schemas.config import parse_config
-from schemas.mos_preferences import MosPreferences
+from earmark.schemas.config import parse_config
+from earmark.schemas.mos_preferences import MosPreferences
 from tests.builds import build_from_file, serve_builds
 from tests.pseudo_preferences.music import QUICK, write_clip
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.command.running import forecast_build
-from schemas.errors import ConfigError, EarmarkError
-from schemas.rewards import final_scores
-from tasks.annotation.errors import BadRequest
-from tasks.mos_preferences.builtin import describe, points, scores, speech_critique
-from tasks.mos_preferences.critiquing import pair_fault
-from tasks.store.explain import explain
-from tasks.store.versions import Store, Version, verify
+from earmark.flows.command.running import forecast_build
+from earmark.schemas.errors import ConfigError, EarmarkError
+from earmark.schemas.rewards import final_scores
+from earmark.tasks.annotation.errors import BadRequest
+from earmark.tasks.mos_preferences.builtin import describe, points, scores, speech_critique
+from earmark.tasks.mos_preferences.critiquing import pair_fault
+from earmark.tasks.store.explain import explain
+from earmark.tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import LocalServer
 from tests.builds import build_version, contents_of, rows_of
 from tests.mos_preferences.critiques import config_of, make_study, write_config
@@ -278,7 +278,7 @@ def test_card_says_how_the_critic_scored(study: Path, server: OpenAIServer, tmp_
 
 
 def test_explain_tells_who_wrote_it(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
-    from schemas.mos_preferences import CORPUS
+    from earmark.schemas.mos_preferences import CORPUS
 
     version = build_version(config_of(study, server.base_url, {"tries": 1}), tmp_path / "store")
     row = rows_of(version, "paired_critiques")[0]

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import EarmarkError
-from tasks.instrumentals import sources
-from tasks.pseudo_preferences import judging
+from earmark.schemas.errors import EarmarkError
+from earmark.tasks.instrumentals import sources
+from earmark.tasks.pseudo_preferences import judging
 from tests import builds
 from tests.annotation.conftest import LocalServer
 from tests.importers import layouts
@@ -39,7 +39,7 @@ def prefect() -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_flow_gives_the_same_version(tmp_path: Path) -> None:
-    from flows.mos_preferences import build
+    from earmark.flows.mos_preferences import build
 
     layouts.table(tmp_path / "t.csv")
     layouts.somos(tmp_path / "somos")
@@ -56,7 +56,7 @@ def test_flow_gives_the_same_version(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_shards_judged_side_by_side_give_the_same_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flows.pseudo_preferences import build
+    from earmark.flows.pseudo_preferences import build
 
     monkeypatch.setattr(judging, "PAIRS_A_SHARD", 3)
     music.make_pool(tmp_path, 5)
@@ -78,7 +78,7 @@ def test_shards_judged_side_by_side_give_the_same_version(tmp_path: Path, monkey
 
 @pytest.mark.usefixtures("prefect")
 def test_tracks_separated_shard_by_shard_give_the_same_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from flows.instrumentals import build
+    from earmark.flows.instrumentals import build
 
     monkeypatch.setattr(sources, "TRACKS_A_SHARD", 2)
     rows = separating.make_tracks(tmp_path / "t", 5)

@@ -16,16 +16,16 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from flows.mos_preferences import build
-from schemas.mos_preferences import CATEGORIES, CORPUS, MosPreferences, Source
-from schemas.tables import SPLITS
-from tasks.build.plan import Plan
-from tasks.build.quotas import share_out
-from tasks.importers.rows import Rating
-from tasks.mos_preferences import ratings
-from tasks.store.commit import Made
-from tasks.store.manifest import digest_of
-from tasks.store.versions import Version, open_store
+from earmark.flows.mos_preferences import build
+from earmark.schemas.mos_preferences import CATEGORIES, CORPUS, MosPreferences, Source
+from earmark.schemas.tables import SPLITS
+from earmark.tasks.build.plan import Plan
+from earmark.tasks.build.quotas import share_out
+from earmark.tasks.importers.rows import Rating
+from earmark.tasks.mos_preferences import ratings
+from earmark.tasks.store.commit import Made
+from earmark.tasks.store.manifest import digest_of
+from earmark.tasks.store.versions import Version, open_store
 from tests.builds import build_version, config_of, rows_of
 from tests.conftest import examples
 from tests.mos_preferences.pair_rules import check_pairs, check_triplets, possible_pairs

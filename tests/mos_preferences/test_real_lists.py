@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tasks.store.versions import Version, verify
+from earmark.tasks.store.versions import Version, verify
 from tests.builds import build_version, config_of, rows_of
 from tests.conftest import real_lists
 from tests.mos_preferences.pair_rules import check_pairs, check_triplets

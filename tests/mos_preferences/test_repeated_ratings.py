@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.mos_preferences import MosPreferences
-from tasks.mos_preferences.ratings import IMPORTED, average
+from earmark.schemas.mos_preferences import MosPreferences
+from earmark.tasks.mos_preferences.ratings import IMPORTED, average
 from tests.builds import build_version, config_of, rows_of
 from tests.mos_preferences.test_mos_pairs import examples, source
 

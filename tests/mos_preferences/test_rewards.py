@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas import rewards
-from schemas.rewards import (
+from earmark.schemas import rewards
+from earmark.schemas.rewards import (
     UNREADABLE,
     Position,
     accuracy_reward,

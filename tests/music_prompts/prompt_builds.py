@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from flows.music_prompts import build
-from schemas.config import parse_config, read_toml
-from schemas.music_prompts import MusicPrompts
-from tasks.build import plan
-from tasks.store.versions import Version
+from earmark.flows.music_prompts import build
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.music_prompts import MusicPrompts
+from earmark.tasks.build import plan
+from earmark.tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.runner import run_flow
 
@@ -107,7 +107,7 @@ def build_from_file(config: str, store: str) -> None:
 
 def serve() -> None:
     """Serve builds, quickly."""
-    plan.code_digest("flows.music_prompts")  # type: ignore[attr-defined]
+    plan.code_digest("earmark.flows.music_prompts")  # type: ignore[attr-defined]
     serve_builds(build_from_file)
 
 

@@ -16,18 +16,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.captions import CORPUS as CAPTIONS
-from schemas.config import Licence, parse_config
-from schemas.errors import ConfigError, EarmarkError, InputError, StoreError
-from schemas.music_prompts import CATEGORIES, CORPUS, MusicPrompts
-from tasks.build.forecast import forecast
-from tasks.music_prompts.sources import plan_build
-from tasks.release import withdrawal
-from tasks.release.publishing import gathered
-from tasks.store.checks import check_accounts
-from tasks.store.publication import bundled
-from tasks.store.sql import query
-from tasks.store.versions import Store, Version, open_store
+from earmark.schemas.captions import CORPUS as CAPTIONS
+from earmark.schemas.config import Licence, parse_config
+from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
+from earmark.schemas.music_prompts import CATEGORIES, CORPUS, MusicPrompts
+from earmark.tasks.build.forecast import forecast
+from earmark.tasks.music_prompts.sources import plan_build
+from earmark.tasks.release import withdrawal
+from earmark.tasks.release.publishing import gathered
+from earmark.tasks.store.checks import check_accounts
+from earmark.tasks.store.publication import bundled
+from earmark.tasks.store.sql import query
+from earmark.tasks.store.versions import Store, Version, open_store
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of
 from tests.captions.captions import build_captions

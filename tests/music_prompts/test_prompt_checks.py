@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.importers.jamendo import Tag
-from tasks.music_prompts.builtin import music_prompt
-from tasks.music_prompts.checks import check_prompt
-from tasks.text.tag_words import Lexicon, everyday_tags, vocal_tags, written, written_forms
+from earmark.tasks.importers.jamendo import Tag
+from earmark.tasks.music_prompts.builtin import music_prompt
+from earmark.tasks.music_prompts.checks import check_prompt
+from earmark.tasks.text.tag_words import Lexicon, everyday_tags, vocal_tags, written, written_forms
 
 TRIPLET = (Tag("genre", "jazz"), Tag("instrument", "piano"), Tag("mood/theme", "calm"))
 LEXICON = Lexicon(written_forms())

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tasks.store.versions import Store, Version, verify
+from earmark.tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import LocalServer
 from tests.builds import Builds, contents_of
 from tests.music_prompts.prompt_builds import GENRES, QUICK, made_tracks, write_captions, write_tracks, writing_answer

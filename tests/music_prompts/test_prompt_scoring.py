@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.music_prompts.scoring import Entry, borda_points, borda_ranks, concept_coverage, ranks, two_stage_ranks
+from earmark.tasks.music_prompts.scoring import (
+    Entry,
+    borda_points,
+    borda_ranks,
+    concept_coverage,
+    ranks,
+    two_stage_ranks,
+)
 
 # ATTM, Table II: entry, FAD, CLAP, CCS, and the rank that is printed.
 TABLE_II = """

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from flows.pseudo_preferences import build
-from schemas.config import parse_config, read_toml
-from schemas.pseudo_preferences import PseudoPreferences
-from tasks.build import plan
-from tasks.store.versions import Version
+from earmark.flows.pseudo_preferences import build
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.tasks.build import plan
+from earmark.tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.runner import run_flow
 
@@ -138,9 +138,9 @@ def make_pool(
 
 def warm_up() -> None:
     """Do once what every forked build would do again: late imports, and the digest of the code."""
-    for name in ("pandas", "tasks.annotation.openai_compatible", "tasks.annotation.ledger_sqlite"):
+    for name in ("pandas", "earmark.tasks.annotation.openai_compatible", "earmark.tasks.annotation.ledger_sqlite"):
         importlib.import_module(name)
-    plan.code_digest("flows.pseudo_preferences")  # type: ignore[attr-defined]
+    plan.code_digest("earmark.flows.pseudo_preferences")  # type: ignore[attr-defined]
 
 
 def serve() -> None:

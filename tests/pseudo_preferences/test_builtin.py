@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tasks.annotation.builtin import alignment
-from tasks.audio.measure import measure
-from tasks.pseudo_preferences.builtin import music_pair, quality
+from earmark.tasks.annotation.builtin import alignment
+from earmark.tasks.audio.measure import measure
+from earmark.tasks.pseudo_preferences.builtin import music_pair, quality
 from tests.audio.signals import RATE, music, worse
 
 

@@ -18,16 +18,16 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
-import flows.pseudo_preferences as story
-from flows.command.cli import app
-from flows.command.running import forecast_build
-from schemas.errors import EarmarkError, InputError
-from schemas.pseudo_preferences import CLIPS
-from tasks.build import ask
-from tasks.build.rows import Rows, Shard
-from tasks.pseudo_preferences import judging
-from tasks.store.explain import explain
-from tasks.store.versions import Store, Version, verify
+import earmark.flows.pseudo_preferences as story
+from earmark.flows.command.cli import app
+from earmark.flows.command.running import forecast_build
+from earmark.schemas.errors import EarmarkError, InputError
+from earmark.schemas.pseudo_preferences import CLIPS
+from earmark.tasks.build import ask
+from earmark.tasks.build.rows import Rows, Shard
+from earmark.tasks.pseudo_preferences import judging
+from earmark.tasks.store.explain import explain
+from earmark.tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of
 from tests.conftest import ROOT
@@ -349,7 +349,7 @@ def test_a_judge_that_is_stopped_says_how_to_go_on(
     before = asked(server)
     words = ["judge", CORPUS, "-e", "musicality", "--annotator", "openai:other", "--base-url", server.base_url]
     judge = subprocess.Popen(
-        [sys.executable, "-m", "flows.command.cli", *words, "--split", "all"],
+        [sys.executable, "-m", "earmark.flows.command.cli", *words, "--split", "all"],
         cwd=ROOT,
         env={**os.environ, "EARMARK_STORE": str(tmp_path / "store")},
         stdout=subprocess.DEVNULL,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.staging import STAGING
-from tasks.store.versions import Store, verify
+from earmark.tasks.store.staging import STAGING
+from earmark.tasks.store.versions import Store, verify
 from tests.annotation.test_kills import Server, received
 from tests.builds import Builds, contents_of
 from tests.pseudo_preferences.music import make_pool, write_config

@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import ConfigError, EarmarkError
-from schemas.pseudo_preferences import PseudoPreferences
-from tasks.annotation.outcome import Answer, Outcome, Reject
-from tasks.build.plan import Plan
-from tasks.build.rows import Rows, read_rows
-from tasks.pseudo_preferences.judging import judge_pairs, judge_request, passes_of
-from tasks.pseudo_preferences.labels import card_sections, expected, keep_consistent, read_ranks
-from tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_build, plan_pairs, write_clips
-from tasks.store.staging import Stage
-from tasks.store.versions import open_store, verify
+from earmark.schemas.errors import ConfigError, EarmarkError
+from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.tasks.annotation.outcome import Answer, Outcome, Reject
+from earmark.tasks.build.plan import Plan
+from earmark.tasks.build.rows import Rows, read_rows
+from earmark.tasks.pseudo_preferences.judging import judge_pairs, judge_request, passes_of
+from earmark.tasks.pseudo_preferences.labels import card_sections, expected, keep_consistent, read_ranks
+from earmark.tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_build, plan_pairs, write_clips
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import open_store, verify
 from tests.builds import rows_of
 from tests.conftest import examples
 from tests.pseudo_preferences.music import Row, config_of, make_pool

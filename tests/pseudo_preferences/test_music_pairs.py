@@ -19,12 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 import soundfile
 
-from schemas.errors import EarmarkError, InputError
-from schemas.pseudo_preferences import MODALITIES
-from tasks.build.quotas import share_out
-from tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_build, plan_pairs, write_clips
-from tasks.store.staging import Stage
-from tasks.store.versions import open_store, verify
+from earmark.schemas.errors import EarmarkError, InputError
+from earmark.schemas.pseudo_preferences import MODALITIES
+from earmark.tasks.build.quotas import share_out
+from earmark.tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_build, plan_pairs, write_clips
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import open_store, verify
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of
 from tests.pseudo_preferences.music import (

@@ -15,9 +15,9 @@ from typing import Any
 os.environ.setdefault("DO_NOT_TRACK", "1")
 os.environ.setdefault("PREFECT_SERVER_ANALYTICS_ENABLED", "false")
 
-from flows.publish import publish
-from schemas.errors import EarmarkError
-from tasks.store import hub
+from earmark.flows.publish import publish
+from earmark.schemas.errors import EarmarkError
+from earmark.tasks.store import hub
 from tests.builds import Builds, serve_builds
 
 

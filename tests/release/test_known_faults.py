@@ -11,15 +11,15 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from flows.command.cli import app
-from tasks.build.registry import corpora, find_corpus
-from tasks.evaluation import judging
-from tasks.evaluation.judging import Wish
-from tasks.evaluation.samples import Part
-from tasks.release.known_faults import FAULTS, known_faults, lines_about
-from tasks.store.manifest import MANIFEST, RULES, Manifest, read_manifest
-from tasks.store.sql import connect, query
-from tasks.store.versions import Store, Version, verify
+from earmark.flows.command.cli import app
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.evaluation import judging
+from earmark.tasks.evaluation.judging import Wish
+from earmark.tasks.evaluation.samples import Part
+from earmark.tasks.release.known_faults import FAULTS, known_faults, lines_about
+from earmark.tasks.store.manifest import MANIFEST, RULES, Manifest, read_manifest
+from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.versions import Store, Version, verify
 from tests.annotation.conftest import LocalServer
 from tests.builds import build_version, config_of, rows_of
 from tests.conftest import ROOT

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.config import Licence
-from tasks.store.versions import Store
+from earmark.schemas.config import Licence
+from earmark.tasks.store.versions import Store
 from tests.builds import build_version, config_of, read_config, rows_of
 from tests.conftest import ROOT
 from tests.release.publications import Publications
@@ -172,7 +172,7 @@ def test_load_dataset_reads_it_back(hub: HubServer, press: Publications, store: 
 def earmark(store: Store, *arguments: object, code: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
     """The command in a process of its own."""
     ended = subprocess.run(
-        [sys.executable, "-m", "flows.command.cli", *map(str, arguments), "--store", str(store.root)],
+        [sys.executable, "-m", "earmark.flows.command.cli", *map(str, arguments), "--store", str(store.root)],
         cwd=ROOT,
         env={**os.environ, "HF_TOKEN": WRITER, "COLUMNS": "140", **environment},
         capture_output=True,

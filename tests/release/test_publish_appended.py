@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from schemas.tables import Table, column
-from tasks.store.files import sha256_file
-from tasks.store.manifest import FileEntry, Manifest
-from tasks.store.parquet import write_shards
+from earmark.schemas.tables import Table, column
+from earmark.tasks.store.files import sha256_file
+from earmark.tasks.store.manifest import FileEntry, Manifest
+from earmark.tasks.store.parquet import write_shards
 from tests.conftest import ROOT
 from tests.servers.hub import WRITER, HubServer
 
@@ -37,10 +37,10 @@ TABLE = Table(
 SEND = """
 import json, sys
 from pathlib import Path
-from tasks.release.publishing import bring, open_repo
-from tasks.store.hub import Repo
-from tasks.store.publication import bundled
-from tasks.store.versions import Store, Version
+from earmark.tasks.release.publishing import bring, open_repo
+from earmark.tasks.store.hub import Repo
+from earmark.tasks.store.publication import bundled
+from earmark.tasks.store.versions import Store, Version
 from tests.release.test_publish_appended import TABLE
 store, name = Store(Path(sys.argv[1])), sys.argv[2]
 version, repo = Version("toy", store.folder("toy") / name), Repo("lab/toy")

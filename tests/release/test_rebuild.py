@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.staging import STAGING
-from tasks.store.versions import Store, verify
+from earmark.tasks.store.staging import STAGING
+from earmark.tasks.store.versions import Store, verify
 from tests.annotation.test_kills import Server
 from tests.conftest import ROOT
 from tests.deploy.test_deploy import Prefect, waited
@@ -124,7 +124,7 @@ publish = {{ repo = "{REPO}", allow_builtin = true }}
     log = tmp_path / "rebuild.log"
 
     def begin() -> subprocess.Popen[bytes]:
-        words = [sys.executable, "-m", "flows.command.cli", "rebuild", "--config", str(config)]
+        words = [sys.executable, "-m", "earmark.flows.command.cli", "rebuild", "--config", str(config)]
         with log.open("ab") as said:
             begun.append(subprocess.Popen(words, cwd=ROOT, env=environment(store), stdout=said, stderr=said))
         return begun[-1]

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flows.command.rebuild_plan import read_rebuild
-from schemas.config import BuildConfig
-from schemas.errors import ConfigError
-from schemas.rebuild import Member
-from tasks.release.rebuilding import Ending, in_order, skip_reason
-from tasks.store.versions import Store
+from earmark.flows.command.rebuild_plan import read_rebuild
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.rebuild import Member
+from earmark.tasks.release.rebuilding import Ending, in_order, skip_reason
+from earmark.tasks.store.versions import Store
 
 NAMES = ("ant", "bee", "cat", "dog", "elk")
 

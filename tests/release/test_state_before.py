@@ -16,15 +16,15 @@ import pytest
 from datasets import load_dataset
 from typer.testing import CliRunner
 
-from flows.command.cli import app
-from schemas.config import Licence
-from tasks.build.registry import find_corpus
-from tasks.release.withdrawal import search, withdraw
-from tasks.store.diff import changed_rows, diff_table
-from tasks.store.licences import Redaction, Terms
-from tasks.store.lineage import lineage
-from tasks.store.versions import Store, Version, verify
-from tasks.store.withdrawals import Kind
+from earmark.flows.command.cli import app
+from earmark.schemas.config import Licence
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.release.withdrawal import search, withdraw
+from earmark.tasks.store.diff import changed_rows, diff_table
+from earmark.tasks.store.licences import Redaction, Terms
+from earmark.tasks.store.lineage import lineage
+from earmark.tasks.store.versions import Store, Version, verify
+from earmark.tasks.store.withdrawals import Kind
 from tests.before import compare
 from tests.before.fixture import LEDGER, SALT, before, paid, seed, unpack
 from tests.builds import rows_of, traces

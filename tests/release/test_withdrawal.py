@@ -14,17 +14,17 @@ import duckdb
 import pytest
 from typer.testing import CliRunner
 
-from flows.command.cli import app
-from schemas.config import parse_config, read_toml
-from schemas.errors import EarmarkError, StoreError
-from schemas.human_preferences import CORPUS, HumanPreferences
-from tasks.build.recounting import recounting
-from tasks.build.registry import corpora, find_corpus
-from tasks.release import withdrawal
-from tasks.store.diff import changed_rows, diff_table
-from tasks.store.staging import staging
-from tasks.store.versions import Store, Version, verify
-from tasks.store.withdrawals import Kind
+from earmark.flows.command.cli import app
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.errors import EarmarkError, StoreError
+from earmark.schemas.human_preferences import CORPUS, HumanPreferences
+from earmark.tasks.build.recounting import recounting
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.release import withdrawal
+from earmark.tasks.store.diff import changed_rows, diff_table
+from earmark.tasks.store.staging import staging
+from earmark.tasks.store.versions import Store, Version, verify
+from earmark.tasks.store.withdrawals import Kind
 from tests.builds import contents_of, rows_of, traces
 from tests.captions.captions import build_captions
 from tests.conftest import ROOT

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.versions import Store, verify
-from tasks.store.withdrawals import withdrawal_against, withdrawals
+from earmark.tasks.store.versions import Store, verify
+from earmark.tasks.store.withdrawals import withdrawal_against, withdrawals
 from tests.builds import Builds, contents_of, rows_of, traces
 from tests.human_preferences.votes import SALT, build_votes, cmi, config_of, vote
 from tests.release.withdrawing import withdraw_annotator

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from tasks.build.registry import corpora, find_corpus
-from tasks.release.withdrawal import search, withdraw
-from tasks.store.versions import open_store
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.release.withdrawal import search, withdraw
+from earmark.tasks.store.versions import open_store
 from tests.builds import serve_builds
 
 

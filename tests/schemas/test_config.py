@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from schemas.config import BuildConfig, Model, parse_config, read_toml
-from schemas.errors import ConfigError
-from schemas.human_preferences import HumanPreferences
-from schemas.mos_preferences import MosPreferences
-from schemas.pseudo_preferences import PseudoPreferences
-from tasks.build.registry import corpora, find_corpus
+from earmark.schemas.config import BuildConfig, Model, parse_config, read_toml
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.human_preferences import HumanPreferences
+from earmark.schemas.mos_preferences import MosPreferences
+from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.tasks.build.registry import corpora, find_corpus
 
 TABLE = """
 [[sources]]

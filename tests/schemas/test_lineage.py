@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from schemas.tables import THINGS, Table
-from tasks.build.registry import corpora, find_corpus
-from tasks.store.versions import Version
+from earmark.schemas.tables import THINGS, Table
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.store.versions import Version
 from tests.before.fixture import before, unpack
 
 TABLES = {name: [t for t in find_corpus(name).tables if t.key] for name in corpora()}

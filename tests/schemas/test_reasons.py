@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from schemas.reasons import FAULTS, REASONS, RULES, options_of
-from schemas.tables import REJECTS
-from tasks.build.registry import corpora, find_corpus
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
+from earmark.schemas.reasons import FAULTS, REASONS, RULES, options_of
+from earmark.schemas.tables import REJECTS
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
 from tests.conftest import ROOT
 
 TAKES_A_REASON = {  # which argument of these calls is a reason

@@ -9,10 +9,10 @@ from typing import Annotated
 import pytest
 from pydantic import Field, TypeAdapter
 
-from schemas import registry
-from schemas.config import Model, checked
-from schemas.errors import ConfigError
-from schemas.registry import OneOf, Registry, named_in
+from earmark.schemas import registry
+from earmark.schemas.config import Model, checked
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.registry import OneOf, Registry, named_in
 
 Install = Callable[[str], None]
 

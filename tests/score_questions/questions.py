@@ -18,18 +18,18 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from flows import score_questions as flow
-from schemas.config import parse_config, read_toml
-from schemas.forum import COMMENTS, IMAGES, THREADS
-from schemas.score_questions import CATEGORIES, ScoreQuestions
-from tasks.build import plan
-from tasks.score_questions.forum.download import Gate
-from tasks.score_questions.forum.images import find_scores, image_folder
-from tasks.score_questions.forum.scrubbing import Texts
-from tasks.store.manifest import Step
-from tasks.store.parquet import write_rows
-from tasks.store.staging import Stage
-from tasks.store.versions import Version
+from earmark.flows import score_questions as flow
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.forum import COMMENTS, IMAGES, THREADS
+from earmark.schemas.score_questions import CATEGORIES, ScoreQuestions
+from earmark.tasks.build import plan
+from earmark.tasks.score_questions.forum.download import Gate
+from earmark.tasks.score_questions.forum.images import find_scores, image_folder
+from earmark.tasks.score_questions.forum.scrubbing import Texts
+from earmark.tasks.store.manifest import Step
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Version
 from tests.builds import serve_builds
 from tests.runner import run_flow
 
@@ -190,5 +190,5 @@ def build_from_file(config: str, store: str) -> None:
 
 
 if __name__ == "__main__":
-    plan.code_digest("flows.score_questions")  # type: ignore[attr-defined]
+    plan.code_digest("earmark.flows.score_questions")  # type: ignore[attr-defined]
     serve_builds(build_from_file)

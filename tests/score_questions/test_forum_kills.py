@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tasks.score_questions.forum.drawings import NON_SCORES, score
-from tasks.score_questions.forum.images import DOWNLOADED
-from tasks.store.versions import Store, Version, verify
+from earmark.tasks.score_questions.forum.drawings import NON_SCORES, score
+from earmark.tasks.score_questions.forum.images import DOWNLOADED
+from earmark.tasks.store.versions import Store, Version, verify
 from tests.builds import Builds, contents_of
 from tests.score_questions.forum.builds import HOST, PORT
 from tests.score_questions.forum.threads_of import comment, submission, write_dump

@@ -17,14 +17,14 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas.score_questions import CORPUS, TABLES
-from tasks.evaluation import judging
-from tasks.exports.choosing import Wish
-from tasks.exports.export import export
-from tasks.score_questions.forum import drawings
-from tasks.score_questions.review_files import CONFIG, SHEET, TASKS, write_review
-from tasks.store.versions import Store, Version, verify
-from tasks.text.anonymity import key_of
+from earmark.schemas.score_questions import CORPUS, TABLES
+from earmark.tasks.evaluation import judging
+from earmark.tasks.exports.choosing import Wish
+from earmark.tasks.exports.export import export
+from earmark.tasks.score_questions.forum import drawings
+from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, write_review
+from earmark.tasks.store.versions import Store, Version, verify
+from earmark.tasks.text.anonymity import key_of
 from tests.annotation.conftest import LocalServer
 from tests.score_questions.forum.test_threads import BOMB, spoilt_lines
 from tests.score_questions.forum.threads_of import SALT, comment, forum_config, submission, write_dump
@@ -167,7 +167,7 @@ def test_reviewers_get_text(tmp_path: Path, versions: Mapping[str, Version]) -> 
     for task in json.loads((tmp_path / "out" / TASKS).read_text("utf-8")):
         assert task["data"]["question"] == asked[task["data"]["question_id"]]["question"]
         assert task["data"]["image"].startswith("data:image/png;base64,")
-    shipped = resources.files("tasks.score_questions").joinpath(CONFIG).read_text("utf-8")
+    shipped = resources.files("earmark.tasks.score_questions").joinpath(CONFIG).read_text("utf-8")
     assert (tmp_path / "out" / CONFIG).read_text("utf-8") == shipped
     assert "HyperText" not in shipped  # the one element of Label Studio's that shows markup as such
 

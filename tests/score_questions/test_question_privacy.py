@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 import zstandard
 
-from schemas.config import parse_config, read_toml
-from schemas.score_questions import TABLES, ScoreQuestions
-from tasks.score_questions.forum.drawings import score
-from tasks.store.explain import explain
-from tasks.store.versions import Version
-from tasks.text.anonymity import key_of
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.score_questions import TABLES, ScoreQuestions
+from earmark.tasks.score_questions.forum.drawings import score
+from earmark.tasks.store.explain import explain
+from earmark.tasks.store.versions import Version
+from earmark.tasks.text.anonymity import key_of
 from tests.conftest import ROOT
 from tests.score_questions.forum.threads_of import comment, forum_config, submission, write_dump
 from tests.score_questions.questions import BUILTIN, build_dump, rows_of

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import EarmarkError
-from schemas.score_questions import CORPUS
-from tasks.evaluation import judging
-from tasks.store.versions import Store
+from earmark.schemas.errors import EarmarkError
+from earmark.schemas.score_questions import CORPUS
+from earmark.tasks.evaluation import judging
+from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import LocalServer
 from tests.score_questions.questions import (
     BODIES,

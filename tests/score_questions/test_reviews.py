@@ -17,13 +17,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from flows.command.cli import app
-from schemas.errors import InputError, StoreError
-from tasks.importers.rows import Reject
-from tasks.score_questions.review_agreement import agreements, alphas, cohen_kappa
-from tasks.score_questions.review_files import CONFIG, SHEET, TASKS, contents_of, write_review, write_verdicts
-from tasks.score_questions.reviews import CRITERIA, Verdict, gather_reviews, left_out, read_reviews
-from tasks.store.versions import Version
+from earmark.flows.command.cli import app
+from earmark.schemas.errors import InputError, StoreError
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.score_questions.review_agreement import agreements, alphas, cohen_kappa
+from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, contents_of, write_review, write_verdicts
+from earmark.tasks.score_questions.reviews import CRITERIA, Verdict, gather_reviews, left_out, read_reviews
+from earmark.tasks.store.versions import Version
 from tests.score_questions.questions import build_questions, config_of, rows_of, thread
 
 GOOD = {"musically_correct": "yes", "options_relevant": "yes", "offensive": "no", "ambiguous": "no"}

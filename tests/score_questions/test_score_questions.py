@@ -10,10 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.score_questions import CATEGORIES
-from tasks.score_questions.builtin import score_writer
-from tasks.score_questions.checks import alike, check_options, given_away, good_distractors, speaks_of_options, words_of
-from tasks.score_questions.option_order import in_order, right_places
+from earmark.schemas.score_questions import CATEGORIES
+from earmark.tasks.score_questions.builtin import score_writer
+from earmark.tasks.score_questions.checks import (
+    alike,
+    check_options,
+    given_away,
+    good_distractors,
+    speaks_of_options,
+    words_of,
+)
+from earmark.tasks.score_questions.option_order import in_order, right_places
 from tests.score_questions.questions import BODIES, build_questions, config_of, rows_of, thread
 
 TIE = [(BODIES[0], 5), (BODIES[1], 5), (BODIES[2], 1)]

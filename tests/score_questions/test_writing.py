@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from flows.score_questions import build
-from schemas.score_questions import CORPUS, ScoreQuestions
-from tasks.annotation.outcome import Answer, Outcome, Reject
-from tasks.annotation.request import Request
-from tasks.build.ask import Ask, Asker, GivenUp, Row
-from tasks.build.forecast import forecast
-from tasks.score_questions.forum import images, measuring
-from tasks.score_questions.writing import write_questions
-from tasks.store.versions import open_store
+from earmark.flows.score_questions import build
+from earmark.schemas.score_questions import CORPUS, ScoreQuestions
+from earmark.tasks.annotation.outcome import Answer, Outcome, Reject
+from earmark.tasks.annotation.request import Request
+from earmark.tasks.build.ask import Ask, Asker, GivenUp, Row
+from earmark.tasks.build.forecast import forecast
+from earmark.tasks.score_questions.forum import images, measuring
+from earmark.tasks.score_questions.writing import write_questions
+from earmark.tasks.store.versions import open_store
 from tests.score_questions.forum.threads_of import SALT, comment, forum_config, submission, write_dump
 from tests.score_questions.questions import BUILTIN
 

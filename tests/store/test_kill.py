@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tasks.store.staging import STAGING
-from tasks.store.versions import MANIFEST, Store, verify
+from earmark.tasks.store.staging import STAGING
+from earmark.tasks.store.versions import MANIFEST, Store, verify
 from tests.builds import Builds, build_version, contents_of, read_config
 
 CLIPS = 3_000

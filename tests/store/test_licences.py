@@ -12,15 +12,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.config import Licence
-from schemas.errors import StoreError
-from schemas.tables import REJECTS, Table, audio_column, column
-from tasks.store.hub_tree import Entry, Remote, compare, git_sha1
-from tasks.store.licences import licences_of
-from tasks.store.manifest import FileEntry, Manifest, Parent
-from tasks.store.parquet import write_shards
-from tasks.store.publication import bundled
-from tasks.store.versions import Store, Version
+from earmark.schemas.config import Licence
+from earmark.schemas.errors import StoreError
+from earmark.schemas.tables import REJECTS, Table, audio_column, column
+from earmark.tasks.store.hub_tree import Entry, Remote, compare, git_sha1
+from earmark.tasks.store.licences import licences_of
+from earmark.tasks.store.manifest import FileEntry, Manifest, Parent
+from earmark.tasks.store.parquet import write_shards
+from earmark.tasks.store.publication import bundled
+from earmark.tasks.store.versions import Store, Version
 
 CLIPS = Table(
     name="clips",

@@ -15,18 +15,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from schemas.config import BuildConfig
-from schemas.corpus import Corpus, Story
-from schemas.errors import StoreError
-from schemas.tables import REJECTS, Table, audio_column, column
-from tasks.release import withdrawal
-from tasks.release.publishing import gathered
-from tasks.store.commit import Made, commit
-from tasks.store.lineage import withdrawn_from
-from tasks.store.manifest import Parent, Step
-from tasks.store.staging import staging
-from tasks.store.versions import Store, Version, verify
-from tasks.store.withdrawals import Mark, digest_of_value, save_withdrawal, withdrawal_against, withdrawals
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.errors import StoreError
+from earmark.schemas.tables import REJECTS, Table, audio_column, column
+from earmark.tasks.release import withdrawal
+from earmark.tasks.release.publishing import gathered
+from earmark.tasks.store.commit import Made, commit
+from earmark.tasks.store.lineage import withdrawn_from
+from earmark.tasks.store.manifest import Parent, Step
+from earmark.tasks.store.staging import staging
+from earmark.tasks.store.versions import Store, Version, verify
+from earmark.tasks.store.withdrawals import Mark, digest_of_value, save_withdrawal, withdrawal_against, withdrawals
 from tests.builds import rows_of, traces
 
 SHA = {name: name * 64 for name in "abcdef"}
@@ -347,7 +347,7 @@ def test_a_version_that_a_build_commits_meanwhile_is_looked_through(
     """The build had read what was withdrawn before the act was recorded, and holds the lock until it has committed."""
     found = withdrawal.search(store, CORPORA, "clip", SHA["a"])
     with monkeypatch.context() as patch:
-        patch.setattr("tasks.store.commit.marks_for", lambda *_: ())
+        patch.setattr("earmark.tasks.store.commit.marks_for", lambda *_: ())
         late = build(store, "songs", key="late")
     assert "clip-a" in ids(late, "clips")
     act = withdrawal.withdraw(store, CORPORA, found, "asked for")

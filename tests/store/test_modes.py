@@ -11,12 +11,12 @@ from typing import NoReturn
 
 import pytest
 
-from schemas.files import keep_private
-from tasks.annotation.ledger import connect
-from tasks.store.runs import list_runs, start_run
-from tasks.store.staging import STAGING, staging
-from tasks.store.versions import Store, open_store
-from tasks.text.anonymity import SALT_FILE, salt_of
+from earmark.schemas.files import keep_private
+from earmark.tasks.annotation.ledger import connect
+from earmark.tasks.store.runs import list_runs, start_run
+from earmark.tasks.store.staging import STAGING, staging
+from earmark.tasks.store.versions import Store, open_store
+from earmark.tasks.text.anonymity import SALT_FILE, salt_of
 from tests.builds import build_version, config_of
 
 COLUMNS = {"file": "f", "mos": "m", "system": "s"}

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.tables import Table, audio_column, column, image_column
-from tasks.store import parquet
+from earmark.schemas.tables import Table, audio_column, column, image_column
+from earmark.tasks.store import parquet
 
 CLIPS = Table(
     name="clips",

@@ -11,10 +11,10 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.tables import REJECTS
-from tasks.store.places import FOLDER, hide_places, with_places
-from tasks.store.staging import staging
-from tasks.store.versions import Version, open_store
+from earmark.schemas.tables import REJECTS
+from earmark.tasks.store.places import FOLDER, hide_places, with_places
+from earmark.tasks.store.staging import staging
+from earmark.tasks.store.versions import Version, open_store
 
 PLACES = st.none() | st.tuples(st.sampled_from(["one/a.csv", "one/b/c.zst", "two"]), st.integers(1, 9))
 REASONS = st.sampled_from(["duplicate", "removed"])

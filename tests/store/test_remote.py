@@ -19,14 +19,14 @@ pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
 
 from typer.testing import CliRunner
 
-from flows.command.cli import app
-from schemas.errors import StoreError
-from schemas.mos_preferences import TABLES
-from tasks.store.diff import diff_table
-from tasks.store.leftovers import find_leftovers, remove_leftover
-from tasks.store.manifest import claimant_of
-from tasks.store.remote import ADDRESS, CLAIMS, Remote
-from tasks.store.versions import Store, open_store, verify
+from earmark.flows.command.cli import app
+from earmark.schemas.errors import StoreError
+from earmark.schemas.mos_preferences import TABLES
+from earmark.tasks.store.diff import diff_table
+from earmark.tasks.store.leftovers import find_leftovers, remove_leftover
+from earmark.tasks.store.manifest import claimant_of
+from earmark.tasks.store.remote import ADDRESS, CLAIMS, Remote
+from earmark.tasks.store.versions import Store, open_store, verify
 from tests.builds import Builds, build_version, contents_of, read_config
 from tests.conftest import ROOT
 from tests.servers.s3_server import S3Server

@@ -9,11 +9,11 @@ import pytest
 pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale' or 'dev')")
 pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
 
-from tasks.release import withdrawal
-from tasks.store.manifest import Parent
-from tasks.store.remote import ADDRESS
-from tasks.store.versions import Store, open_store, verify
-from tasks.store.withdrawals import FOLDER, withdrawal_against
+from earmark.tasks.release import withdrawal
+from earmark.tasks.store.manifest import Parent
+from earmark.tasks.store.remote import ADDRESS
+from earmark.tasks.store.versions import Store, open_store, verify
+from earmark.tasks.store.withdrawals import FOLDER, withdrawal_against
 from tests.builds import traces
 from tests.store.objects import bucket, server
 from tests.store.test_lineage import CORPORA, SHA, build, ids, stop_after_one_commit, withdraw

@@ -9,12 +9,12 @@ from pathlib import Path
 import mlcroissant
 import pytest
 
-from schemas.corpus import Story
-from tasks.build.report import round_width
-from tasks.store.figures import Bars, Browser, Clip, Grid, Histogram, Page, Row, Section
-from tasks.store.manifest import Manifest, Step
-from tasks.store.report import filters_of, render_report
-from tasks.store.versions import Version
+from earmark.schemas.corpus import Story
+from earmark.tasks.build.report import round_width
+from earmark.tasks.store.figures import Bars, Browser, Clip, Grid, Histogram, Page, Row, Section
+from earmark.tasks.store.manifest import Manifest, Step
+from earmark.tasks.store.report import filters_of, render_report
+from earmark.tasks.store.versions import Version
 from tests.builds import build_version, read_config
 from tests.conftest import ROOT
 

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import ConfigError
-from schemas.tables import AUDIO, Table, column
-from tasks.store.hub_tree import Entry
-from tasks.store.scan import Finding, read_allowed, scan
-from tasks.text.personal import Scanner, own_secrets
+from earmark.schemas.errors import ConfigError
+from earmark.schemas.tables import AUDIO, Table, column
+from earmark.tasks.store.hub_tree import Entry
+from earmark.tasks.store.scan import Finding, read_allowed, scan
+from earmark.tasks.text.personal import Scanner, own_secrets
 
 # Pieces, so that no scanner takes this file for a leak.
 KEY = "A1b2C3d4E5f6" * 4

@@ -18,19 +18,19 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from schemas.errors import InputError, StoreError
-from schemas.mos_preferences import CORPUS, PAIRS, RATINGS, MosPreferences
-from schemas.tables import REJECTS, Table
-from tasks.build.fingerprint import build_key
-from tasks.mos_preferences.sources import plan_build
-from tasks.store.card import markdown_cell
-from tasks.store.checks import check_accounts, check_rejects, check_table
-from tasks.store.commit import schema_digest
-from tasks.store.diff import diff_table
-from tasks.store.files import link_over, replacing
-from tasks.store.manifest import Manifest, Step, read_manifest
-from tasks.store.staging import STAGING, staging, sweep
-from tasks.store.versions import MANIFEST, Store, Version, open_store, verify
+from earmark.schemas.errors import InputError, StoreError
+from earmark.schemas.mos_preferences import CORPUS, PAIRS, RATINGS, MosPreferences
+from earmark.schemas.tables import REJECTS, Table
+from earmark.tasks.build.fingerprint import build_key
+from earmark.tasks.mos_preferences.sources import plan_build
+from earmark.tasks.store.card import markdown_cell
+from earmark.tasks.store.checks import check_accounts, check_rejects, check_table
+from earmark.tasks.store.commit import schema_digest
+from earmark.tasks.store.diff import diff_table
+from earmark.tasks.store.files import link_over, replacing
+from earmark.tasks.store.manifest import Manifest, Step, read_manifest
+from earmark.tasks.store.staging import STAGING, staging, sweep
+from earmark.tasks.store.versions import MANIFEST, Store, Version, open_store, verify
 from tests.builds import build_version, config_of, contents_of, rows_of
 from tests.importers import layouts
 
@@ -413,7 +413,7 @@ def test_failed_check_leaves_the_store_as_it_was(tmp_path: Path, monkeypatch: py
     folder = lists(tmp_path)
     first = build_version(config(folder), folder / "store")
     held = contents_of(first.folder)
-    monkeypatch.setattr("tasks.store.commit.check_accounts", _fail)
+    monkeypatch.setattr("earmark.tasks.store.commit.check_accounts", _fail)
     with pytest.raises(StoreError, match="as told"):
         build_version(config(folder, seed=18), folder / "store")
     monkeypatch.undo()

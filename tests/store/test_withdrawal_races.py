@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import StoreError
-from tasks.release import withdrawal
-from tasks.release.publishing import gathered
-from tasks.store import commit as committing
-from tasks.store.commit import Made
-from tasks.store.leftovers import find_leftovers
-from tasks.store.manifest import Parent
-from tasks.store.remote import ADDRESS
-from tasks.store.versions import Store, Version, open_store, verify
-from tasks.store.withdrawals import names_for, withdrawal_against
+from earmark.schemas.errors import StoreError
+from earmark.tasks.release import withdrawal
+from earmark.tasks.release.publishing import gathered
+from earmark.tasks.store import commit as committing
+from earmark.tasks.store.commit import Made
+from earmark.tasks.store.leftovers import find_leftovers
+from earmark.tasks.store.manifest import Parent
+from earmark.tasks.store.remote import ADDRESS
+from earmark.tasks.store.versions import Store, Version, open_store, verify
+from earmark.tasks.store.withdrawals import names_for, withdrawal_against
 from tests.builds import traces
 from tests.store.objects import bucket, server
 from tests.store.test_lineage import CORPORA, ROWS, SHA, build, ids

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tasks.text.anonymity import scrub
-from tasks.text.personal import LEAKS, find
+from earmark.tasks.text.anonymity import scrub
+from earmark.tasks.text.personal import LEAKS, find
 
 FILE = Path(__file__).with_name("personal_cases.jsonl")
 NAMES = ("Leaf_Fold",)  # who wrote in the thread of the cases of kind `known`

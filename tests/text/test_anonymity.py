@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import ConfigError
-from tasks.text.anonymity import SALT_FILE, key_of, salt_of, scrub
+from earmark.schemas.errors import ConfigError
+from earmark.tasks.text.anonymity import SALT_FILE, key_of, salt_of, scrub
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tasks.text.addresses import is_host
-from tasks.text.anonymity import hint as scrub_hint
-from tasks.text.anonymity import scrub
-from tasks.text.folding import disguises, fold
-from tasks.text.personal import LEAKS, RULES, find, hint
-from tasks.text.rules import View
+from earmark.tasks.text.addresses import is_host
+from earmark.tasks.text.anonymity import hint as scrub_hint
+from earmark.tasks.text.anonymity import scrub
+from earmark.tasks.text.folding import disguises, fold
+from earmark.tasks.text.personal import LEAKS, RULES, find, hint
+from earmark.tasks.text.rules import View
 from tests.conftest import ROOT
 from tests.text.cases import CASES, MEASURES, MUSIC, Measure, table
 

@@ -6,8 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tasks.importers.jamendo import CATEGORIES, Tag
-from tasks.text.tag_words import Lexicon, everyday_tags, names_voices, tokens_of, vocal_tags, written, written_forms
+from earmark.tasks.importers.jamendo import CATEGORIES, Tag
+from earmark.tasks.text.tag_words import (
+    Lexicon,
+    everyday_tags,
+    names_voices,
+    tokens_of,
+    vocal_tags,
+    written,
+    written_forms,
+)
 
 LEXICON = Lexicon([*written_forms(), Tag("genre", "vaporwave"), Tag("instrument", "banjo")])
 

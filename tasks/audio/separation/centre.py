@@ -20,7 +20,7 @@ from functools import lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from tasks.audio.separation.jobs import Samples, Windows
+from earmark.tasks.audio.separation.jobs import Samples, Windows
 
 WINDOW_S = 3.0  # of sound worked on at once
 FRAME = 4096

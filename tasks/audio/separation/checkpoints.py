@@ -23,8 +23,8 @@ from typing import Any
 
 import yaml
 
-from schemas.errors import ConfigError, MissingExtraError
-from schemas.files import open_regular
+from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.schemas.files import open_regular
 
 KNOWN_SHA256 = {
     # Kim's vocals model, as its author published it (MelBandRoformer.ckpt on the Hub, MIT)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from tasks.audio.separation.centre import CentreRemoval
-from tasks.audio.separation.checkpoints import find_checkpoint
-from tasks.audio.separation.jobs import Separator
-from tasks.audio.separation.roformer import Precision, Roformer, digest
+from earmark.tasks.audio.separation.centre import CentreRemoval
+from earmark.tasks.audio.separation.checkpoints import find_checkpoint
+from earmark.tasks.audio.separation.jobs import Separator
+from earmark.tasks.audio.separation.roformer import Precision, Roformer, digest
 
 CENTRE_REMOVAL = CentreRemoval.name
 

@@ -19,10 +19,10 @@ import numpy as np
 import psutil
 import soundfile
 
-from schemas.errors import StoreError
-from tasks.audio.faults import LONGEST_S, BadAudio
-from tasks.audio.separation.jobs import Done, Failed, Job, Output, Samples, Separator
-from tasks.audio.separation.track import FLOOR_DB, PEAK, Track, open_track, resampled
+from earmark.schemas.errors import StoreError
+from earmark.tasks.audio.faults import LONGEST_S, BadAudio
+from earmark.tasks.audio.separation.jobs import Done, Failed, Job, Output, Samples, Separator
+from earmark.tasks.audio.separation.track import FLOOR_DB, PEAK, Track, open_track, resampled
 
 SPARE_TRACKS = 4  # that are being decoded or written beside those whose windows are worked on
 MP3_RATES_HZ = (8_000, 11_025, 12_000, 16_000, 22_050, 24_000, 32_000, 44_100, 48_000)

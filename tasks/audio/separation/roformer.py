@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from schemas.errors import ConfigError, MissingExtraError
-from tasks.audio.separation.checkpoints import Checkpoint, load_model
-from tasks.audio.separation.jobs import Samples, Windows
+from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.tasks.audio.separation.checkpoints import Checkpoint, load_model
+from earmark.tasks.audio.separation.jobs import Samples, Windows
 
 Precision = Literal["float32", "tf32", "float16", "bfloat16"]
 SHORT_S = 10.0  # audio-separator's bound, and its windows below it
@@ -59,7 +59,7 @@ class Roformer:
         try:
             import torch
 
-            from tasks.audio.separation.melband import MelBand
+            from earmark.tasks.audio.separation.melband import MelBand
         except ImportError:
             raise MissingExtraError(f"separator '{checkpoint.name}'", "audio") from None
         self._torch: Any = torch

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import soxr
 
-from tasks.audio.faults import BadAudio
-from tasks.audio.separation.jobs import Job, Samples, Separator, Windows
-from tasks.audio.sound import open_sound
+from earmark.tasks.audio.faults import BadAudio
+from earmark.tasks.audio.separation.jobs import Job, Samples, Separator, Windows
+from earmark.tasks.audio.sound import open_sound
 
 HELD_BYTES = 96 << 20  # 4.5 minutes of stereo at 44.1 kHz
 BLOCK = 1 << 16  # frames that are read or written at once

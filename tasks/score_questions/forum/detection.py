@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from PIL import Image
 
-from schemas.errors import ConfigError, MissingExtraError
-from schemas.score_questions import Detector
-from tasks.score_questions.forum.staves import confidence, find_staves
+from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.schemas.score_questions import Detector
+from earmark.tasks.score_questions.forum.staves import confidence, find_staves
 
 STAFF_LINES = "staff-lines"
 LEAST_BOX = 0.05  # confidence from which a model's box is kept; the config's `least` decides about the image

@@ -22,9 +22,9 @@ from urllib.parse import urljoin, urlsplit
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from schemas.score_questions import Images
-from tasks.importers.cells import BadRow
-from tasks.store.files import replacing, write_text
+from earmark.schemas.score_questions import Images
+from earmark.tasks.importers.cells import BadRow
+from earmark.tasks.store.files import replacing, write_text
 
 AT_ONCE = 4
 TRIES = 4

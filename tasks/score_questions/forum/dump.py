@@ -11,10 +11,10 @@ from pathlib import Path
 import duckdb
 import zstandard
 
-from schemas.errors import InputError
-from tasks.build.progress import Work, working
-from tasks.importers.lines import unreadable
-from tasks.score_questions.forum.lines import (
+from earmark.schemas.errors import InputError
+from earmark.tasks.build.progress import Work, working
+from earmark.tasks.importers.lines import unreadable
+from earmark.tasks.score_questions.forum.lines import (
     UTF8_MARK,
     Fault,
     Watcher,
@@ -25,7 +25,7 @@ from tasks.score_questions.forum.lines import (
     is_whole,
     is_wide,
 )
-from tasks.store.sql import exactly, query
+from earmark.tasks.store.sql import exactly, query
 
 COLUMNS = {
     "submissions": (

@@ -12,25 +12,25 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.errors import InputError
-from schemas.files import FOLLOW, NotAFile, Root, open_regular
-from schemas.forum import IMAGES
-from schemas.places import without_place
-from schemas.score_questions import ScoreQuestions
-from tasks.build.progress import working
-from tasks.build.step import Account, Done, step
-from tasks.importers.cells import BadRow
-from tasks.importers.rows import Reject
-from tasks.score_questions.forum.detection import Sight, open_detector
-from tasks.score_questions.forum.download import Cache, Gate, download
-from tasks.score_questions.forum.dump import set_variables
-from tasks.score_questions.forum.links import image_links, images_in
-from tasks.score_questions.forum.pictures import Picture, near_duplicates, read_picture
-from tasks.score_questions.forum.threads import THREADS_ENTER
-from tasks.store.files import replacing
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
-from tasks.text.anonymity import salt_of
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import FOLLOW, NotAFile, Root, open_regular
+from earmark.schemas.forum import IMAGES
+from earmark.schemas.places import without_place
+from earmark.schemas.score_questions import ScoreQuestions
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.cells import BadRow
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.score_questions.forum.detection import Sight, open_detector
+from earmark.tasks.score_questions.forum.download import Cache, Gate, download
+from earmark.tasks.score_questions.forum.dump import set_variables
+from earmark.tasks.score_questions.forum.links import image_links, images_in
+from earmark.tasks.score_questions.forum.pictures import Picture, near_duplicates, read_picture
+from earmark.tasks.score_questions.forum.threads import THREADS_ENTER
+from earmark.tasks.store.files import replacing
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.text.anonymity import salt_of
 
 DOWNLOADED = "forum-images"  # folder of the store that keeps what was downloaded
 AT_ONCE = 4  # images that are decoded side by side

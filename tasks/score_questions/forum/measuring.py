@@ -11,13 +11,13 @@ from PIL import Image
 from pydantic import TypeAdapter
 from scipy.special import betaincinv
 
-from schemas.places import without_place
-from schemas.score_questions import Detector, ScoreQuestions
-from tasks.build.progress import working
-from tasks.build.step import Done, step
-from tasks.score_questions.forum.detection import open_detector
-from tasks.score_questions.forum.drawings import NON_SCORES, SCORES, score
-from tasks.store.staging import Stage
+from earmark.schemas.places import without_place
+from earmark.schemas.score_questions import Detector, ScoreQuestions
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.step import Done, step
+from earmark.tasks.score_questions.forum.detection import open_detector
+from earmark.tasks.score_questions.forum.drawings import NON_SCORES, SCORES, score
+from earmark.tasks.store.staging import Stage
 
 FIRST_SEED = 10_000  # the staff-line detector was tuned on none of those from here on
 GOAL = 0.95  # of precision and recall on clean scores

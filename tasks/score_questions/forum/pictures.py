@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageOps
 
-from schemas.score_questions import Images
-from tasks.importers.cells import BadRow
+from earmark.schemas.score_questions import Images
+from earmark.tasks.importers.cells import BadRow
 
 FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
 # What Pillow's decoders raise for files that someone, or chance, has spoilt.

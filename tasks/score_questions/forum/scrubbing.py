@@ -9,16 +9,16 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from schemas.forum import COMMENTS, THREADS
-from schemas.score_questions import ScoreQuestions
-from tasks.build.progress import working
-from tasks.build.step import Done, step
-from tasks.score_questions.forum.dump import set_variables
-from tasks.score_questions.forum.threads import RAW, Answers
-from tasks.store.files import replacing
-from tasks.store.sql import connect, query, view_parquet
-from tasks.store.staging import Stage
-from tasks.text.anonymity import NOBODY, hint, salt_of, scrub
+from earmark.schemas.forum import COMMENTS, THREADS
+from earmark.schemas.score_questions import ScoreQuestions
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.step import Done, step
+from earmark.tasks.score_questions.forum.dump import set_variables
+from earmark.tasks.score_questions.forum.threads import RAW, Answers
+from earmark.tasks.store.files import replacing
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.text.anonymity import NOBODY, hint, salt_of, scrub
 
 AT_ONCE = 1000  # texts that are in memory while they are scrubbed
 SCRUBBED = pa.schema([("submission", pa.string()), ("part", pa.string()), ("text", pa.string())])

@@ -10,17 +10,17 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from schemas.places import without_place
-from schemas.score_questions import ScoreQuestions
-from tasks.build.progress import working
-from tasks.build.rejects import rejects_table
-from tasks.build.step import Account, Done, step
-from tasks.importers.rows import Reject
-from tasks.score_questions.forum.dump import MALFORMED, Scanned, scan, set_variables
-from tasks.store.files import replacing
-from tasks.store.sql import connect, literal, query, view_parquet
-from tasks.store.staging import Stage
-from tasks.text.anonymity import salt_of
+from earmark.schemas.places import without_place
+from earmark.schemas.score_questions import ScoreQuestions
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.rejects import rejects_table
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.score_questions.forum.dump import MALFORMED, Scanned, scan, set_variables
+from earmark.tasks.store.files import replacing
+from earmark.tasks.store.sql import connect, literal, query, view_parquet
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.text.anonymity import salt_of
 
 THREADS_ENTER, COMMENTS_ENTER = "questions", "sources"  # the published tables that they would have become rows of
 MOST_BITS = 1 << 29  # DuckDB's bitstring_agg takes at most 10^9

@@ -17,10 +17,10 @@ from typing import Any
 
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from schemas.config import parse_config, read_toml
-from schemas.score_questions import ScoreQuestions
-from tasks.build import plan
-from tasks.score_questions.forum.download import Gate
+from earmark.schemas.config import parse_config, read_toml
+from earmark.schemas.score_questions import ScoreQuestions
+from earmark.tasks.build import plan
+from earmark.tasks.score_questions.forum.download import Gate
 from tests.builds import serve_builds
 from tests.score_questions.questions import build_dump
 
@@ -69,6 +69,6 @@ def build_from_file(config: str, store: str) -> None:
 
 
 if __name__ == "__main__":
-    plan.code_digest("flows.score_questions")  # type: ignore[attr-defined]
+    plan.code_digest("earmark.flows.score_questions")  # type: ignore[attr-defined]
     assert sys.argv[1:] == ["--serve"]
     serve_builds(build_from_file)

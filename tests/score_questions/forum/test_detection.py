@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from schemas.errors import ConfigError, MissingExtraError
-from schemas.score_questions import Detector
-from tasks.score_questions.forum import drawings
-from tasks.score_questions.forum.detection import StaffLines, open_detector
-from tasks.score_questions.forum.measuring import measure_detector
+from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.schemas.score_questions import Detector
+from earmark.tasks.score_questions.forum import drawings
+from earmark.tasks.score_questions.forum.detection import StaffLines, open_detector
+from earmark.tasks.score_questions.forum.measuring import measure_detector
 
 
 def test_the_embedded_detector_gives_confidence_and_boxes() -> None:

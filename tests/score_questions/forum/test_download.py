@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from aiohttp.abc import AbstractResolver, ResolveResult
 
-from schemas.score_questions import Images
-from tasks.importers.cells import BadRow
-from tasks.score_questions.forum.download import Address, Cache, Gate, download, is_public
+from earmark.schemas.score_questions import Images
+from earmark.tasks.importers.cells import BadRow
+from earmark.tasks.score_questions.forum.download import Address, Cache, Gate, download, is_public
 from tests.servers.image_server import ImageServer, serving
 
 IMAGE = b"\x89PNG as far as a server knows"

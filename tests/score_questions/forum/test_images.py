@@ -19,16 +19,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, PngImagePlugin
 
-from schemas.errors import InputError
-from schemas.forum import IMAGES
-from schemas.score_questions import Images, ScoreQuestions
-from tasks.importers.cells import BadRow
-from tasks.score_questions.forum import drawings
-from tasks.score_questions.forum.images import find_scores
-from tasks.score_questions.forum.links import image_links, images_in
-from tasks.score_questions.forum.pictures import difference_hash, near_duplicates, read_picture
-from tasks.score_questions.forum.scrubbing import forget_names
-from tasks.store.manifest import Step
+from earmark.schemas.errors import InputError
+from earmark.schemas.forum import IMAGES
+from earmark.schemas.score_questions import Images, ScoreQuestions
+from earmark.tasks.importers.cells import BadRow
+from earmark.tasks.score_questions.forum import drawings
+from earmark.tasks.score_questions.forum.images import find_scores
+from earmark.tasks.score_questions.forum.links import image_links, images_in
+from earmark.tasks.score_questions.forum.pictures import difference_hash, near_duplicates, read_picture
+from earmark.tasks.score_questions.forum.scrubbing import forget_names
+from earmark.tasks.store.manifest import Step
 from tests.conftest import ROOT
 from tests.score_questions.forum.threads_of import (
     SALT,

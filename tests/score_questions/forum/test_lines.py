@@ -15,11 +15,11 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from schemas.errors import InputError
-from tasks.build import progress
-from tasks.score_questions.forum import lines
-from tasks.score_questions.forum.lines import is_whole
-from tasks.store import sql
+from earmark.schemas.errors import InputError
+from earmark.tasks.build import progress
+from earmark.tasks.score_questions.forum import lines
+from earmark.tasks.score_questions.forum.lines import is_whole
+from earmark.tasks.store import sql
 from tests.score_questions.forum.test_threads import LONG, answers, read, wide
 from tests.score_questions.forum.threads_of import SALT, submission, write_dump
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.score_questions import Detector
-from tasks.score_questions.detector_report import HEADING, card_sections, detector_section
-from tasks.score_questions.forum.drawings import NON_SCORES, SCORES
-from tasks.score_questions.forum.measuring import Measure, measure_detector, measure_of, try_detector
-from tasks.store.figures import Grid
+from earmark.schemas.score_questions import Detector
+from earmark.tasks.score_questions.detector_report import HEADING, card_sections, detector_section
+from earmark.tasks.score_questions.forum.drawings import NON_SCORES, SCORES
+from earmark.tasks.score_questions.forum.measuring import Measure, measure_detector, measure_of, try_detector
+from earmark.tasks.store.figures import Grid
 from tests.benchmarks import bench_detector
 from tests.score_questions.forum.threads_of import forum_config, forum_stage
 

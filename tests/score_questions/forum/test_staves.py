@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from tasks.score_questions.forum import drawings
-from tasks.score_questions.forum.staves import confidence, find_staves
+from earmark.tasks.score_questions.forum import drawings
+from earmark.tasks.score_questions.forum.staves import confidence, find_staves
 
 SEEDS = range(1000, 1012)  # none of which the method was tuned on
 

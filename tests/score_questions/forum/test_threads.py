@@ -13,11 +13,11 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.errors import InputError
-from schemas.forum import COMMENTS, THREADS
-from tasks.score_questions.forum.threads import RAW, hash_bits, read_submissions
-from tasks.store.manifest import Step
-from tasks.text.anonymity import key_of
+from earmark.schemas.errors import InputError
+from earmark.schemas.forum import COMMENTS, THREADS
+from earmark.tasks.score_questions.forum.threads import RAW, hash_bits, read_submissions
+from earmark.tasks.store.manifest import Step
+from earmark.tasks.text.anonymity import key_of
 from tests.conftest import examples
 from tests.score_questions.forum.threads_of import (
     SALT,

@@ -10,11 +10,11 @@ from typing import Any
 
 import zstandard
 
-from schemas.score_questions import ScoreQuestions
-from tasks.score_questions.forum.scrubbing import Texts, forget_names, scrub_threads
-from tasks.score_questions.forum.threads import read_comments, read_submissions
-from tasks.store.staging import Stage, staging
-from tasks.store.versions import open_store
+from earmark.schemas.score_questions import ScoreQuestions
+from earmark.tasks.score_questions.forum.scrubbing import Texts, forget_names, scrub_threads
+from earmark.tasks.score_questions.forum.threads import read_comments, read_submissions
+from earmark.tasks.store.staging import Stage, staging
+from earmark.tasks.store.versions import open_store
 
 SALT = "a salt that only tests use"
 IMAGE = "https://i.redd.it/bars.png"

@@ -6,11 +6,11 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from schemas.annotation import AnnotatorConfig
-from tasks.annotation.answers import Reply
-from tasks.annotation.backend import Media
-from tasks.annotation.backends import Provider
-from tasks.annotation.request import Json, Request
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.answers import Reply
+from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.backends import Provider
+from earmark.tasks.annotation.request import Json, Request
 
 BACKEND = Provider("earmark_tempos.backend:Steady")
 REASON = "They sound alike."

@@ -7,12 +7,12 @@ from typing import Literal
 import pyarrow as pa
 from pydantic import Field
 
-from schemas.annotation import AnnotatorConfig
-from schemas.config import BuildConfig
-from schemas.corpus import Corpus, Story
-from schemas.evaluations import Evaluation
-from schemas.tables import REJECTS, Table, column
-from schemas.views import View
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.tables import REJECTS, Table, column
+from earmark.schemas.views import View
 
 
 class Tempos(BuildConfig):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from tasks.exports.formats import Format
-from tasks.exports.shapes import plain
+from earmark.tasks.exports.formats import Format
+from earmark.tasks.exports.shapes import plain
 
 
 def write_ids(batches: Iterator[pa.RecordBatch], path: Path) -> None:

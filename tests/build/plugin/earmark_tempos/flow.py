@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from earmark.tasks.build.flow import corpus_flow
+from earmark.tasks.store.staging import Stage
 from earmark_tempos.corpus import CORPUS, Tempos
 from earmark_tempos.steps import judge_notes, read_notes, write_notes
-from tasks.build.flow import corpus_flow
-from tasks.store.staging import Stage
 
 
 @corpus_flow(CORPUS)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from schemas.mos_preferences import Source
-from tasks.importers.lists import Found, ListFile, bare_rows, list_file, published, to_ratings
-from tasks.importers.rows import Imported, Rating
+from earmark.schemas.mos_preferences import Source
+from earmark.tasks.importers.lists import Found, ListFile, bare_rows, list_file, published, to_ratings
+from earmark.tasks.importers.rows import Imported, Rating
 
 LOWEST = 0.0
 

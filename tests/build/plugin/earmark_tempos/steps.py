@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from earmark.tasks.annotation.prompts import Prompt, Untrusted, parse_prompt
+from earmark.tasks.build.ask import Ask, Asker, Posed, Row, Walked, pose, walk
+from earmark.tasks.build.fingerprint import file_digests
+from earmark.tasks.build.plan import Plan, make_plan
+from earmark.tasks.build.rows import Rows, keep_rows, read_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
 from earmark_tempos.corpus import CORPUS, NOTES, Tempos
-from tasks.annotation.prompts import Prompt, Untrusted, parse_prompt
-from tasks.build.ask import Ask, Asker, Posed, Row, Walked, pose, walk
-from tasks.build.fingerprint import file_digests
-from tasks.build.plan import Plan, make_plan
-from tasks.build.rows import Rows, keep_rows, read_rows
-from tasks.build.step import Account, Done, step
-from tasks.importers.rows import Reject
-from tasks.store.staging import Stage
-from tasks.store.versions import Store
 
 SLOWEST_BPM = 20.0
 
