@@ -199,7 +199,8 @@ def gather_reviews(
                 if applies(one, contents) and not applies(before, contents):
                     kept[key], one = one, before
                 detail = f"expected one review a question and reviewer, found another by {one.reviewer}"
-                refused.append(Reject(one.question_id, "reviewed_twice", detail, one.file, one.line))
+                who = (("annotator", one.reviewer),)
+                refused.append(Reject(one.question_id, "reviewed_twice", detail, one.file, one.line, made_from=who))
     return [kept[key] for key in sorted(kept)], refused
 
 

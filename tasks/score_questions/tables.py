@@ -50,7 +50,10 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     for table in (QUESTIONS, OPTIONS, SOURCES, REVIEWS):
         stage.drop_empty_splits(table)
     first, *others = written.accounts(STAGES, lambda thread, *why: _reject(thread["thread_key"], *why))
-    rejects = [_reject(name, "flagged", _why_flagged(flags)) for name, flags in sorted(flagged.items())]
+    rejects = [
+        _reject(name, "flagged", _why_flagged(flags), [verdict.reviewer for verdict in flags])
+        for name, flags in sorted(flagged.items())
+    ]
     return Done(
         None,
         replace(first, follows="scores"),
@@ -60,8 +63,9 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     )
 
 
-def _reject(thread: str, reason: str, detail: str) -> tuple[str, Reject]:
-    return QUESTIONS.name, Reject(thread, reason, detail, "", None)
+def _reject(thread: str, reason: str, detail: str, reviewers: Sequence[str] = ()) -> tuple[str, Reject]:
+    who = tuple(("annotator", reviewer) for reviewer in reviewers)
+    return QUESTIONS.name, Reject(thread, reason, detail, "", None, made_from=who)
 
 
 def _with_letters(questions: Sequence[Row], seed: int) -> dict[str, Row]:

@@ -19,11 +19,14 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.schemas.errors import InputError, StoreError
+from earmark.schemas.score_questions import CORPUS
 from earmark.tasks.importers.rows import Reject
+from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.score_questions.review_agreement import agreements, alphas, cohen_kappa
 from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, contents_of, write_review, write_verdicts
 from earmark.tasks.score_questions.reviews import CRITERIA, Verdict, gather_reviews, left_out, read_reviews
-from earmark.tasks.store.versions import Version
+from earmark.tasks.store.versions import Store, Version
+from tests.builds import traces
 from tests.score_questions.questions import build_questions, config_of, rows_of, thread
 
 GOOD = {"musically_correct": "yes", "options_relevant": "yes", "offensive": "no", "ambiguous": "no"}
@@ -115,6 +118,22 @@ def test_round_trip_through_a_spreadsheet_and_label_studio(tmp_path: Path) -> No
     assert all(row["applies"] for row in reviews)
     letters = {row["question_id"]: row["truth_letter"] for row in rows_of(version, "questions")}
     assert all(letters[row["question_id"]] == row["truth_letter"] for row in rows_of(again, "questions"))
+
+
+def test_a_reviewer_who_is_withdrawn_is_named_nowhere(tmp_path: Path) -> None:
+    version = built(tmp_path)
+    write_review(version, tmp_path / "out")
+    for number, (who, bad) in enumerate((("alice", NAMES[:1]), ("bob", NAMES[1:2]), ("alice", NAMES[:1]))):
+        sheet = filled(tmp_path / "out" / SHEET, who, lambda name, bad=bad: BAD if name in bad else GOOD)  # type: ignore[misc]
+        sheet.rename(tmp_path / f"{number}.csv")
+    again = built(tmp_path, review={"files": ["0.csv", "1.csv", "2.csv"]})
+    assert {row["reason"] for row in rows_of(again, "rejects")} == {"flagged", "reviewed_twice"}
+    store, known = Store(tmp_path / "store"), {CORPUS.name: CORPUS}
+    withdraw(store, known, search(store, known, "annotator", "alice"), "asked for")
+    left = store.find(CORPUS.name)
+    assert traces(again, ["alice"]) != traces(left, ["alice"]) == []
+    assert [row["item"] for row in rows_of(left, "rejects")] == NAMES[1:2]
+    assert {row["reviewer"] for row in rows_of(left, "reviews")} == {"bob"}
 
 
 def test_the_command_shows_how_far_reviewers_agree(tmp_path: Path) -> None:
