@@ -35,20 +35,25 @@ app = typer.Typer(
 StoreOption = Annotated[
     str | None,
     typer.Option(
-        "--store", metavar="DIR", help="A folder, or s3://bucket/prefix. Default: EARMARK_STORE, else data/store."
+        "--store",
+        metavar="DIR",
+        help="The store: a folder or s3://bucket/prefix. Default: EARMARK_STORE, else data/store.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 SpecArgument = Annotated[
-    str, typer.Argument(metavar="CORPUS[@vN]", help="A corpus's newest version, or the one named.")
+    str, typer.Argument(metavar="CORPUS[@vN]", help="The corpus; its newest version, or version N with @vN.")
 ]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The build config, a TOML file.")]
 AllowRejectsOption = Annotated[
-    bool, typer.Option("--allow-rejects", help="Commit whatever was lost of the inputs, an empty main table too.")
+    bool,
+    typer.Option(
+        "--allow-rejects", help="Commit even if too many input rows were rejected or the main table is empty."
+    ),
 ]
-LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Only the first rows of each source.")]
+LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Read only the first N rows of each source.")]
 
-_BUILD, _LOOK, _GIVE, _TEND = "Build", "Look at versions", "Give versions to others", "Look after things"
+_BUILD, _LOOK, _GIVE, _TEND = "Build", "Inspect versions", "Export and publish", "Operate"
 
 
 @app.command("list", rich_help_panel=_BUILD)
@@ -77,18 +82,18 @@ def list_corpora(store: StoreOption = None, as_json: JsonOption = False) -> None
 
 @app.command(rich_help_panel=_BUILD)
 def build(
-    corpus: Annotated[str, typer.Argument(help="What to build; see `earmark list`.")],
+    corpus: Annotated[str, typer.Argument(help="The corpus to build; `earmark list` shows all.")],
     config: ConfigOption,
     store: StoreOption = None,
     limit: LimitOption = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be read and asked; build nothing.")
+        bool, typer.Option("--dry-run", help="Show inputs, requests to models and their cost; build nothing.")
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Build again even if a version is up to date.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Build even if a version is up to date.")] = False,
     allow_rejects: AllowRejectsOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Build a version of a corpus, or say that it is up to date.
+    """Build a new version of a corpus, unless its newest version is up to date.
 
     **Examples:**
 
@@ -130,11 +135,11 @@ app.command(rich_help_panel=_BUILD)(rebuild)
 
 @app.command(rich_help_panel=_BUILD)
 def status(
-    watch: Annotated[bool, typer.Option("--watch", help="Stay, and show what changes, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Keep running and show changes until Ctrl-C.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """List the runs: what was built, what failed and why, how to go on; and versions that a known fault touched.
+    """List the runs with their state, error and resume command, and the versions that a known fault may affect.
 
     **Examples:** `earmark status` · `earmark status --watch`
     """
@@ -160,12 +165,12 @@ def status(
 @app.command(rich_help_panel=_BUILD)
 def resume(
     run: Annotated[
-        str | None, typer.Argument(help="A run from `earmark status`. Default: the newest unfinished.")
+        str | None, typer.Argument(help="The run, as `earmark status` names it. Default: the newest unfinished run.")
     ] = None,
     store: StoreOption = None,
     allow_rejects: AllowRejectsOption = False,
 ) -> None:
-    """Go on with a run that failed or was interrupted. Finished steps and paid answers are kept.
+    """Resume a run that failed or was interrupted. Finished steps and paid answers are kept.
 
     **Examples:** `earmark resume` · `earmark resume 20260102-030405-ab12`
     """
@@ -174,10 +179,10 @@ def resume(
     from earmark.tasks.store.runs import find_run
 
     place = _store(store)
-    found = find_run(place, run)
-    if found.current_state() == "running":
-        raise StoreError(f"run {found.run} is still running (process {found.pid} on {found.host})")
-    console.show_built(resume_run(found, place, allow_rejects=allow_rejects))
+    unfinished = find_run(place, run)
+    if unfinished.current_state() == "running":
+        raise StoreError(f"run {unfinished.run} is still running (process {unfinished.pid} on {unfinished.host})")
+    console.show_built(resume_run(unfinished, place, allow_rejects=allow_rejects))
 
 
 @app.command(rich_help_panel=_LOOK)
@@ -194,17 +199,17 @@ def versions(
 
     place = _store(store)
     find_corpus(corpus)
-    found, published = place.versions(corpus), receipts(place, corpus)
+    committed, published = place.versions(corpus), receipts(place, corpus)
     if as_json:
         sent = [receipt.model_dump(mode="json") for receipt in published]
         _print_json(
             [
                 {**console.version_facts(version), "published": [s for s in sent if s["version"] == version.name]}
-                for version in found
+                for version in committed
             ]
         )
     else:
-        console.show_versions(corpus, found, published)
+        console.show_versions(corpus, committed, published)
 
 
 @app.command(rich_help_panel=_LOOK)
@@ -212,7 +217,9 @@ def diff(
     corpus: Annotated[str, typer.Argument(help="The corpus.")],
     old: Annotated[str, typer.Argument(help="The earlier version, such as v1.")],
     new: Annotated[str, typer.Argument(help="The later version, such as v2.")],
-    rows: Annotated[bool, typer.Option("--rows", help="List every row that was added, removed or changed.")] = False,
+    rows: Annotated[
+        bool, typer.Option("--rows", help="Also list each row that was added, removed or changed.")
+    ] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -244,11 +251,13 @@ def diff(
 @app.command(rich_help_panel=_LOOK)
 def explain(
     corpus: SpecArgument,
-    row: Annotated[str, typer.Argument(help="A row's key, a reject's item, or a file name as its list gives it.")],
+    row: Annotated[
+        str, typer.Argument(help="The key of a row, the item of a reject, or a file name as written in the input list.")
+    ],
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell a row's way from its input file and line through each step; a reject's too.
+    """Show the path of a row or reject from its input file and line through each step.
 
     **Example:** `earmark explain mos-preferences 4e7f0a1b2c3d4e5f`
     """
@@ -268,7 +277,7 @@ def explain(
 
 @app.command(rich_help_panel=_LOOK)
 def verify(corpus: SpecArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Compare every file of a version with its hash in the manifest, and name known faults that can have touched it.
+    """Compare each file of a version with its hash in the manifest, and list known faults that may affect it.
 
     **Examples:** `earmark verify mos-preferences` · `earmark verify mos-preferences@v2`
     """
@@ -292,12 +301,12 @@ def verify(corpus: SpecArgument, store: StoreOption = None, as_json: JsonOption 
             print(f"{version.corpus} {version.name}: all {count} files are as committed")
     if faults:
         named = "the file named above" if len(faults) == 1 else f"the {len(faults)} files named above"
-        raise StoreError(f"{version.corpus} {version.name} is not as committed: see {named}")
+        raise StoreError(f"{version.corpus} {version.name} differs from what was committed: see {named}")
 
 
 @app.command(rich_help_panel=_TEND)
 def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
-    """Show what is installed, reachable and configured, and what to do about what is not.
+    """Check the installation, servers and settings, and show how to fix what is missing.
 
     **Example:** `earmark doctor`
     """
@@ -342,7 +351,7 @@ def main() -> None:
 
 
 def _run() -> tuple[str, int]:
-    """What to say at the end, and the exit code."""
+    """The last line on standard error, and the exit code."""
     try:
         end_in_order()
         set_up()
@@ -370,8 +379,8 @@ def _run() -> tuple[str, int]:
 
 
 def let_go(error: BaseException) -> None:
-    """Drop the frames of an error and of those that it came from: Prefect keeps it, and they hold DuckDB's handles, of
-    which its binding would speak when Python ends."""
+    """Drop the frames of an error and of those that it came from: Prefect keeps the error, and the frames hold DuckDB's
+    handles, about which its binding would print warnings when Python ends."""
     left, seen = [error], set[int]()
     while left:
         one = left.pop()

@@ -33,11 +33,11 @@ LITTLE_SPACE_GB = 5
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at: fine, missing but optional, or bad; and what was found or is to be done."""
+    """One check: fine, optional and missing, or bad; `detail` is a release, or how to mend it."""
 
     what: str
     state: Literal["ok", "off", "bad"]
-    found: str
+    detail: str
 
 
 def examine(store: Store) -> list[Finding]:
@@ -49,16 +49,18 @@ def _installation() -> list[Finding]:
     python = ".".join(map(str, sys.version_info[:3]))
     findings = [Finding("Python", "ok" if sys.version_info >= (3, 11) else "bad", python)]
     missing = [name for name in CORE if _release(name) is None]
-    found = ", ".join(f"{name} {_release(name)}" for name in CORE if name not in missing)
+    releases = ", ".join(f"{name} {_release(name)}" for name in CORE if name not in missing)
     if missing:
         findings.append(Finding("core", "bad", f"missing {', '.join(missing)}; run: make setup"))
     else:
-        findings.append(Finding("core", "ok", found))
+        findings.append(Finding("core", "ok", releases))
     for extra, names in EXTRAS.items():
         absent = [name for name in names if _release(name) is None]
         if absent:
             findings.append(
-                Finding(f"extra {extra}", "off", f"without {', '.join(absent)}; pip install 'earmark[{extra}]'")
+                Finding(
+                    f"extra {extra}", "off", f"not installed: {', '.join(absent)}; run: pip install 'earmark[{extra}]'"
+                )
             )
         else:
             findings.append(Finding(f"extra {extra}", "ok", ", ".join(f"{name} {_release(name)}" for name in names)))
@@ -73,7 +75,9 @@ def _installation() -> list[Finding]:
         findings.append(Finding("Chromaprint", "off", without))
     gpu = shutil.which("nvidia-smi")
     findings.append(
-        Finding("GPU", "ok" if gpu else "off", "NVIDIA driver found" if gpu else "none; everything runs without")
+        Finding(
+            "GPU", "ok" if gpu else "off", "NVIDIA driver found" if gpu else "none found; everything runs without one"
+        )
     )
     return findings
 
@@ -83,12 +87,12 @@ def _store(store: Store) -> list[Finding]:
     writable = os.access(existing, os.W_OK)
     free = shutil.disk_usage(existing).free / 1e9
     counts = [f"{name}: {len(store.versions(name))}" for name in store.corpora()]
-    held = "versions: " + ", ".join(counts) if counts else "no versions yet"
+    counted = "versions: " + ", ".join(counts) if counts else "no versions yet"
     return [
         Finding(
             "store",
             "ok" if writable else "bad",
-            f"{store.address} ({held})" if writable else f"{existing} is not writable",
+            f"{store.address} ({counted})" if writable else f"{existing} is not writable",
         ),
         _ledger(store),
         Finding("disk", "ok" if free > LITTLE_SPACE_GB else "bad", f"{free:,.0f} GB free at {existing}"),
@@ -101,13 +105,13 @@ def _ledger(store: Store) -> Finding:
     from earmark.tasks.build.ledger import has_ledger, ledger_address
 
     if not has_ledger(store):
-        return Finding("ledger", "off", "none yet; the first build that asks a model makes it")
+        return Finding("ledger", "off", "none yet; the first build that asks a model creates it")
     try:
-        found = stats(ledger_address(store))
+        counts = stats(ledger_address(store))
     except EarmarkError as error:
         return Finding("ledger", "bad", str(error))
-    answered = sum(model["answered"] for model in found["models"].values())
-    return Finding("ledger", "ok", f"{found['ledger']}: {answered:,} answers, {found['bytes']:,} bytes")
+    answered = sum(model["answered"] for model in counts["models"].values())
+    return Finding("ledger", "ok", f"{counts['ledger']}: {answered:,} answers, {counts['bytes']:,} bytes")
 
 
 def _services() -> list[Finding]:
@@ -117,11 +121,11 @@ def _services() -> list[Finding]:
     try:
         urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=3).close()
         with urllib.request.urlopen(f"{url.rstrip('/')}/admin/version", timeout=3):
-            open_to_all = "asks for no password, so any page in a browser can start runs; set"
+            open_to_all = "needs no password, so any page in a browser can start runs; set"
             return [Finding("Prefect", "bad", f"server at {url} {open_to_all} PREFECT_SERVER_API_AUTH_STRING for it")]
     except urllib.error.HTTPError as error:
         if error.code in (401, 403):
-            return [Finding("Prefect", "ok", f"server at {url}; it asks for a password")]
+            return [Finding("Prefect", "ok", f"server at {url}; it needs a password")]
         return [Finding("Prefect", "bad", f"server at {url} answers {error.code}")]
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error

@@ -54,15 +54,15 @@ def machine_fault(error: BaseException) -> str | None:
     """What a full disk, a read-only folder or a locked file comes to, in one line; None for any other error."""
     where = ""
     if isinstance(error, OSError):
-        said, where = error.strerror or str(error), f": {error.filename}" if error.filename else ""
+        text, where = error.strerror or str(error), f": {error.filename}" if error.filename else ""
     elif isinstance(error, sqlite3.Error) or (type(error).__module__, type(error).__name__) == DUCKDB_IO:
-        said = str(error)
+        text = str(error)
     elif _is_of_prefects_server(error):
-        said = f"Prefect's server: {str(error) or type(error).__name__}".splitlines()[0].rstrip(".")
+        text = f"Prefect's server: {str(error) or type(error).__name__}".splitlines()[0].rstrip(".")
     else:
         return None
     full = os.strerror(errno.ENOSPC)
-    return (full if full in said else " ".join(said.split())) + where
+    return (full if full in text else " ".join(text.split())) + where
 
 
 def _is_of_prefects_server(error: BaseException) -> bool:

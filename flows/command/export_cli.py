@@ -10,36 +10,43 @@ import typer
 
 
 def export(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS[@vN]", help="A corpus's newest version, or the one named.")],
+    corpus: Annotated[
+        str, typer.Argument(metavar="CORPUS[@vN]", help="The corpus; its newest version, or version N with @vN.")
+    ],
     format_: Annotated[
         str | None,
-        typer.Option("--for", metavar="FORMAT", help="The trainer's format; without it, list what there is."),
+        typer.Option(
+            "--for", metavar="FORMAT", help="The trainer's format. Without it, the command lists formats and views."
+        ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", metavar="DIR", help="A folder that is not there or is empty.")
+        Path | None,
+        typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist."),
     ] = None,
     view: Annotated[
-        str | None, typer.Option("--view", metavar="NAME", help="The rows. Default: the first that fit the format.")
+        str | None,
+        typer.Option("--view", metavar="NAME", help="The view to export. Default: the first one that fits the format."),
     ] = None,
     table: Annotated[
-        str | None, typer.Option("--table", metavar="NAME", help="A table as it is, for jsonl and webdataset.")
+        str | None,
+        typer.Option("--table", metavar="NAME", help="Export this table unchanged; only for jsonl and webdataset."),
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Only this split.")] = None,
+    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Export only this split.")] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Only the first rows of each split.")
+        int | None, typer.Option("--limit", metavar="N", min=1, help="Export only the first N rows of each split.")
     ] = None,
     blind: Annotated[
         bool,
-        typer.Option("--blind", help="Leave clips out of prompts for a trainer of text: a control that hears nothing."),
+        typer.Option("--blind", help="Leave clips out of prompts: a control without audio, for text trainers."),
     ] = False,
     audio_root: Annotated[
         list[Path] | None,
-        typer.Option("--audio-root", metavar="DIR", help="A folder to look through for clips that were moved."),
+        typer.Option("--audio-root", metavar="DIR", help="Also search this folder for clips that were moved."),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier export in DIR.")] = False,
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="DIR", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
+        typer.Option("--store", metavar="DIR", help="The store of versions. Default: EARMARK_STORE, else data/store."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
@@ -66,15 +73,15 @@ def export(
     version = place.find(corpus)
     known = find_corpus(version.corpus)
     if format_ is None:
-        found = offers(version, known)
+        listed = offers(version, known)
         if as_json:
-            facts = [{"view": o.view.name, "format": o.format, "refusal": o.refusal} for o in found]
+            facts = [{"view": o.view.name, "format": o.format, "refusal": o.refusal} for o in listed]
             print(json.dumps(facts, indent=1))
         else:
-            console.show_offers(version, found)
+            console.show_offers(version, listed)
         return
     if out is None:
-        raise StoreError(f"expected --out DIR: where the export for {format_} goes")
+        raise StoreError(f"the export for {format_} needs a folder: add --out DIR")
     wish = Wish(format_, view, table, split, limit, blind, tuple(audio_root or ()), force)
     with shown():
         record = write(version, known, place, out, wish)

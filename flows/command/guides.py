@@ -50,7 +50,7 @@ def guides() -> dict[Path, dict[str, str]]:
 
 def rewritten(text: str, parts: dict[str, str]) -> str:
     """A guide's text with these parts."""
-    return _PART.sub(lambda found: f"{found[1]}\n{parts[found[2]]}\n{found[3]}", text)
+    return _PART.sub(lambda part: f"{part[1]}\n{parts[part[2]]}\n{part[3]}", text)
 
 
 def options_table(model: type[BaseModel], names: set[str] | None = None) -> str:
@@ -116,9 +116,9 @@ def _inner(annotation: Any) -> tuple[type[BaseModel] | None, str]:
         return annotation, ""
     suffix = _SUFFIXES.get(get_origin(annotation), "")
     for argument in get_args(annotation):
-        found, deeper = _inner(argument)
-        if found is not None:
-            return found, suffix + deeper
+        model, deeper = _inner(argument)
+        if model is not None:
+            return model, suffix + deeper
     return None, ""
 
 
@@ -160,8 +160,8 @@ def _default(field: FieldInfo) -> str:
         return "see below"
     if field.default_factory:  # a page says the same wherever it is made
         return "by machine"
-    held = json.dumps(value, default=str, ensure_ascii=False)
-    return f"`{held}`" if held not in ("{}", "[]") else "empty"
+    text = json.dumps(value, default=str, ensure_ascii=False)
+    return f"`{text}`" if text not in ("{}", "[]") else "empty"
 
 
 def _cell(text: str) -> str:

@@ -10,16 +10,22 @@ import typer
 
 
 def judge(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS[@vN]", help="A corpus's newest version, or the one named.")],
+    corpus: Annotated[
+        str, typer.Argument(metavar="CORPUS[@vN]", help="The corpus; its newest version, or version N with @vN.")
+    ],
     annotator: Annotated[
         str | None,
         typer.Option(
-            "--annotator", "-a", metavar="SPEC", help="Who is asked, backend:model, such as openai:gpt-audio."
+            "--annotator", "-a", metavar="SPEC", help="The model to evaluate, backend:model, such as openai:gpt-audio."
         ),
     ] = None,
     scores: Annotated[
         Path | None,
-        typer.Option("--scores", metavar="FILE", help="Instead, what another model gave: CSV, JSON lines or Parquet."),
+        typer.Option(
+            "--scores",
+            metavar="FILE",
+            help="Read scores from this file instead of asking a model: CSV, JSON lines or Parquet.",
+        ),
     ] = None,
     clip_scores: Annotated[
         Path | None,
@@ -29,23 +35,36 @@ def judge(
         Path | None, typer.Option("--template", metavar="FILE", help="Write the rows of such a file, to be filled.")
     ] = None,
     evaluation: Annotated[
-        str | None, typer.Option("--evaluation", "-e", metavar="NAME", help="What is measured, if there are several.")
+        str | None,
+        typer.Option("--evaluation", "-e", metavar="NAME", help="The evaluation; needed if the corpus has several."),
     ] = None,
     mode: Annotated[
-        str | None, typer.Option("--mode", metavar="NAME", help="How it is asked. Default: the first.")
+        str | None,
+        typer.Option(
+            "--mode", metavar="NAME", help="How the question is put. Default: the first mode of the evaluation."
+        ),
     ] = None,
     split: Annotated[
         str | None,
-        typer.Option("--split", metavar="NAME", help="Only this split, or `all`. Default: test and ood, where held."),
+        typer.Option(
+            "--split",
+            metavar="NAME",
+            help="The split to use, or `all`. Default: the test and ood splits that the version has.",
+        ),
     ] = None,
     language: Annotated[
-        str | None, typer.Option("--language", metavar="CODE", help="Only samples in this language.")
+        str | None, typer.Option("--language", metavar="CODE", help="Use only samples in this language.")
     ] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Only N samples, drawn by hash of their ids.")
+        int | None,
+        typer.Option("--limit", metavar="N", min=1, help="Use only N samples, chosen by a hash of their ids."),
     ] = None,
     both_orders: Annotated[
-        bool, typer.Option("--both-orders", help="Ask for preferences both ways; what changes with the order is wrong.")
+        bool,
+        typer.Option(
+            "--both-orders",
+            help="Ask each preference in both orders; an answer that depends on the order counts as wrong.",
+        ),
     ] = False,
     threshold: Annotated[
         float | None,
@@ -56,32 +75,36 @@ def judge(
         typer.Option("--tune-on", metavar="SPLIT", help="The same, with the threshold that is best on another split."),
     ] = None,
     base_url: Annotated[
-        str | None, typer.Option("--base-url", metavar="URL", help="The server, up to and with /v1.")
+        str | None, typer.Option("--base-url", metavar="URL", help="The server's address, including /v1.")
     ] = None,
     settings: Annotated[
         Path | None,
         typer.Option(
-            "--settings", metavar="FILE", help="TOML: budget_usd, prices, hearing and all else of annotators."
+            "--settings",
+            metavar="FILE",
+            help="A TOML file with the annotator's options, such as budget_usd, prices and hearing.",
         ),
     ] = None,
     audio_root: Annotated[
         list[Path] | None,
-        typer.Option("--audio-root", metavar="DIR", help="A folder to look through for clips that were moved."),
+        typer.Option("--audio-root", metavar="DIR", help="Also search this folder for clips that were moved."),
     ] = None,
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="Where results go. Default: below the store's evaluations/."),
+        typer.Option(
+            "--out", "-o", metavar="DIR", help="The folder for results. Default: a folder in the store's evaluations/."
+        ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be asked; ask nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the requests and their cost; send nothing.")] = False,
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="DIR", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
+        typer.Option("--store", metavar="DIR", help="The store of versions. Default: EARMARK_STORE, else data/store."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
-    """Measure a model on a version, or read its scores; without either, list evaluations.
+    """Evaluate a model, or a file of scores, on a version. Without either, list the evaluations.
 
-    Answers are kept in the ledger: a run that was stopped goes on where it was, and asks nothing twice.
+    Answers are kept in the ledger: after an interruption the same command continues and pays for no answer twice.
 
     **Examples:**
 
@@ -136,10 +159,10 @@ def judge(
         facts, folder = judging.read(version, known, place, scores, wish, out)
     else:
         config = judging.examinee(annotator, base_url, settings)
-        with stoppable("answers are kept: the same command goes on"), shown():
+        with stoppable("answers are kept; run the same command again to continue"), shown():
             if dry_run:
-                told = judging.forecast(version, known, place, config, wish)
-                _print(told) if as_json else console.show_questions(told)
+                plan = judging.forecast(version, known, place, config, wish)
+                _print(plan) if as_json else console.show_questions(plan)
                 return
             facts, folder = judging.judge(version, known, place, config, wish, out)
     _print({**facts, "folder": str(folder)}) if as_json else console.show_evaluation(facts, folder)

@@ -1,4 +1,4 @@
-"""`earmark ledger`: look at what models were asked and what they answered."""
+"""`earmark ledger`: inspect requests to models and their answers."""
 
 from __future__ import annotations
 
@@ -9,18 +9,22 @@ from typing import Annotated
 import typer
 
 app = typer.Typer(
-    help="Look at what models were asked, answered and cost.", no_args_is_help=True, rich_markup_mode="markdown"
+    help="Inspect the ledger: requests to models, their answers and cost.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
 )
 
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="DIR", help="The store whose ledger is meant; EARMARK_LEDGER names another."),
+    typer.Option(
+        "--store", metavar="DIR", help="The store whose ledger to use; the variable EARMARK_LEDGER overrides it."
+    ),
 ]
 
 
 @app.command()
 def stats(
-    store: StoreOption = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+    store: StoreOption = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False
 ) -> None:
     """Count requests, tokens, cost, rejects and faults by model.
 
@@ -29,19 +33,21 @@ def stats(
     from earmark.flows.command.console import show_ledger
     from earmark.tasks.annotation.ledger_reports import stats as count
 
-    found = count(_address(store))
+    counts = count(_address(store))
     if as_json:
-        print(json.dumps(found, indent=1, ensure_ascii=False, default=str))
+        print(json.dumps(counts, indent=1, ensure_ascii=False, default=str))
     else:
-        show_ledger(found)
+        show_ledger(counts)
 
 
 @app.command()
 def show(
-    key: Annotated[str, typer.Argument(help="A request's key, or its first digits; `judgments.request_key` has it.")],
+    key: Annotated[
+        str, typer.Argument(help="The request's key, or its first digits, as in the column judgments.request_key.")
+    ],
     store: StoreOption = None,
 ) -> None:
-    """Show one request: what was asked, every attempt, the raw responses, the answer.
+    """Show one request with its attempts, raw responses and answer.
 
     **Example:** `earmark ledger show 3f9a51c2`
     """
@@ -52,7 +58,7 @@ def show(
 
 @app.command()
 def vacuum(store: StoreOption = None) -> None:
-    """Give back the space that the database no longer needs. No answer is lost.
+    """Shrink the database file by the space it no longer needs. No answer is lost.
 
     **Example:** `earmark ledger vacuum`
     """
@@ -65,9 +71,11 @@ def vacuum(store: StoreOption = None) -> None:
 @app.command()
 def export(
     store: StoreOption = None,
-    model: Annotated[str | None, typer.Option("--model", help="Only this annotator, as `backend:model`.")] = None,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Only requests to this annotator, as `backend:model`.")
+    ] = None,
 ) -> None:
-    """Write every request with its answer as JSON lines to standard output.
+    """Write all requests with their answers to standard output as JSON lines.
 
     **Example:** `earmark ledger export --model openai:gpt-4.1-mini > answers.jsonl`
     """

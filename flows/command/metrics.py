@@ -1,4 +1,4 @@
-"""Metrics for Prometheus, at one endpoint: what models were asked, answered and cost, and how builds fare.
+"""Metrics for Prometheus, at one endpoint: requests to models, their answers and cost, and the state of builds.
 
 They are read from the ledger and the store's run records when Prometheus asks. So one endpoint tells of all processes
 and machines that share them, and no counter starts again with a process.
@@ -42,7 +42,7 @@ class Metrics(Collector):
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self._held: list[Metric] = []
+        self._known: list[Metric] = []
         self._ledger: list[Metric] = []
         self._good_until = 0.0
 
@@ -61,10 +61,10 @@ class Metrics(Collector):
                 answers.add_metric(["store"], _answers(self.store.refresh))
             if has_ledger(self.store):
                 answers.add_metric(["ledger"], _answers(self._read_ledger))
-            self._held = [answers, *_of_runs(self.store), *self._ledger]
+            self._known = [answers, *_of_runs(self.store), *self._ledger]
             took_s = time.monotonic() - started
             self._good_until = time.monotonic() + max(LEAST_AGE_S, took_s / SHARE_OF_TIME)
-        yield from self._held
+        yield from self._known
 
     def _read_ledger(self) -> None:
         self._ledger = _of_ledger(ledger_address(self.store))
@@ -84,7 +84,7 @@ def serve_metrics(store: str | None, host: str, port: int) -> Any:
     server, _ = start_http_server(port, host, registry)
     further = re.split(r"[\s,]+", os.environ.get("EARMARK_METRICS_HOSTS", ""))
     server.set_app(for_hosts(server.get_app(), {name.lower() for name in (host, *further) if name}))  # type: ignore[arg-type]
-    registry.register(metrics)  # no sooner: nothing is told before
+    registry.register(metrics)  # only now: nothing answers before
     return server
 
 
@@ -92,8 +92,8 @@ def for_hosts(app: WSGIApplication, names: Collection[str]) -> WSGIApplication:
     """An application that answers 403 where the request's Host is neither of this machine nor one of the names."""
 
     def checked(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
-        asked = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?", environ.get("HTTP_HOST", "").lower())
-        if asked and (is_loopback(asked[1]) or asked[1] in names):
+        host = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?", environ.get("HTTP_HOST", "").lower())
+        if host and (is_loopback(host[1]) or host[1] in names):
             return app(environ, start_response)
         start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
         return [b"unknown Host; name it in EARMARK_METRICS_HOSTS\n"]
@@ -106,10 +106,10 @@ def main() -> None:
     options = argparse.ArgumentParser(description=main.__doc__)
     options.add_argument("--host", default="127.0.0.1")
     options.add_argument("--port", type=int, default=9464)
-    asked = options.parse_args()
+    arguments = options.parse_args()
     ends = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, ends)
-    serve_metrics(None, asked.host, asked.port)
+    serve_metrics(None, arguments.host, arguments.port)
     signal.sigwait(ends)
 
 
@@ -146,16 +146,16 @@ def _of_ledger(address: str) -> list[Metric]:
     tokens = CounterMetricFamily("earmark_tokens", "Tokens.", labels=["model", "direction"])
     cost = CounterMetricFamily("earmark_cost_usd", "Spent, in US dollars.", labels=["model"])
     latency = HistogramMetricFamily("earmark_latency_seconds", "Seconds that an exchange took.", labels=["model"])
-    for model, held in stats(address)["models"].items():
+    for model, facts in stats(address)["models"].items():
         for state in ("open", "answered", "rejected"):
-            requests.add_metric([model, state], held[state])
-        attempts.add_metric([model], held.get("attempts", 0))
+            requests.add_metric([model, state], facts[state])
+        attempts.add_metric([model], facts.get("attempts", 0))
         for name, family in (("faults", errors), ("rejects", rejects)):
-            for reason, count in held.get(name, {}).items():
+            for reason, count in facts.get(name, {}).items():
                 family.add_metric([model, reason], count)
         for direction in ("input", "output"):
-            tokens.add_metric([model, direction], held.get(f"{direction}_tokens", 0))
-        cost.add_metric([model], held.get("cost_usd", 0.0))
+            tokens.add_metric([model, direction], facts.get(f"{direction}_tokens", 0))
+        cost.add_metric([model], facts.get("cost_usd", 0.0))
     for model, (counts, sum_s) in latencies(address).items():
         bounds = [*(f"{bound:g}" for bound in LATENCIES_S), "+Inf"]
         latency.add_metric([model], list(zip(bounds, map(float, counts), strict=True)), sum_s)

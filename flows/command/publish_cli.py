@@ -10,29 +10,33 @@ import typer
 
 
 def publish(
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS[@vN]", help="A corpus's newest version, or the one named.")],
+    corpus: Annotated[
+        str, typer.Argument(metavar="CORPUS[@vN]", help="The corpus; its newest version, or version N with @vN.")
+    ],
     repo: Annotated[
-        str, typer.Option("--repo", metavar="ORG/NAME", help="The dataset repository; it is made if it is not there.")
+        str, typer.Option("--repo", metavar="ORG/NAME", help="The dataset repository; created if it does not exist.")
     ],
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be uploaded and what already is; send nothing.")
+        bool, typer.Option("--dry-run", help="Show which files would be uploaded and which the Hub has; send nothing.")
     ] = False,
-    private: Annotated[bool, typer.Option("--private", help="Only to a private repository.")] = False,
+    private: Annotated[
+        bool, typer.Option("--private", help="Publish only if the repository is private; a new one is created private.")
+    ] = False,
     no_audio: Annotated[bool, typer.Option("--no-audio", help="Publish rows without their audio.")] = False,
     allow_builtin: Annotated[
-        bool, typer.Option("--allow-builtin", help="Publish labels of a builtin annotator, which is for trying out.")
+        bool, typer.Option("--allow-builtin", help="Also publish labels of builtin annotators, which are for trials.")
     ] = False,
     allow_findings: Annotated[
         Path | None,
         typer.Option(
             "--allow-findings",
             metavar="FILE",
-            help="Findings that were reviewed: the digits in [] and a reason a line.",
+            help="A file of reviewed findings; each line has a finding's digits in [] and a reason.",
         ),
     ] = None,
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="DIR", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
+        typer.Option("--store", metavar="DIR", help="The store of versions. Default: EARMARK_STORE, else data/store."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
@@ -74,8 +78,8 @@ def _send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[s
     """Run the flow's body here: one process and a few steps need no server of Prefect's."""
     from earmark.flows.publish import publish as run
 
-    found: dict[str, Any] = run.fn(corpus, repo, store, **options)
-    return found
+    facts: dict[str, Any] = run.fn(corpus, repo, store, **options)
+    return facts
 
 
 def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:

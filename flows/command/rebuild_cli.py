@@ -12,16 +12,21 @@ import typer
 
 def rebuild(
     config: Annotated[
-        Path, typer.Option("--config", "-c", metavar="FILE", help="Which corpora, their configs, where to publish.")
+        Path,
+        typer.Option(
+            "--config", "-c", metavar="FILE", help="A TOML file: the corpora, their configs and repositories."
+        ),
     ],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what is out of date; build nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show which corpora are out of date; build nothing.")
+    ] = False,
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="DIR", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
+        typer.Option("--store", metavar="DIR", help="The store of versions. Default: EARMARK_STORE, else data/store."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
-    """Build every corpus that is out of date, each after those that it reads, and publish where the config says so.
+    """Build each corpus that is out of date, in the order of their inputs, and publish those with a repository.
 
     A corpus that fails does not stop the others.
 

@@ -9,14 +9,14 @@ from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(help="Have people review questions.", no_args_is_help=True, rich_markup_mode="markdown")
+app = typer.Typer(help="Let people review questions.", no_args_is_help=True, rich_markup_mode="markdown")
 
 SpecArgument = Annotated[
-    str, typer.Argument(metavar="score-questions[@vN]", help="The newest version, or the one named.")
+    str, typer.Argument(metavar="score-questions[@vN]", help="The newest version, or version N with @vN.")
 ]
 StoreOption = Annotated[
     str | None,
-    typer.Option("--store", metavar="DIR", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
+    typer.Option("--store", metavar="DIR", help="The store of versions. Default: EARMARK_STORE, else data/store."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
@@ -24,13 +24,15 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts
 @app.command("export")
 def export(
     version: SpecArgument,
-    out: Annotated[Path, typer.Option("--out", "-o", metavar="DIR", help="A folder that is not there or is empty.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist.")
+    ],
     images_at: Annotated[
         str | None,
         typer.Option(
             "--images-at",
             metavar="URL",
-            help="Where Label Studio finds the images, such as /data/local-files/?d=images. Default: within the tasks.",
+            help="The address at which Label Studio finds images. Default: images are inside the tasks.",
         ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier export in DIR.")] = False,
@@ -42,25 +44,27 @@ def export(
     """
     from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, write_review
 
-    found = _version(version, store)
-    count = write_review(found, out, images_at=images_at, force=force)
-    print(f"{found.corpus} {found.name}: {count:,} questions to review in {out}")
+    chosen = _version(version, store)
+    count = write_review(chosen, out, images_at=images_at, force=force)
+    print(f"{chosen.corpus} {chosen.name}: {count:,} questions to review in {out}")
     print(f"in a spreadsheet: {SHEET}; in Label Studio: {CONFIG} and {TASKS}; README.md says how")
 
 
 @app.command("import")
 def import_(
     version: SpecArgument,
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Filled-in tables, or Label Studio's exports.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Filled-in tables, or exports of Label Studio.")],
     out: Annotated[
         Path | None,
-        typer.Option("--out", "-o", metavar="FILE", help="Write all of it as one CSV for `[review] files`."),
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="Write all reviews to this CSV, for `[review] files` of a config."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Read what reviewers said: how much, what is flagged, how far they agree; and make one table of it for a build.
+    """Read reviews: count them, list flagged questions, measure agreement, and write one table for a build.
 
     **Example:** `earmark review import score-questions alice.csv label-studio.json --out reviews.csv`
     """
@@ -71,20 +75,20 @@ def import_(
     from earmark.tasks.score_questions.reviews import gather_reviews
 
     if out is not None and out.exists() and not force:
-        raise StoreError(f"--out: {out} is there already; replace it with --force, or name another file")
-    found = _version(version, store)
-    verdicts, refused = gather_reviews([(path, path.name) for path in files], contents_of(found))
+        raise StoreError(f"--out: {out} exists already; replace it with --force, or choose another file")
+    chosen = _version(version, store)
+    verdicts, refused = gather_reviews([(path, path.name) for path in files], contents_of(chosen))
     facts: dict[str, Any] = {
-        "corpus": found.corpus,
-        "version": found.name,
-        **summary_of(verdicts, contents_of(found)),
+        "corpus": chosen.corpus,
+        "version": chosen.name,
+        **summary_of(verdicts, contents_of(chosen)),
         "refused": [reject._asdict() for reject in refused],
     }
     if out is not None:
         write_verdicts(out, verdicts)
     if as_json:
-        told = {name: [asdict(one) for one in facts[name]] for name in ("agreement", "alpha")}
-        print(json.dumps({**facts, **told}, indent=1, ensure_ascii=False))
+        agreement = {name: [asdict(one) for one in facts[name]] for name in ("agreement", "alpha")}
+        print(json.dumps({**facts, **agreement}, indent=1, ensure_ascii=False))
     else:
         console.show_reviews(facts, out)
 
@@ -94,5 +98,7 @@ def _version(spec: str, store: str | None) -> Any:
     from earmark.tasks.store.versions import open_store
 
     if spec.partition("@")[0] != "score-questions":
-        raise StoreError(f"expected score-questions or score-questions@vN, found '{spec}': no other corpus is reviewed")
+        raise StoreError(
+            f"expected score-questions or score-questions@vN, found '{spec}': other corpora have no review"
+        )
     return open_store(store).find(spec)

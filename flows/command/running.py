@@ -201,7 +201,7 @@ def demo_config(name: str) -> Path:
     """
     path = Path(__file__).resolve().parents[2] / "data" / "demo" / f"{name}.toml"
     if not path.is_file():
-        raise ConfigError(f"demo of {name}: expected {path}, found nothing; run from a clone of the repository")
+        raise ConfigError(f"demo of {name}: file not found: {path}; run the demo from a clone of the repository")
     return path
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import psutil
 
 from earmark.flows.command.access import own_access
-from earmark.flows.command.supervisor import SERVE_MARK, end_family, start_warden
+from earmark.flows.command.supervisor import SERVE_MARK, end_family, start_supervisor
 from earmark.schemas.errors import ConfigError, EarmarkError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 POOL = "local"
-WORKER = "earmark-serve"  # its runs are told by this name, wherever other workers of the pool may be
+WORKER = "earmark-serve"  # its runs are recognised by this name among those of the pool's other workers
 HEARTBEAT_S = 30  # the least that Prefect allows; deploy/automations.yaml waits for three
 START_S = 120
 
@@ -40,15 +40,15 @@ class Processes:
         api: the server's API.
         more: further variables of their environment.
         started: those that run until `end`, by name.
-        mark: what their environment and that of the runs holds, by which the warden finds them.
-        warden: ends them if this process is killed.
+        mark: what their environment and that of the runs holds, by which the supervisor finds them.
+        supervisor: ends them if this process is killed.
     """
 
     api: str
     more: dict[str, str] = field(default_factory=dict)
     started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
-    warden: subprocess.Popen[bytes] | None = None
+    supervisor: subprocess.Popen[bytes] | None = None
 
     def start(self, name: str, *arguments: str, own: Mapping[str, str] | None = None) -> None:
         """Start a command that stays. A terminal's interrupt does not reach it: `end` decides the order.
@@ -84,18 +84,18 @@ class Processes:
 
     def end(self) -> None:
         """End all: the runs, which the worker tells the server, then the worker, then the server."""
-        if self.warden is None:
+        if self.supervisor is None:
             return
         end_family(self.mark)
         for process in self.started.values():
             process.wait()
         self.started.clear()
-        self.warden.communicate()
-        self.warden = None
+        self.supervisor.communicate()
+        self.supervisor = None
 
     def _watch(self) -> None:
-        """Start the warden before anything that it shall end."""
-        self.warden = self.warden or start_warden("serve", self.mark)
+        """Start the supervisor before anything that it shall end."""
+        self.supervisor = self.supervisor or start_supervisor("serve", self.mark)
 
     def _command(self, arguments: tuple[str, ...]) -> list[str]:
         return [sys.executable, "-m", "prefect", *arguments]
@@ -140,7 +140,7 @@ def serve(
     from earmark.flows.command.metrics import serve_metrics
 
     if not file.is_file():
-        raise ConfigError(f"deployments: expected a YAML file, found nothing at {file}")
+        raise ConfigError(f"deployments: file not found: {file}; name one with --file")
     known = os.environ.get("PREFECT_API_URL")
     if deploy_only and not known:
         raise ConfigError("--deploy-only needs a server; set PREFECT_API_URL, such as http://127.0.0.1:4200/api")
@@ -167,14 +167,14 @@ def serve(
                 _say(f"metrics: http://{host}:{metrics_port}/metrics")
             if access:
                 _say(
-                    f"the page and Prefect's commands (PREFECT_API_AUTH_STRING) ask for the password in {access.where}"
+                    f"the web page and Prefect's commands (PREFECT_API_AUTH_STRING) need the password in {access.where}"
                 )
-            _say(f"schedules run; look at them on {processes.api.removesuffix('/api')}; Ctrl-C ends")
+            _say(f"schedules are running; see {processes.api.removesuffix('/api')}; Ctrl-C ends")
             while (name := processes.ended()) is None:
                 time.sleep(1)
-            raise EarmarkError(f"Prefect's {name} ended by itself; what it said stands above")
+            raise EarmarkError(f"Prefect's {name} ended unexpectedly; see its output above")
         except KeyboardInterrupt:
-            _say("ending; runs go on when it is started again")
+            _say("stopping; interrupted runs continue when earmark serve is started again")
         finally:
             processes.end()
 
@@ -207,12 +207,12 @@ def install(file: Path, api: str) -> None:
     from prefect.events.schemas.automations import AutomationCore
 
     if not file.is_file():
-        raise ConfigError(f"automations: expected a YAML file, found nothing at {file}")
+        raise ConfigError(f"automations: file not found: {file}")
     with get_client(sync_client=True) as client:
-        for held in yaml.safe_load(file.read_text("utf-8"))["automations"]:
-            wanted = AutomationCore.model_validate(held)
+        for values in yaml.safe_load(file.read_text("utf-8"))["automations"]:
+            wanted = AutomationCore.model_validate(values)
             known = client.read_automations_by_name(wanted.name)
-            if [_said(old) for old in known] == [_said(wanted)]:
+            if [_definition(old) for old in known] == [_definition(wanted)]:
                 continue
             for old in known:
                 client.delete_automation(old.id)
@@ -222,7 +222,7 @@ def install(file: Path, api: str) -> None:
 def tell_crashed(api: str) -> None:
     """Set runs to `Crashed` whose process ended with an earlier `earmark serve`, as when the machine failed.
 
-    Nobody else does: their worker is gone too, and a run that never said that it lives is not missed by the automation.
+    Nobody else does: their worker is gone too, and the automation misses only runs that have sent a heartbeat.
     Runs of other workers, which may be on other machines, are left to these.
     """
     os.environ["PREFECT_API_URL"] = api
@@ -236,9 +236,9 @@ def tell_crashed(api: str) -> None:
             # a worker leaves its name before it starts the process
             ours = run.labels.get("prefect.worker.name", WORKER) == WORKER
             if run.deployment_id and ours and not _lives(run.infrastructure_pid, str(run.id)):
-                said = "earmark serve ended before this run; a new run goes on where it stopped."
-                client.set_flow_run_state(run.id, Crashed(message=said))
-                _say(f"run {run.name} ended with an earlier server: told crashed")
+                message = "earmark serve ended before this run; a new run goes on where it stopped."
+                client.set_flow_run_state(run.id, Crashed(message=message))
+                _say(f"run {run.name} ended with an earlier server; its state is now Crashed")
 
 
 def _lives(pid: str | None, run: str) -> bool:
@@ -249,13 +249,13 @@ def _lives(pid: str | None, run: str) -> bool:
         return False
 
 
-def _said(automation: AutomationCore) -> dict[str, Any]:
-    """What a file can say of an automation; the server adds ids."""
+def _definition(automation: AutomationCore) -> dict[str, Any]:
+    """An automation as a file can define it; the server adds ids."""
     from prefect.events.schemas.automations import AutomationCore
 
     core = AutomationCore.model_validate(automation.model_dump(include=set(AutomationCore.model_fields)))
-    said: dict[str, Any] = core.model_dump(mode="json", exclude={"trigger": {"id"}})
-    return said
+    values: dict[str, Any] = core.model_dump(mode="json", exclude={"trigger": {"id"}})
+    return values
 
 
 def _places(store: str | None) -> dict[str, str]:

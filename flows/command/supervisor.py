@@ -32,17 +32,19 @@ STOP_S = 30  # how long a process may take to end in order
 def watch() -> None:
     """Have the servers that Prefect starts in this process ended with it. The first call counts.
 
-    Prefect keeps one server for all flows of a process, so the warden lives as long as the process does.
+    Prefect keeps one server for all flows of a process, so the supervisor lives as long as the process does.
     """
     if os.environ.get("PREFECT_API_URL"):
         return  # a server that somebody else looks after
     mark = os.environ[MARK] = secrets.token_hex(8)
-    warden = start_warden("build", mark)
-    atexit.register(warden.communicate)  # runs after Prefect's own, which was registered later: nothing is left to end
+    supervisor = start_supervisor("build", mark)
+    atexit.register(
+        supervisor.communicate
+    )  # runs after Prefect's own, which was registered later: nothing is left to end
 
 
-def start_warden(what: str, mark: str) -> subprocess.Popen[bytes]:
-    """Watch over what carries a mark, until the warden's standard input closes.
+def start_supervisor(what: str, mark: str) -> subprocess.Popen[bytes]:
+    """Watch over what carries a mark, until the supervisor's standard input closes.
 
     Args:
         what: `build` or `serve`.

@@ -11,16 +11,19 @@ import typer
 
 def sweep(
     older_h: Annotated[
-        float, typer.Option("--older-h", min=0, metavar="HOURS", help="Only what was last written to so long ago.")
+        float,
+        typer.Option(
+            "--older-h", min=0, metavar="HOURS", help="Remove only files that have not changed for so many hours."
+        ),
     ] = 24.0,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; remove nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed; remove nothing.")] = False,
     store: Annotated[
         str | None,
         typer.Option("--store", metavar="URL", help="The store, s3://bucket/prefix. Default: EARMARK_STORE."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
-    """Remove what killed commits left in an object store and no build went on with.
+    """Remove the files of interrupted commits from an object store.
 
     No version is touched. In a folder there is nothing to sweep: the next build of a corpus does it.
 

@@ -1,4 +1,4 @@
-"""`earmark status --watch`: the runs and what models are asked, as they change."""
+"""`earmark status --watch`: runs and requests to models, as they change."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def watch(store: Store) -> None:
                 while True:
                     live.update(Group(runs_grid(list_runs(store)[-MOST_RUNS:]), "", models.grid()), refresh=True)
                     time.sleep(max(EVERY_S, models.took_s / SHARE_OF_TIME))
-        told: set[str] = set()
+        printed: set[str] = set()
         while True:
             for line in [*_run_lines(store), *models.lines()]:
-                if line not in told:
+                if line not in printed:
                     print(line, flush=True)
-                    told.add(line)
+                    printed.add(line)
             time.sleep(max(EVERY_S, models.took_s / SHARE_OF_TIME))
     except KeyboardInterrupt:
         return
@@ -59,36 +59,36 @@ class Models:
         if not has_ledger(self.store):
             return {}
         started = time.monotonic()
-        found: dict[str, dict[str, Any]] = stats(ledger_address(self.store))["models"]
-        for model, held in found.items():
-            done = held["answered"] + held["rejected"]
+        by_model: dict[str, dict[str, Any]] = stats(ledger_address(self.store))["models"]
+        for model, facts in by_model.items():
+            done = facts["answered"] + facts["rejected"]
             at, before = self._before.get(model, (started, done))
-            held["per_s"] = (done - before) / (started - at) if started > at else 0.0
+            facts["per_s"] = (done - before) / (started - at) if started > at else 0.0
             self._before[model] = (started, done)
         self.took_s = time.monotonic() - started
-        return found
+        return by_model
 
     def grid(self) -> Grid:
         """The counts as a table."""
         grid = grid_of("model", "answered", "rejected", "open", "a second", "failed", "tokens", "USD", right=7)
-        for model, held in self.look().items():
-            grid.add_row(model, *_cells(held))
+        for model, facts in self.look().items():
+            grid.add_row(model, *_cells(facts))
         return grid
 
     def lines(self) -> list[str]:
-        """The counts as lines, without the speed: a line is told once."""
+        """The counts as lines, without the speed: a line is printed once."""
         return [
-            f"{model}: {held['answered']:,} answered, {held['rejected']:,} rejected, {held['open']:,} open, "
-            f"${held.get('cost_usd', 0):.2f}"
-            for model, held in self.look().items()
+            f"{model}: {facts['answered']:,} answered, {facts['rejected']:,} rejected, {facts['open']:,} open, "
+            f"${facts.get('cost_usd', 0):.2f}"
+            for model, facts in self.look().items()
         ]
 
 
-def _cells(held: Mapping[str, Any]) -> list[str]:
-    tokens = held.get("input_tokens", 0) + held.get("output_tokens", 0)
-    counts = [f"{held[name]:,}" for name in ("answered", "rejected", "open")]
-    failed, cost = held.get("failed_attempts", 0), held.get("cost_usd", 0.0)
-    return [*counts, f"{held['per_s']:.1f}", f"{failed:,}", f"{tokens:,}", f"{cost:.2f}"]
+def _cells(facts: Mapping[str, Any]) -> list[str]:
+    tokens = facts.get("input_tokens", 0) + facts.get("output_tokens", 0)
+    counts = [f"{facts[name]:,}" for name in ("answered", "rejected", "open")]
+    failed, cost = facts.get("failed_attempts", 0), facts.get("cost_usd", 0.0)
+    return [*counts, f"{facts['per_s']:.1f}", f"{failed:,}", f"{tokens:,}", f"{cost:.2f}"]
 
 
 def _run_lines(store: Store) -> list[str]:

@@ -15,31 +15,35 @@ def withdraw(
         typer.Option(
             "--reason",
             metavar="TEXT",
-            help="Why; kept in the store's record as written, so name nobody; never published.",
+            help="The reason. The store keeps it and never publishes it; do not write personal data in it.",
         ),
     ],
     annotator: Annotated[
         str | None,
         typer.Option(
-            "--annotator", metavar="ID", help="An annotator's id as the tables have it, or SOURCE/ID as in its export."
+            "--annotator", metavar="ID", help="The annotator's id as in the tables, or SOURCE/ID as in the vote export."
         ),
     ] = None,
-    clip: Annotated[str | None, typer.Option("--clip", metavar="SHA256", help="A clip's (or image's) SHA-256.")] = None,
-    prompt: Annotated[str | None, typer.Option("--prompt", metavar="ID", help="A prompt's id.")] = None,
+    clip: Annotated[
+        str | None, typer.Option("--clip", metavar="SHA256", help="The SHA-256 of a clip or image.")
+    ] = None,
+    prompt: Annotated[str | None, typer.Option("--prompt", metavar="ID", help="The prompt's id.")] = None,
     corpus: Annotated[
         str | None,
         typer.Option(
-            "--corpus", metavar="NAME", help="Only in this corpus, where its id means something else elsewhere."
+            "--corpus", metavar="NAME", help="Search only this corpus, if the id has another meaning in others."
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which rows would leave; change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Count the rows that would be removed; change nothing.")
+    ] = False,
     store: Annotated[
         str | None,
-        typer.Option("--store", metavar="DIR", help="Where versions lie. Default: EARMARK_STORE, else data/store."),
+        typer.Option("--store", metavar="DIR", help="The store of versions. Default: EARMARK_STORE, else data/store."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
 ) -> None:
-    """Make new versions without an annotator, a clip or a prompt, and without all that was made from them.
+    """Withdraw an annotator, a clip or a prompt: make new versions without it and all that was made from it.
 
     The versions that hold it can no longer be published, and no later build brings it back.
 
@@ -58,7 +62,7 @@ def withdraw(
 
     named = [(kind, value) for kind, value in (("annotator", annotator), ("clip", clip), ("prompt", prompt)) if value]
     if len(named) != 1:
-        raise ConfigError("expected one of --annotator, --clip and --prompt")
+        raise ConfigError("give exactly one of --annotator, --clip and --prompt")
     kind, value = named[0]
     value = value.lower() if kind == "clip" else value
     others: list[str] = []
@@ -71,16 +75,16 @@ def withdraw(
     if kind == "annotator":
         value, *others = withdrawal.as_tables_have_it(place, value)
     with shown():
-        found = withdrawal.search(place, known, kind, value, corpus, others)  # type: ignore[arg-type]
+        search = withdrawal.search(place, known, kind, value, corpus, others)  # type: ignore[arg-type]
         made: tuple[Any, ...] = ()
         if not dry_run:
-            made = withdrawal.withdraw(place, known, found, reason).made
+            made = withdrawal.withdraw(place, known, search, reason).made
     facts: dict[str, Any] = {
-        "withdrawal": found.name,
+        "withdrawal": search.name,
         "dry_run": dry_run,
         "holding": [
             {"corpus": h.version.corpus, "version": h.version.name, "newest": h.newest, "rows": h.rows}
-            for h in found.holdings
+            for h in search.holdings
         ],
         "made": [{"corpus": one.corpus, "version": one.version} for one in made],
     }

@@ -305,4 +305,4 @@ def test_doctor_shows_where_keys_go(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         monkeypatch.setenv("EARMARK_KEY_HOSTS", written)
         (found,) = [one for one in examine(Store(tmp_path)) if one.what == "EARMARK_KEY_HOSTS"]
         assert found.state == state
-        assert said in found.found
+        assert said in found.detail

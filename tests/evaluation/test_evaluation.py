@@ -392,7 +392,7 @@ def test_the_command(built: tuple[Version, Store], server: OpenAIServer) -> None
     words = ["judge", version.corpus, "--store", str(store.root)]
     assert "musicality" in CliRunner().invoke(app, words).output
     words += ["-e", "musicality", "--split", "all", "-a", "openai:judge", "--base-url", server.base_url]
-    assert "questions to openai:judge" in CliRunner().invoke(app, [*words, "--dry-run"]).output
+    assert "requests to openai:judge" in CliRunner().invoke(app, [*words, "--dry-run"]).output
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0
     assert "modality: mean of groups" in done.output

@@ -338,7 +338,7 @@ def test_the_command_lists_and_exports(demo_store: Store, tmp_path: Path) -> Non
     assert "rows: train 2, validation 2, test 2" in done.stdout
     again = earmark("--for", "jsonl", "--out", out)
     assert (again.returncode, again.stderr.count("\n")) == (1, 1)
-    assert earmark("--for", "jsonl").stderr == "error: expected --out DIR: where the export for jsonl goes\n"
+    assert earmark("--for", "jsonl").stderr == "error: the export for jsonl needs a folder: add --out DIR\n"
 
 
 def write_list(batches: Iterator[pa.RecordBatch], path: Path) -> None:

@@ -40,7 +40,7 @@ PARTS = {
     "prefect server start": "server",
     "create_app": "server",
     "prefect worker start": "worker",
-    "earmark.flows.command.supervisor": "warden",
+    "earmark.flows.command.supervisor": "supervisor",
 }
 """The processes that stay, by words of their command lines; whatever else `earmark serve` has started is a run."""
 

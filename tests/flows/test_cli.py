@@ -180,7 +180,7 @@ def test_explain(store: Path) -> None:
 
 def test_doctor(store: Path) -> None:
     findings = {finding["what"]: finding for finding in as_json(store, "doctor")}
-    assert findings["store"]["found"] == f"{store} (versions: {CORPUS}: 2)"
+    assert findings["store"]["detail"] == f"{store} (versions: {CORPUS}: 2)"
     assert findings["core"]["state"] == "ok"
     assert findings["Prefect"]["state"] == "off"
     assert str(store) in earmark(store, "doctor").stdout
@@ -348,7 +348,7 @@ def test_killed_build_is_told_and_resumed(tmp_path: Path, nothing_left: None) ->
         assert build.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert len(running(tmp_path)) >= 3, "expected the build, its warden and Prefect's server"
+    assert len(running(tmp_path)) >= 3, "expected the build, its supervisor and Prefect's server"
     build.send_signal(signal.SIGKILL)
     build.wait()
     deadline = time.monotonic() + 30

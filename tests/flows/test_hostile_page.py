@@ -152,7 +152,7 @@ def test_the_servers_own_page_works_with_the_password(lab: Lab, tmp_path: Path) 
 def test_doctor_sees_that_it_asks(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PREFECT_API_URL", lab.day.prefect.url)
     (found,) = [one for one in examine(Store(lab.store)) if one.what == "Prefect"]
-    assert (found.state, "asks for a password" in found.found) == ("ok", True)
+    assert (found.state, "needs a password" in found.detail) == ("ok", True)
 
 
 @pytest.mark.slow

@@ -55,7 +55,7 @@ def test_only_its_own_lost_runs_are_told_crashed(tmp_path: Path, monkeypatch: py
     with serving(tmp_path / "prefect") as prefect:
         monkeypatch.setenv("PREFECT_API_URL", prefect.url)
         (found,) = [one for one in examine(Store(tmp_path)) if one.what == "Prefect"]
-        assert (found.state, "asks for no password" in found.found) == ("bad", True)
+        assert (found.state, "needs no password" in found.detail) == ("bad", True)
         flow: dict[str, Any] = prefect.ask("/flows/", {"name": "build"})
         deployment = str(prefect.ask("/deployments/", {"name": "often", "flow_id": flow["id"]})["id"])
         lost, unborn, lives, elsewhere = (run_of(prefect, deployment) for _ in range(4))

@@ -365,6 +365,6 @@ def test_a_judge_that_is_stopped_says_how_to_go_on(
     judge.send_signal(sent)
     _, said = judge.communicate(timeout=60)
     assert judge.returncode == code, said
-    assert said.splitlines()[-1] == "interrupted; answers are kept: the same command goes on"
+    assert said.splitlines()[-1] == "interrupted; answers are kept; run the same command again to continue"
     assert "Traceback" not in said
     assert "destroyed" not in said

@@ -407,7 +407,7 @@ def test_the_command_tells_first_and_does_it_then(tmp_path: Path) -> None:
         (["--annotator", "nobody"], "names this annotator"),
         (["--clip", "AB" * 32], "names this clip"),
         (["--clip", "abc"], "expected a clip's SHA-256, 64 hexadecimal digits, found 'abc'"),
-        (["--annotator", "a", "--clip", "b"], "expected one of --annotator, --clip and --prompt"),
+        (["--annotator", "a", "--clip", "b"], "give exactly one of --annotator, --clip and --prompt"),
         (["--prompt", "p", "--corpus", "captions"], "no version of 'captions'"),
     ],
 )
