@@ -443,9 +443,7 @@ def show_evaluation(facts: Mapping[str, Any], folder: Path) -> None:
     """Print the table of results."""
     from earmark.tasks.evaluation.results import cells, headings, notes, source_of
 
-    _print_line(
-        f"[bold]{facts['corpus']} {facts['version']}[/bold], {facts['evaluation']}: {escape(source_of(facts))}"
-    )
+    _print_line(f"[bold]{facts['corpus']} {facts['version']}[/bold], {facts['evaluation']}: {escape(source_of(facts))}")
     grid = grid_of(*headings(facts), right=len(headings(facts)) - 1)
     for row in cells(facts):
         grid.add_row(*map(escape, row))
@@ -458,13 +456,13 @@ def show_evaluation(facts: Mapping[str, Any], folder: Path) -> None:
 def show_template(done: Mapping[str, Any]) -> None:
     """Print what was written, and how it is read when it is filled."""
     path = escape(done["template"])
-    _say(f"{done['rows']:,} rows to fill in {path}; then: earmark judge … {done['option']} {path}")
+    _print_line(f"{done['rows']:,} rows to fill in {path}; then: earmark judge … {done['option']} {path}")
 
 
 def show_unfed(evaluations: Sequence[str]) -> None:
     """Print the evaluations that a file of clips' scores says nothing of."""
     if evaluations:
-        _say(f"note: not measured, for the file has none of their clips: {', '.join(evaluations)}")
+        _print_line(f"note: not measured, because the file has none of their clips: {', '.join(evaluations)}")
 
 
 def _show_rows(versions: Sequence[Version]) -> None:

@@ -134,11 +134,11 @@ def judge(
         return
     if len(given) > 1 or (dry_run and annotator is None and settings is None):
         raise ConfigError(
-            "--scores, --clip-scores and --template ask nobody: give one of them alone, without --annotator, "
+            "--scores, --clip-scores and --template send no request: give one of them alone, without --annotator, "
             "--settings and --dry-run"
         )
     if threshold is not None and tune_on is not None:
-        raise ConfigError("--threshold names a threshold and --tune-on looks for one: leave one of them out")
+        raise ConfigError("--threshold sets a threshold and --tune-on searches one: give only one of them")
     part = Part(split, language, limit)
     wish = judging.Wish(evaluation, mode, part, both_orders, tuple(audio_root or ()), threshold, tune_on)
     if template is not None:

@@ -29,15 +29,15 @@ def decode(path: Path, *, longest_s: float = LONGEST_S, first_s: float | None = 
     """
     with open_sound(path, longest_s) as sound:
         rate, wanted = sound.sample_rate_hz, None if first_s is None else round(first_s * sound.sample_rate_hz)
-        held, done = [], 0
+        blocks, done = [], 0
         for block in sound.blocks():
-            held.append(block.copy())
+            blocks.append(block.copy())
             done += len(block)
             if wanted is not None and done >= wanted:
                 break
         if not done:
             raise BadAudio("audio_empty", "expected at least one sample, found none")
-    return _joined(held)[:wanted], rate
+    return _joined(blocks)[:wanted], rate
 
 
 def decode_mono(path: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S) -> Samples:

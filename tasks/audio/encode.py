@@ -173,17 +173,17 @@ class SharedEncoder(Encoder):
             return super().__call__(part)
         with working:
             with self._lock:
-                held = self._encoded.get(part.sha256)
-            if held is None:
-                held = encode_parts(part.path, part.sha256, expected)
-                self._keep(part.sha256, held)
-        if part not in held:
+                encoded = self._encoded.get(part.sha256)
+            if encoded is None:
+                encoded = encode_parts(part.path, part.sha256, expected)
+                self._keep(part.sha256, encoded)
+        if part not in encoded:
             raise InputError(f"clip {Path(part.path).name}: expected sound from {part.start_s or 0:g} s on, found none")
-        return held[part]
+        return encoded[part]
 
-    def _keep(self, sha256: str, held: dict[Part, bytes]) -> None:
+    def _keep(self, sha256: str, by_part: dict[Part, bytes]) -> None:
         with self._lock:
-            self._encoded[sha256] = held
+            self._encoded[sha256] = by_part
             size = sum(len(sound) for kept in self._encoded.values() for sound in kept.values())
             while size > self._kept_bytes and len(self._encoded) > 1:
                 _, gone = self._encoded.popitem(last=False)
@@ -197,10 +197,10 @@ _MEETING = threading.Lock()
 def encoder_here(kind: type[Encoder], name: str, most_bytes: int) -> Encoder:
     """This process's encoder of a name."""
     with _MEETING:
-        found = _HERE.get(name)
-        if found is None:
-            found = _HERE[name] = kind(most_bytes)
-        return found
+        encoder = _HERE.get(name)
+        if encoder is None:
+            encoder = _HERE[name] = kind(most_bytes)
+        return encoder
 
 
 def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, bytes]:
@@ -260,10 +260,10 @@ def _readable(path: str, sha256: str) -> Iterator[None]:
     name = Path(path).name  # where it lies on this machine is nobody's business: rejects keep these words
     try:
         with open_file(Path(path)) as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != sha256:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != sha256:
             raise InputError(
-                f"clip {name}: expected SHA-256 {sha256[:12]}…, found {found[:12]}…; index the audio again"
+                f"clip {name}: expected SHA-256 {sha256[:12]}…, found {digest[:12]}…; index the audio again"
             )
         yield
     except BadAudio as bad:

@@ -28,7 +28,7 @@ Stamp = tuple[int, int]
 
 
 class MediaIndex:
-    """A file that remembers what `probe` found. Faults are not remembered: their causes may pass.
+    """A file that remembers the results of `probe`. Faults are not remembered: their causes may pass.
 
     Args:
         path: the SQLite file; created when missing. Several processes may share it.
@@ -85,16 +85,16 @@ class MediaIndex:
         for place, found in zip(new, measured, strict=True):
             results[place] = found
             seen(1)
-        return [within(found, longest_s) for found in results if found is not None]
+        return [within(result, longest_s) for result in results if result is not None]
 
     def places(self, sha256s: Collection[str]) -> dict[str, list[Path]]:
         """Where clips were seen, by SHA-256; whoever reads a file there checks that it is still the clip."""
-        found: dict[str, list[Path]] = {}
+        by_clip: dict[str, list[Path]] = {}
         with connected(self.path) as connection:
             for clip_sha256, path in connection.execute("SELECT clip_sha256, path FROM media ORDER BY path"):
                 if clip_sha256 in sha256s:
-                    found.setdefault(clip_sha256, []).append(Path(path))
-        return found
+                    by_clip.setdefault(clip_sha256, []).append(Path(path))
+        return by_clip
 
     def measured(self, sha256s: Collection[str]) -> dict[str, Probe]:
         """What was measured of clips, by SHA-256: it holds wherever they lie now."""
@@ -105,28 +105,28 @@ class MediaIndex:
     def _known(self, paths: Sequence[Path | AudioFault], stamps: Sequence[Stamp | None]) -> list[Probe | None]:
         with connected(self.path) as connection:
             rows = connection.execute(_KNOWN, (json.dumps([str(path) for path in paths]),)).fetchall()
-        held = {path: ((size, changed_ns), Probe._make(rest)) for path, size, changed_ns, *rest in rows}
-        found = (held.get(str(path), (None, None)) for path in paths)
+        by_path = {path: ((size, changed_ns), Probe._make(rest)) for path, size, changed_ns, *rest in rows}
+        stored = (by_path.get(str(path), (None, None)) for path in paths)
         return [
             probed if stamp is not None and stamp == at else None
-            for stamp, (at, probed) in zip(stamps, found, strict=True)
+            for stamp, (at, probed) in zip(stamps, stored, strict=True)
         ]
 
     def _measure(
         self, files: Sequence[tuple[Path, Stamp | None]], threads: int, longest_s: float
     ) -> Iterator[Probe | AudioFault]:
-        """Probe each file; what was found is kept now and then, and at the end, however it comes."""
+        """Probe each file; results are stored now and then, and at the end, also after an exception."""
         rows: list[tuple[object, ...]] = []
         pool = ThreadPoolExecutor(threads)
         try:
             waiting = pool.map(lambda file: probe(file[0], longest_s), files)
-            for (path, stamp), found in zip(files, waiting, strict=True):
-                if isinstance(found, Probe) and stamp is not None:
-                    rows.append((str(path), *stamp, *found))
+            for (path, stamp), probed in zip(files, waiting, strict=True):
+                if isinstance(probed, Probe) and stamp is not None:
+                    rows.append((str(path), *stamp, *probed))
                 if len(rows) >= KEPT_AT_ONCE:
                     self._keep(rows)
                     rows = []
-                yield found
+                yield probed
         finally:
             pool.shutdown(cancel_futures=True)
             self._keep(rows)

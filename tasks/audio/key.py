@@ -47,7 +47,7 @@ def pitch_classes(mono: Samples, sample_rate_hz: int) -> Samples:
     for start in range(0, len(padded) - size + 1, size // 2):
         total += np.abs(np.fft.rfft(padded[start : start + size] * window))
     frequencies = np.fft.rfftfreq(size, 1 / sample_rate_hz)
-    heard = (frequencies >= 100) & (frequencies <= 2000)
-    places = np.round(69 + 12 * np.log2(frequencies[heard] / 440)).astype(int) % 12
-    chroma = np.bincount(places, weights=total[heard] ** 2, minlength=12).astype(np.float64)
+    audible = (frequencies >= 100) & (frequencies <= 2000)
+    places = np.round(69 + 12 * np.log2(frequencies[audible] / 440)).astype(int) % 12
+    chroma = np.bincount(places, weights=total[audible] ** 2, minlength=12).astype(np.float64)
     return chroma / max(float(chroma.sum()), 1e-9)

@@ -183,8 +183,8 @@ def band_shares(frequencies: Samples, power: Samples) -> tuple[float, float, flo
 
 def flatness(power: Samples) -> float:
     """Geometric over arithmetic mean of the power, 0 to 1."""
-    held = power + 1e-12
-    return float(np.exp(np.mean(np.log(held))) / np.mean(held))
+    positive = power + 1e-12
+    return float(np.exp(np.mean(np.log(positive))) / np.mean(positive))
 
 
 def noise_floor_db(levels: Samples, gaps: Sequence[tuple[float, float]]) -> float:
@@ -193,8 +193,8 @@ def noise_floor_db(levels: Samples, gaps: Sequence[tuple[float, float]]) -> floa
     Digital silence between notes counts: nothing is quieter. That of a dropout does not, since it hides the floor.
 
     Args:
-        levels: what `frame_levels_db` found.
-        gaps: what `dropouts` found.
+        levels: the result of `frame_levels_db`.
+        gaps: the result of `dropouts`.
     """
     kept = np.ones(len(levels), bool)
     for start_s, end_s in gaps:

@@ -63,25 +63,25 @@ class Mp4Sound:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors)
             assert process.stdout is not None
             try:
-                while held := process.stdout.read(BLOCK_FRAMES * size):
-                    block = np.frombuffer(held[: len(held) // size * size], "<f4").reshape(-1, self.channels)
+                while raw := process.stdout.read(BLOCK_FRAMES * size):
+                    block = np.frombuffer(raw[: len(raw) // size * size], "<f4").reshape(-1, self.channels)
                     done += len(block)
                     check_length(done / self.sample_rate_hz, self._longest_s)
                     check_finite(block)
                     yield block
                 failed = process.wait()
                 errors.seek(0)
-                said = errors.read(400).decode(errors="replace").strip()
+                fault = errors.read(400).decode(errors="replace").strip()
             finally:
                 process.kill()
                 process.stdout.close()
                 process.wait()
-        if failed or said:
-            raise BadAudio("audio_corrupt", f"expected audio that decodes, found damage: {_first_words(said)}")
+        if failed or fault:
+            raise BadAudio("audio_corrupt", f"expected audio that decodes, found damage: {_first_words(fault)}")
         if done / self.sample_rate_hz < 0.98 * self._claimed_s - 0.1:
-            found = done / self.sample_rate_hz
+            decoded_s = done / self.sample_rate_hz
             raise BadAudio(
-                "audio_truncated", f"expected {self._claimed_s:.1f} s as the header says, found {found:.1f} s"
+                "audio_truncated", f"expected {self._claimed_s:.1f} s as the header says, found {decoded_s:.1f} s"
             )
 
 
@@ -94,13 +94,13 @@ def _first_stream(file: str) -> dict[str, str]:
         raise BadAudio("audio_corrupt", f"expected an M4A header, found none within {PATIENCE_S:g} s") from None
     streams = json.loads(ran.stdout or b"{}").get("streams") or []
     if not streams:
-        said = ran.stderr.decode(errors="replace")
-        raise BadAudio("audio_unreadable", f"expected an M4A file with an audio stream: {_first_words(said)}")
+        fault = ran.stderr.decode(errors="replace")
+        raise BadAudio("audio_unreadable", f"expected an M4A file with an audio stream: {_first_words(fault)}")
     stream: dict[str, str] = streams[0]
     return stream
 
 
-def _first_words(said: str) -> str:
-    """What ffmpeg said first, without the path and address that it puts before it."""
-    line = said.strip().splitlines()[0] if said.strip() else "no audio stream"
+def _first_words(fault: str) -> str:
+    """The first line of ffmpeg's error, without the path and address before it."""
+    line = fault.strip().splitlines()[0] if fault.strip() else "no audio stream"
     return "".join(char for char in line.rpartition("] ")[2].rpartition(": ")[2] if char.isprintable())[:120]

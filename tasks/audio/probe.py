@@ -42,7 +42,7 @@ class Probe(NamedTuple):
 
 
 class AudioFault(NamedTuple):
-    """Why an audio file cannot be used: a fixed word, and what was found."""
+    """Why an audio file cannot be used: a fixed word, and the detail."""
 
     reason: str
     detail: str
@@ -69,14 +69,14 @@ def probe(path: Path, longest_s: float = LONGEST_S) -> Probe | AudioFault:
     return Probe(digest, frames / rate, rate, channels, _decibels(peak), _decibels(math.sqrt(power)), silent, codec)
 
 
-def within(found: Probe | AudioFault, longest_s: float) -> Probe | AudioFault:
+def within(result: Probe | AudioFault, longest_s: float) -> Probe | AudioFault:
     """A result, or the fault that the file is longer than is allowed: it may have been measured under another limit."""
     try:
-        if isinstance(found, Probe):
-            check_length(found.duration_s, longest_s)
+        if isinstance(result, Probe):
+            check_length(result.duration_s, longest_s)
     except BadAudio as bad:
         return AudioFault(bad.reason, bad.detail)
-    return found
+    return result
 
 
 def _listen(sound: Sound) -> tuple[int, float, float, float]:

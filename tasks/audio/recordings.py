@@ -60,9 +60,9 @@ def fingerprint(path: Path, *, longest_s: float = LONGEST_S) -> Print:
     for block in mono_blocks(path, RATE_HZ, longest_s=longest_s):
         listener.feed((np.clip(block, -1, 1) * 32_767).astype("<i2").tobytes())
     numbers, _ = chromaprint.decode_fingerprint(listener.finish())
-    found = np.array(numbers, dtype=np.uint32)
-    usable = len(found) >= LEAST_NUMBERS and len(np.unique(found)) >= LEAST_DISTINCT
-    return found if usable else found[:0]
+    fingerprint = np.array(numbers, dtype=np.uint32)
+    usable = len(fingerprint) >= LEAST_NUMBERS and len(np.unique(fingerprint)) >= LEAST_DISTINCT
+    return fingerprint if usable else fingerprint[:0]
 
 
 def alike(prints: Sequence[Print], threshold: float) -> list[Alike]:
@@ -75,8 +75,8 @@ def alike(prints: Sequence[Print], threshold: float) -> list[Alike]:
         prints: fingerprints in a stable order; an empty one is like nothing.
         threshold: least likeness, 0.5 to 1; 0.85 tells other encodings from other recordings.
     """
-    found = (Alike(first, second, _likeness(prints, first, second, places)) for first, second, places in _near(prints))
-    return [pair for pair in found if pair.likeness >= threshold]
+    pairs = (Alike(first, second, _likeness(prints, first, second, places)) for first, second, places in _near(prints))
+    return [pair for pair in pairs if pair.likeness >= threshold]
 
 
 def recordings(prints: Sequence[Print], threshold: float) -> list[int]:
@@ -97,10 +97,10 @@ def recordings(prints: Sequence[Print], threshold: float) -> list[int]:
 
 def _near(prints: Sequence[Print]) -> Iterator[tuple[int, int, list[int]]]:
     """Candidates, and the alignments at which most numbers are equal: how far the second is to be shifted."""
-    lengths = np.array([len(held) for held in prints], dtype=np.int64)
+    lengths = np.array([len(one) for one in prints], dtype=np.int64)
     if not lengths.sum():
         return
-    numbers = np.concatenate([held for held in prints if len(held)])
+    numbers = np.concatenate([one for one in prints if len(one)])
     clips = np.repeat(np.arange(len(prints)), lengths)
     places = np.arange(len(numbers)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     once = _first_of_runs(numbers, clips, places)

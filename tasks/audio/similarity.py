@@ -29,7 +29,7 @@ _Clap: TypeAlias = tuple[Any, Any]
 BATCH = 8
 """Windows or texts that go through the model together."""
 MOST_WINDOWS = 30
-"""Of a clip; what lies beyond, after five minutes of a ten-second window, is not heard."""
+"""Of a clip; what lies beyond, after five minutes of a ten-second window, is not used."""
 DECIMALS = 4
 """Scores are rounded: further digits change with the company in a batch."""
 _WEIGHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
@@ -66,38 +66,38 @@ class Similarity:
         kept.parent.mkdir(parents=True, exist_ok=True)
         self._kept = kept
 
-    def cosines(self, said: Sequence[Said], seen: Callable[[int], None] = lambda count: None) -> list[float]:
+    def cosines(self, pairs: Sequence[Said], seen: Callable[[int], None] = lambda count: None) -> list[float]:
         """The cosine similarity of each clip with its text, -1 to 1, to four decimals.
 
-        Each clip and each text goes through the model once a call, and only if the pair was not met before; what is
-        found is kept as it is found, so that a kill costs a batch.
+        Each clip and each text goes through the model once a call, and only if the pair was not met before; results
+        are stored batch by batch, so that a kill costs one batch.
 
         Args:
-            said: clips and texts.
-            seen: told how many more are done, for progress.
+            pairs: clips and texts.
+            seen: gets how many more are done, for progress.
 
         Raises:
             MissingExtraError: transformers or torch is missing.
             ConfigError: the model cannot be loaded.
             BadAudio: a clip cannot be decoded.
         """
-        keys = [(one.clip_sha256, hashlib.sha256(one.text.encode()).hexdigest()) for one in said]
+        keys = [(one.clip_sha256, hashlib.sha256(one.text.encode()).hexdigest()) for one in pairs]
         with self._open() as connection:
             known = self._known(connection, set(keys))
             seen(sum(key in known for key in keys))
-            new = {key: one for key, one in zip(keys, said, strict=True) if key not in known}
+            new = {key: one for key, one in zip(keys, pairs, strict=True) if key not in known}
             texts = self._texts({key[1]: one.text for key, one in new.items()})
             by_clip: dict[str, list[tuple[str, str]]] = {}
             for key in new:
                 by_clip.setdefault(key[0], []).append(key)
-            for clip, vector in self._clips({clip: new[held[0]].path for clip, held in by_clip.items()}):
-                held = by_clip[clip]
-                found = {key: round(float(vector @ texts[key[1]]), DECIMALS) for key in held}
-                rows = [(self.digest, clip, text, cosine) for (_, text), cosine in found.items()]
+            for clip, vector in self._clips({clip: new[of_clip[0]].path for clip, of_clip in by_clip.items()}):
+                of_clip = by_clip[clip]
+                cosines = {key: round(float(vector @ texts[key[1]]), DECIMALS) for key in of_clip}
+                rows = [(self.digest, clip, text, cosine) for (_, text), cosine in cosines.items()]
                 connection.executemany("INSERT OR IGNORE INTO similarities VALUES (?, ?, ?, ?)", rows)
                 connection.commit()
-                known |= found
-                seen(len(held))
+                known |= cosines
+                seen(len(of_clip))
         return [known[key] for key in keys]
 
     @cached_property
@@ -148,18 +148,18 @@ class Similarity:
             return {}
         processor, model = self._clap
         longest = min(processor.tokenizer.model_max_length, model.config.text_config.max_position_embeddings - 2)
-        found: dict[str, Vector] = {}
+        vectors_of: dict[str, Vector] = {}
         for batch in _batches(texts.items()):
             written = [text for _, text in batch]
-            asked = processor.tokenizer(
+            tokens = processor.tokenizer(
                 written, return_tensors="pt", padding=True, truncation=True, max_length=longest
             ).to(model.device)
-            vectors = self._embedded(model.get_text_features, asked)
-            found.update(zip([key for key, _ in batch], vectors, strict=True))
-        return found
+            vectors = self._embedded(model.get_text_features, tokens)
+            vectors_of.update(zip([key for key, _ in batch], vectors, strict=True))
+        return vectors_of
 
     def _clips(self, paths: dict[str, Path]) -> Iterator[tuple[str, Vector]]:
-        """Clips' embeddings as they are found: the mean over a clip's windows, of length 1."""
+        """Clips' embeddings one by one: the mean over a clip's windows, of length 1."""
         if not paths:
             return
         processor, model = self._clap
@@ -174,10 +174,10 @@ class Similarity:
 
         under_way: tuple[str, list[Vector]] | None = None
         for batch in _batches(windows()):
-            heard = listener([window for _, window in batch], sampling_rate=rate, return_tensors="pt").to(model.device)
-            if "is_longer" in heard:
-                heard["is_longer"] = heard["is_longer"] & False  # the extractor marks one of a batch by lot
-            for (clip, _), vector in zip(batch, self._embedded(model.get_audio_features, heard), strict=True):
+            inputs = listener([window for _, window in batch], sampling_rate=rate, return_tensors="pt").to(model.device)
+            if "is_longer" in inputs:
+                inputs["is_longer"] = inputs["is_longer"] & False  # the extractor marks one of a batch by lot
+            for (clip, _), vector in zip(batch, self._embedded(model.get_audio_features, inputs), strict=True):
                 if under_way is not None and under_way[0] != clip:
                     yield under_way[0], _unit(np.mean(under_way[1], axis=0))
                     under_way = None
@@ -195,15 +195,15 @@ class Similarity:
         return [_unit(vector) for vector in vectors]
 
     def _known(self, connection: sqlite3.Connection, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
-        found = {}
+        cosine_of = {}
         for clip, text in keys:
             row = connection.execute(
                 "SELECT cosine FROM similarities WHERE model_sha256 = ? AND clip_sha256 = ? AND text_sha256 = ?",
                 (self.digest, clip, text),
             ).fetchone()
             if row is not None:
-                found[clip, text] = float(row[0])
-        return found
+                cosine_of[clip, text] = float(row[0])
+        return cosine_of
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

@@ -106,8 +106,8 @@ class _Sndfile:
         try:
             self._sound = soundfile.SoundFile(file.fileno(), closefd=False)
         except soundfile.LibsndfileError as error:
-            found = error.error_string.strip().rstrip(".") or "no audio"
-            raise BadAudio("audio_unreadable", f"expected WAV, FLAC, MP3, OGG or M4A audio: {found}") from None
+            reason = error.error_string.strip().rstrip(".") or "no audio"
+            raise BadAudio("audio_unreadable", f"expected WAV, FLAC, MP3, OGG or M4A audio: {reason}") from None
         self.sample_rate_hz, self.channels = self._sound.samplerate, self._sound.channels
         subtype = self._sound.subtype
         self.codec = "flac" if self._sound.format == "FLAC" else _CODECS.get(subtype, subtype.lower())
@@ -140,8 +140,10 @@ class _Sndfile:
             check_finite(block)
             yield block
         if done < claimed - SLACK_FRAMES:
-            told = f"{claimed / self.sample_rate_hz:.1f} s as the header says, found {done / self.sample_rate_hz:.1f} s"
-            raise BadAudio("audio_truncated", f"expected {told}")
+            lengths = (
+                f"{claimed / self.sample_rate_hz:.1f} s as the header says, found {done / self.sample_rate_hz:.1f} s"
+            )
+            raise BadAudio("audio_truncated", f"expected {lengths}")
         if self._cut_short():
             raise BadAudio("audio_truncated", f"expected more, found {done / self.sample_rate_hz:.1f} s and no end")
 

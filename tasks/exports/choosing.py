@@ -84,14 +84,14 @@ class Offer:
 
 def offers(version: Version, corpus: Corpus) -> list[Offer]:
     """Every format for every view of a version, possible or not."""
-    found = []
+    listed = []
     formats, faults = FORMATS.all()
     for view in corpus.views:
         columns = view_columns(version, corpus, view)
-        found += [Offer(view, f.name, f.says, f.why_not(view, columns, blind=False)) for f in formats.values()]
-        found += [Offer(view, name, "", fault) for name, fault in faults.items()]
-        found += [Offer(view, writer.format, writer.says, None) for writer in view.writers]
-    return found
+        listed += [Offer(view, f.name, f.says, f.why_not(view, columns, blind=False)) for f in formats.values()]
+        listed += [Offer(view, name, "", fault) for name, fault in faults.items()]
+        listed += [Offer(view, writer.format, writer.says, None) for writer in view.writers]
+    return listed
 
 
 def choose(version: Version, corpus: Corpus, wish: Wish) -> Target:
@@ -109,7 +109,9 @@ def choose(version: Version, corpus: Corpus, wish: Wish) -> Target:
     views = [view for view in corpus.views if wish.view in (None, view.name)]
     if wish.view is not None and not views:
         known = [view.name for view in corpus.views]
-        raise StoreError(f"{corpus.name} has no view '{wish.view}'; views: {', '.join(known) or 'none, see --table'}")
+        raise StoreError(
+            f"{corpus.name} has no view '{wish.view}'; views: {', '.join(known) or 'none; export a table with --table'}"
+        )
     if added:
         return _for_own(added, wish)
     format_ = FORMATS.find(wish.format)
@@ -124,13 +126,13 @@ def choose(version: Version, corpus: Corpus, wish: Wish) -> Target:
             refusals.setdefault(reason, []).append(view.name)
     if fitting:  # rather rows that are made for such a trainer than rows that serve
         return next((t for t in fitting if t.view and t.view.kind in format_.shapes), fitting[0])
-    said = (
+    reasons = (
         "; ".join(f"{', '.join(names)}: {reason}" for reason, names in refusals.items())
-        or "it declares no views, see --table"
+        or "it has no views; export a table with --table"
     )
     works = {o.format for o in offers(version, corpus) if o.view in views and o.refusal is None}
-    instead = f"; these formats take it: {', '.join(sorted(works))}" if works else ""
-    raise StoreError(f"{corpus.name} cannot be exported for {wish.format}: {said}{instead}")
+    instead = f"; formats that can: {', '.join(sorted(works))}" if works else ""
+    raise StoreError(f"{corpus.name} cannot be exported for {wish.format}: {reasons}{instead}")
 
 
 def _for_table(format_: Format | None, wish: Wish) -> Target:
@@ -138,7 +140,7 @@ def _for_table(format_: Format | None, wish: Wish) -> Target:
         can = ", ".join(f.name for f in FORMATS.all()[0].values() if TABLE in f.shapes)
         raise StoreError(f"{wish.format} takes views, not tables; formats for tables: {can}")
     if wish.view is not None:
-        raise StoreError("expected --view or --table, found both")
+        raise StoreError("give --view or --table, not both")
     return _target(format_, TABLE, plain, clips=True)
 
 
@@ -156,10 +158,10 @@ def _target(format_: Format, row: Row, shape: Shape, *, clips: bool, view: View 
 
 
 def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:
-    found = [(writer, view) for writer, view in added if wish.view in (None, view.name)]
-    if not found:
+    fitting = [(writer, view) for writer, view in added if wish.view in (None, view.name)]
+    if not fitting:
         raise StoreError(f"{wish.format} is written from the view '{added[0][1].name}', not from '{wish.view}'")
-    writer, view = found[0]
+    writer, view = fitting[0]
     write = load(writer.function)
     return Target(
         writer.format, writer.says, "own", plain, writer.audio, view, "", writer.suffix, writer.whole, write=write

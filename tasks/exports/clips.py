@@ -1,4 +1,4 @@
-"""Clips as files for a trainer: each written once, named by its SHA-256, from wherever it is held."""
+"""Clips as files for a trainer: each written once, named by its SHA-256, from wherever it is stored."""
 
 from __future__ import annotations
 
@@ -86,8 +86,8 @@ def write_clips(
         named = [f"{clip[:16]}…{f' (was {seen[clip][0]})' if clip in seen else ''}" for clip in missing[:SHOWN]]
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         raise InputError(
-            f"{len(missing)} of {len(wanted)} clips are in no file as they were measured: {', '.join(named)}{more}; "
-            "name the folder that they lie in with --audio-root"
+            f"{len(missing)} of {len(wanted)} clips were not found by their SHA-256: {', '.join(named)}{more}; "
+            "name their folder with --audio-root"
         )
     return clips
 
@@ -100,16 +100,16 @@ def _checked(reference: str) -> str:
 
 def _holders(version: Version, store: Store) -> list[Version]:
     """The version, and those of its forebears that the store still has."""
-    found, waiting = [], [version]
+    holders, waiting = [], [version]
     while waiting:
         holder = waiting.pop()
-        found.append(holder)
+        holders.append(holder)
         for parent in holder.manifest.parents:
             known = {v.name: v for v in store.versions(parent.corpus)}
-            held = known.get(parent.version)
-            if held and held.manifest.digest() == parent.digest:
-                waiting.append(held)
-    return found
+            ancestor = known.get(parent.version)
+            if ancestor and ancestor.manifest.digest() == parent.digest:
+                waiting.append(ancestor)
+    return holders
 
 
 def _from_tables(clips: Clips, wanted: set[str], version: Version, work: Work) -> None:
@@ -118,7 +118,7 @@ def _from_tables(clips: Clips, wanted: set[str], version: Version, work: Work) -
         if not entry.path.endswith(".parquet") or wanted <= clips.suffixes.keys():
             continue
         file = pq.ParquetFile(version.folder / entry.path)
-        for column in (field.name for field in file.schema_arrow if field.type == AUDIO):  # images are held alike
+        for column in (field.name for field in file.schema_arrow if field.type == AUDIO):  # images are stored alike
             for group in range(file.num_row_groups):
                 named = file.read_row_group(group, [f"{column}.path"])[column].combine_chunks().field("path")
                 if _still_wanted(named.to_pylist(), clips, wanted):
@@ -135,9 +135,9 @@ def _still_wanted(paths: Sequence[str | None], clips: Clips, wanted: set[str]) -
 
 def _embedded(file: pq.ParquetFile, group: int, column: str) -> Iterator[tuple[str | None, bytes | None]]:
     for batch in file.iter_batches(AT_ONCE, [group], [column]):
-        for held in batch[column]:
-            if held.is_valid:
-                yield held["path"].as_py(), held["bytes"].as_py()
+        for value in batch[column]:
+            if value.is_valid:
+                yield value["path"].as_py(), value["bytes"].as_py()
 
 
 def _from_files(

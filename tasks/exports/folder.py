@@ -27,7 +27,7 @@ def building(folder: Path, *, force: bool, record: str = RECORD) -> Iterator[Pat
         record: the file that every such folder holds.
 
     Raises:
-        StoreError: the folder is not free, or another export to it is under way.
+        StoreError: the folder is not free, or another export to it is running.
     """
     _check_free(folder, force, record)
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -52,7 +52,7 @@ def _check_free(folder: Path, force: bool, record: str) -> None:
     if not (folder / record).is_file():
         raise StoreError(f"--out: expected an empty folder or an earlier export, found other files in {folder}")
     if not force:
-        raise StoreError(f"--out: {folder} holds an export; replace it with --force, or name another folder")
+        raise StoreError(f"--out: {folder} has an export already; replace it with --force, or choose another folder")
 
 
 @contextmanager
@@ -66,7 +66,9 @@ def _locked(place: Path) -> Iterator[None]:
             raise BlockingIOError
     except BlockingIOError:
         os.close(handle)
-        raise StoreError(f"another export to {place.with_name(place.name[1:-7])} is under way") from None
+        raise StoreError(
+            f"another export to {place.with_name(place.name[1:-7])} is running; wait for its end"
+        ) from None
     try:
         yield
     finally:

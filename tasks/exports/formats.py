@@ -55,8 +55,8 @@ class Format:
         """Why this format cannot hold a view, one clause; None if it can."""
         row = self.row(view.kind, columns)
         if row is None:
-            said = _WHAT["clips" if _clips(view.kind, columns) else view.kind]
-            return f"its rows are {said}, and {self.refuses}"
+            content = _WHAT["clips" if _clips(view.kind, columns) else view.kind]
+            return f"its rows are {content}, and {self.refuses}"
         shown = [what for name, what in (("audios", "clips"), ("images", "images")) if name in columns]
         if shown and not self.hears and not blind:
             return f"its prompts hold {' and '.join(shown)}, and {self.name} takes text only (--blind leaves them out)"

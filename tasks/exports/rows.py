@@ -78,22 +78,22 @@ class Selection:
         self._check_prompt(clips)
         for chosen, rejected in answers:
             if same := self._count(f'"{chosen}" = "{rejected}"'):
-                raise StoreError(f"view '{self.name}': {same:,} rows choose and reject the same")
+                raise StoreError(f"view '{self.name}': {same:,} rows have the same answer as chosen and rejected")
 
     def _check_prompt(self, clips: bool) -> None:
         """Check that the pieces of prompts fit the clips between them, and that there are such clips."""
-        heard = "audios" in self.columns
-        if heard and clips and (lacking := self._count("list_count(audios) < len(audios)")):
+        has_audio = "audios" in self.columns
+        if has_audio and clips and (lacking := self._count("list_count(audios) < len(audios)")):
             raise StoreError(f"view '{self.name}': {lacking:,} prompts name no clip; build the version with audio")
         pieces = "prompt" in self.columns and self.connection.execute("SELECT typeof(prompt) FROM selected LIMIT 1")
         if pieces and pieces.fetchall()[0][0] == "VARCHAR[]":
-            between = "coalesce(len(audios), 0)" if heard else "0"
+            between = "coalesce(len(audios), 0)" if has_audio else "0"
             if odd := self._count(f"len(prompt) <> {between} + 1"):
-                raise StoreError(f"view '{self.name}': {odd:,} prompts are not one piece more than their clips")
+                raise StoreError(f"view '{self.name}': {odd:,} prompts do not have one text piece more than clips")
 
     def _count(self, condition: str) -> int:
-        found = self.connection.execute(f"SELECT count(*) FROM selected WHERE {condition}").fetchall()
-        return int(found[0][0])
+        counted = self.connection.execute(f"SELECT count(*) FROM selected WHERE {condition}").fetchall()
+        return int(counted[0][0])
 
     def rows(self, split: str) -> Iterator[pa.RecordBatch]:
         """A split's rows in a stable order, batch by batch."""
@@ -127,7 +127,7 @@ def select_view(
             raise StoreError(f"view '{view.name}': expected prompt as VARCHAR or VARCHAR[], found {prompt}")
         twice = connection.execute("SELECT id FROM everything GROUP BY id HAVING count(*) > 1 LIMIT 1").fetchall()
         if twice:
-            raise StoreError(f"view '{view.name}': expected one row an id, found '{twice[0][0]}' twice")
+            raise StoreError(f"view '{view.name}': expected one row per id, found '{twice[0][0]}' twice")
         yield _choose(connection, view.name, "SELECT *, id AS _order FROM everything", names, split, limit)
 
 
@@ -143,9 +143,9 @@ def select_table(
     table = _table(corpus, version, name)
     with opened(version, corpus, spill) as connection:
         names = [f'"{c}".path AS "{c}{"" if names_file(c) else "_audio"}"' for c in table.embedded]
-        held = ", ".join([f'"{field.name}"' for field in table.schema if not embeds(field)] + names)
+        selected = ", ".join([f'"{field.name}"' for field in table.schema if not embeds(field)] + names)
         split_column = "" if "split" in table.schema.names else f", '{UNSPLIT}' AS split"
-        rows = f"SELECT {held}{split_column} FROM {_quoted(name)}"
+        rows = f"SELECT {selected}{split_column} FROM {_quoted(name)}"
         connection.execute(f"CREATE VIEW everything AS {rows}")
         columns, _ = _described(connection, "everything")
         numbered = "SELECT *, row_number() OVER () AS _order FROM everything"
@@ -155,8 +155,8 @@ def select_table(
 def view_columns(version: Version, corpus: Corpus, view: View) -> tuple[str, ...]:
     """The columns of a view; reads no rows."""
     with opened(version, corpus, None) as connection:
-        found = connection.execute(f"DESCRIBE {query(view.sql)}", dict(view.params) or None).fetchall()
-    return tuple(row[0] for row in found)
+        described = connection.execute(f"DESCRIBE {query(view.sql)}", dict(view.params) or None).fetchall()
+    return tuple(row[0] for row in described)
 
 
 def _table(corpus: Corpus, version: Version, name: str) -> Table:
@@ -192,15 +192,15 @@ def _choose(
             FROM ({rows}) WHERE $split IS NULL OR split = $split QUALIFY $limit IS NULL OR _place <= $limit""",
         {"split": split, "limit": limit},
     )
-    found = dict(connection.execute("SELECT split, count(*) FROM selected GROUP BY split").fetchall())
-    if not found:
+    counts = dict(connection.execute("SELECT split, count(*) FROM selected GROUP BY split").fetchall())
+    if not counts:
         known = [row[0] for row in connection.execute("SELECT DISTINCT split FROM everything").fetchall()]
         if split is not None and known:
             raise StoreError(f"'{name}' has no row in split '{split}'; splits: {', '.join(split_order(known))}")
         raise StoreError(f"'{name}' has no rows in this version: nothing to export")
-    if odd := [key for key in found if not _SPLIT.fullmatch(key or "")]:
+    if odd := [key for key in counts if not _SPLIT.fullmatch(key or "")]:
         raise StoreError(f"'{name}': expected splits named by letters, found {odd[0]!r}")
-    return Selection(connection, name, tuple(columns), {key: found[key] for key in split_order(list(found))})
+    return Selection(connection, name, tuple(columns), {key: counts[key] for key in split_order(list(counts))})
 
 
 def _check_columns(view: View, names: list[str]) -> None:
@@ -214,8 +214,8 @@ def _check_columns(view: View, names: list[str]) -> None:
 
 
 def _described(connection: duckdb.DuckDBPyConnection, name: str) -> tuple[list[str], dict[str, str]]:
-    found = connection.execute(f"DESCRIBE {name}").fetchall()
-    return [row[0] for row in found], {row[0]: row[1] for row in found}
+    described = connection.execute(f"DESCRIBE {name}").fetchall()
+    return [row[0] for row in described], {row[0]: row[1] for row in described}
 
 
 def _quoted(name: str) -> str:

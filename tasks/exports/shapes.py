@@ -32,7 +32,7 @@ SWIFT_WORDS = frozenset(
 
 def defuse(text: str) -> str:
     """Text in which no marker takes effect: a space stands after its first sign."""
-    return MARKERS.sub(lambda found: found[0] + " ", text)
+    return MARKERS.sub(lambda marker: marker[0] + " ", text)
 
 
 def prompt_text(row: Row, mark: str) -> str:
@@ -47,7 +47,7 @@ def prompt_text(row: Row, mark: str) -> str:
     if isinstance(prompt, str):
         return seen + mark * len(clips) + defuse(prompt)
     if len(prompt) != len(clips) + 1:
-        raise ValueError(f"expected one piece of prompt more than clips, found {len(prompt)} and {len(clips)} clips")
+        raise ValueError(f"expected one text piece more than clips, found {len(prompt)} pieces and {len(clips)} clips")
     return seen + mark.join(defuse(piece) for piece in prompt)
 
 
@@ -72,9 +72,9 @@ def completion(row: Row) -> str:
     return defuse(row["completion"] if row.get("completion") is not None else row["chosen"])
 
 
-def extras(row: Row, *held: str) -> dict[str, Any]:
+def extras(row: Row, *known: str) -> dict[str, Any]:
     """The columns that a format has no place for, as they are."""
-    return {name: value for name, value in row.items() if name not in (*held, "split")}
+    return {name: value for name, value in row.items() if name not in (*known, "split")}
 
 
 def trl_preference(row: Row) -> dict[str, Any]:
@@ -100,16 +100,16 @@ def trl_grpo(row: Row) -> dict[str, Any]:
 
 def swift_preference(row: Row) -> dict[str, Any]:
     """ms-swift: two texts as answer and `rejected_response`, two clips as two conversations with clips of their own."""
-    ask, heard = user(prompt_text(row, AUDIO)), list(row.get("audios") or [])
+    ask, audios = user(prompt_text(row, AUDIO)), list(row.get("audios") or [])
     if row.get("chosen") is not None:
-        answered = {"messages": ask + assistant(defuse(row["chosen"])), "audios": heard}
+        answered = {"messages": ask + assistant(defuse(row["chosen"])), "audios": audios}
         return {"id": row["id"], **answered, "rejected_response": defuse(row["rejected"])}
     return {
         "id": row["id"],
         "messages": ask + assistant(AUDIO),
-        "audios": [*heard, row["chosen_audio"]],
+        "audios": [*audios, row["chosen_audio"]],
         "rejected_messages": ask + assistant(AUDIO),
-        "rejected_audios": [*heard, row["rejected_audio"]],
+        "rejected_audios": [*audios, row["rejected_audio"]],
     }
 
 
@@ -124,9 +124,9 @@ def swift_grpo(row: Row) -> dict[str, Any]:
 
     A column whose name means something to ms-swift is called `extra_…`.
     """
-    asked = {"messages": user(prompt_text(row, AUDIO)), **media(row)}
+    prompt = {"messages": user(prompt_text(row, AUDIO)), **media(row)}
     others = extras(row, "prompt", "audios", "images")
-    return {**asked, **{f"extra_{name}" if name in SWIFT_WORDS else name: value for name, value in others.items()}}
+    return {**prompt, **{f"extra_{name}" if name in SWIFT_WORDS else name: value for name, value in others.items()}}
 
 
 def llama_factory_preference(row: Row) -> dict[str, Any]:

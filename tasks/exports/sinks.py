@@ -32,18 +32,18 @@ def write_parquet(path: Path, batches: Iterable[Batch]) -> None:
         batches: rows, a few thousand at a time, each with the schema that their unshaped columns had.
     """
     writer: pq.ParquetWriter | None = None
-    for held, rows in batches:
+    for source, rows in batches:
         if writer is None:
-            schema = pa.schema([(name, _type(value, name, held)) for name, value in rows[0].items()])
+            schema = pa.schema([(name, _type(value, name, source)) for name, value in rows[0].items()])
             writer = pq.ParquetWriter(path, schema, compression="zstd")
         writer.write_table(pa.Table.from_pylist(rows, writer.schema))
     if writer is not None:
         writer.close()
 
 
-def _type(value: Any, name: str, held: pa.Schema) -> pa.DataType:
+def _type(value: Any, name: str, schema: pa.Schema) -> pa.DataType:
     shaped = isinstance(value, list) and value and isinstance(value[0], dict) and "role" in value[0]
-    return MESSAGES if shaped else held.field(name).type
+    return MESSAGES if shaped else schema.field(name).type
 
 
 def write_lines(path: Path, batches: Iterable[Batch]) -> None:

@@ -123,8 +123,8 @@ def wrong_evaluations(store: Store, corpus: str, version: str = "*") -> list[Pat
     """Folders below the store's `evaluations/` with results of a file of scores that was read in a hidden order."""
     if corpus not in _SCORED:
         return []
-    found = sorted((store.root / "evaluations" / corpus).glob(f"{version}/*/evaluation.json"))
-    return [path.parent for path in found if _hidden_order(path)]
+    results = sorted((store.root / "evaluations" / corpus).glob(f"{version}/*/evaluation.json"))
+    return [path.parent for path in results if _hidden_order(path)]
 
 
 def _hidden_order(path: Path) -> bool:
@@ -146,13 +146,13 @@ def lines_about(store: Store, only: Version | None = None) -> list[str]:
     """
     lines = []
     for corpus in [only.corpus] if only else store.corpora():
-        held: dict[KnownFault, list[str]] = {}
+        by_fault: dict[KnownFault, list[str]] = {}
         for version in [only] if only else store.versions(corpus):
             for fault in known_faults(version):
-                held.setdefault(fault, []).append(version.name)
+                by_fault.setdefault(fault, []).append(version.name)
         lines += [
             f"{corpus} {', '.join(names)}: {fault.name} (mended {fault.mended}): {fault.says}"
-            for fault, names in held.items()
+            for fault, names in by_fault.items()
         ]
         if wrong := wrong_evaluations(store, corpus, only.name if only else "*"):
             lines.append(f"{', '.join(folder.relative_to(store.root).as_posix() for folder in wrong)}: {HIDDEN_ORDER}")

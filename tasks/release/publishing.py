@@ -55,8 +55,8 @@ def check_fit(version: Version, allow_builtin: bool) -> None:
     builtin = sorted(model for model in version.manifest.models if model.startswith("builtin:"))
     if builtin and not allow_builtin:
         raise HubError(
-            f"{version.corpus} {version.name} has labels of {builtin[0]}, which measures the signal and is for trying "
-            "out; publish it all the same with --allow-builtin"
+            f"{version.corpus} {version.name} has labels of {builtin[0]}, which measures the signal and is for "
+            "trials; publish them with --allow-builtin"
         )
 
 
@@ -89,16 +89,16 @@ def check_clean(bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, str]) -> 
     """Let no secret and no personal data out.
 
     Raises:
-        HubError: the first finding; the first twenty were told.
+        HubError: the first finding; the first twenty were printed.
     """
-    found = find(bundle, corpus, reviewed)
-    for finding in found[:MOST_SHOWN]:
+    findings = find(bundle, corpus, reviewed)
+    for finding in findings[:MOST_SHOWN]:
         say(str(finding))
-    if found:
-        more = f" (and {len(found) - 1:,} more)" if len(found) > 1 else ""
+    if findings:
+        more = f" (and {len(findings) - 1:,} more)" if len(findings) > 1 else ""
         raise HubError(
-            f"{bundle.version.corpus} {bundle.version.name} holds what may not be published: {found[0]}{more}; "
-            "mend the inputs, or list what was reviewed with --allow-findings"
+            f"{bundle.version.corpus} {bundle.version.name} contains secrets or personal data: {findings[0]}{more}; "
+            "mend the inputs, or list reviewed findings in a file for --allow-findings"
         )
 
 
@@ -129,7 +129,7 @@ def open_repo(repo: Repo, bundle: Bundle, private: bool) -> State:
     repo.create(private)
     state = repo.look()
     if state is None:
-        raise HubError(f"{repo.name}: made, but this token may not see it")
+        raise HubError(f"{repo.name}: created, but this token may not read it; check the token's rights")
     _check_state(repo, bundle, state, private)
     return state
 
@@ -150,9 +150,9 @@ def bring(repo: Repo, bundle: Bundle, state: State) -> Sent:
     commit = state.head
     if not difference.none:
         title = f"{bundle.manifest.corpus} {tag}"
-        told = f"Manifest {bundle.manifest.digest()}"
+        message = f"Manifest {bundle.manifest.digest()}"
         with working(f"upload to {repo.name}", len(difference.upload)) as work:
-            commit = repo.commit(difference, state.head, title, told, work.advance)
+            commit = repo.commit(difference, state.head, title, message, work.advance)
     repo.check(bundle.entries, commit, state.earlier)
     repo.tag(tag, commit)
     return Sent(commit, len(difference.upload))
@@ -171,8 +171,8 @@ def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
     if not other.none:
         paths = [*(entry.path for entry in other.upload), *other.delete]
         raise HubError(
-            f"{repo.name} has a tag {tag} with another tree: {paths[0]} differs, {len(paths)} in all; a version never "
-            "changes once it is out, so publish to another repository or build a new version"
+            f"{repo.name} has a tag {tag} with other files: {paths[0]} differs, {len(paths)} in all; a published "
+            "version never changes: publish to another repository, or build a new version"
         )
     return state.tags[tag]
 
@@ -242,6 +242,9 @@ def keep_receipt(
 
 def _check_state(repo: Repo, bundle: Bundle, state: State, private: bool) -> None:
     if private and not state.private:
-        raise HubError(f"{repo.name} is public; expected a private repository, as --private says")
+        raise HubError(
+            f"{repo.name} is public, but --private asks for a private repository; "
+            "make it private, or leave --private out"
+        )
     if bundle.manifest.version not in state.tags:
         check_heir(repo.name, bundle.manifest, state.manifest, state.files)

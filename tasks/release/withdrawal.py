@@ -71,7 +71,9 @@ def as_tables_have_it(store: Store, annotator: str) -> tuple[str, ...]:
     if not slash:
         return (annotator,)
     configs = [version.manifest.config for name in store.corpora() for version in store.versions(name)]
-    named = [held["salt"] for held in configs if "salt" in held and any(s["name"] == source for s in _sources(held))]
+    named = [
+        config["salt"] for config in configs if "salt" in config and any(s["name"] == source for s in _sources(config))
+    ]
     keys = [annotator_key(salt_of(salt, store.root), source, who) for salt in dict.fromkeys(reversed(named))]
     return tuple(dict.fromkeys(keys)) or (annotator,)
 
@@ -102,15 +104,13 @@ def search(
         StoreError: no version holds it.
     """
     name = digest_of_value(f"{kind}@{only or ''}", value)[:12]
-    held = _recorded(store, name)
-    marks = [*(held.marks if held else ()), *(Mark.of(kind, one, corpus=only) for one in (value, *others))]
-    found = _look(store, corpora, kind, name, tuple(dict.fromkeys(marks)))
-    if not found.holdings:
+    before = _recorded(store, name)
+    marks = [*(before.marks if before else ()), *(Mark.of(kind, one, corpus=only) for one in (value, *others))]
+    result = _look(store, corpora, kind, name, tuple(dict.fromkeys(marks)))
+    if not result.holdings:
         other = ", or as SOURCE/ID with the salt of their build" if kind == "annotator" else ""
-        raise StoreError(
-            f"no version in {store.address} names this {kind}; is it written as the tables have it{other}?"
-        )
-    return found
+        raise StoreError(f"no version in {store.address} contains this {kind}; write it as in the tables{other}")
+    return result
 
 
 def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, name: str, known: Sequence[Mark]) -> Search:
@@ -122,7 +122,9 @@ def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, name: str, kn
     with working("look for rows", sum(len(store.versions(name)) for name in names)) as work:
         for corpus in names:
             if corpus not in corpora:
-                raise StoreError(f"{store.address} holds versions of '{corpus}', which is not known here")
+                raise StoreError(
+                    f"{store.address} has versions of '{corpus}', an unknown corpus; install the package that adds it"
+                )
             for version in (versions := store.versions(corpus)):
                 store.fetch(version, tables_only=True)
                 own = [mark for mark in marks if mark.corpus in (None, corpus)]
@@ -139,7 +141,7 @@ def _look(store: Store, corpora: Mapping[str, Corpus], kind: Kind, name: str, kn
     return Search(kind, name, tuple(holdings), tuple(dict.fromkeys(marks)), frozenset(seen))
 
 
-def withdraw(store: Store, corpora: Mapping[str, Corpus], found: Search, reason: str) -> Withdrawal:
+def withdraw(store: Store, corpora: Mapping[str, Corpus], searched: Search, reason: str) -> Withdrawal:
     """Record the withdrawal, and make a version without what it withdrew of every corpus whose newest version holds it.
 
     The record comes first: from then on no commit brings the rows back, and the versions that hold them are not
@@ -150,8 +152,8 @@ def withdraw(store: Store, corpora: Mapping[str, Corpus], found: Search, reason:
         The withdrawal as it was recorded.
     """
     while True:
-        withdrawal = _record(store, found, reason)
-        for holding in found.holdings:
+        withdrawal = _record(store, searched, reason)
+        for holding in searched.holdings:
             name = holding.version.corpus
             if holding.newest and (made := _without(store, corpora[name], holding.version, withdrawal)):
                 say(f"{name}: {made.name} is {holding.version.name} without what was withdrawn")
@@ -159,43 +161,43 @@ def withdraw(store: Store, corpora: Mapping[str, Corpus], found: Search, reason:
                 withdrawal = withdrawal.model_copy(update={"made": (*withdrawal.made, _as_parent(made)), "rows": rows})
                 save_withdrawal(store.root, withdrawal, store.remote)
         store.refresh()
-        known = found.seen | {one.digest for one in withdrawal.made}
+        known = searched.seen | {one.digest for one in withdrawal.made}
         if all(v.manifest.digest() in known for name in store.corpora() for v in store.versions(name)):
-            for name in {holding.version.corpus for holding in found.holdings}:
+            for name in {holding.version.corpus for holding in searched.holdings}:
                 sweep_if_idle(store, name)  # what a killed run of this left holds the rows
             return withdrawal
-        found = _look(store, corpora, found.kind, found.name, withdrawal.marks)
+        searched = _look(store, corpora, searched.kind, searched.name, withdrawal.marks)
 
 
 def _recorded(store: Store, name: str) -> Withdrawal | None:
     return next((one for one in withdrawals(store.root) if one.name == name), None)
 
 
-def _record(store: Store, found: Search, reason: str) -> Withdrawal:
+def _record(store: Store, searched: Search, reason: str) -> Withdrawal:
     """Keep what is known of a withdrawal so far."""
-    before = _recorded(store, found.name)
+    before = _recorded(store, searched.name)
     versions = {(p.corpus, p.version): p for p in (before.versions if before else ())}
-    versions |= {(h.version.corpus, h.version.name): _as_parent(h.version) for h in found.holdings}
-    made = _made(store, before, found) if before else {}
+    versions |= {(h.version.corpus, h.version.name): _as_parent(h.version) for h in searched.holdings}
+    made = _made(store, before, searched) if before else {}
     withdrawal = Withdrawal(
-        name=found.name,
-        kind=found.kind,
+        name=searched.name,
+        kind=searched.kind,
         reason=reason,
         withdrawn=before.withdrawn if before else datetime.now(UTC),
-        marks=found.marks,
+        marks=searched.marks,
         versions=tuple(versions.values()),
         made=tuple(dict.fromkeys([*(before.made if before else ()), *made.values()])),
-        rows={**(before.rows if before else {}), **{h.version.corpus: h.rows for h in found.holdings if h in made}},
-        seen=tuple(sorted(found.seen)),
+        rows={**(before.rows if before else {}), **{h.version.corpus: h.rows for h in searched.holdings if h in made}},
+        seen=tuple(sorted(searched.seen)),
     )
     save_withdrawal(store.root, withdrawal, store.remote)
     return withdrawal
 
 
-def _made(store: Store, withdrawal: Withdrawal, found: Search) -> dict[Holding, Parent]:
+def _made(store: Store, withdrawal: Withdrawal, searched: Search) -> dict[Holding, Parent]:
     """The versions that a withdrawal made, by what they say: it may have been killed before it could note one."""
     made = {}
-    for holding in found.holdings:
+    for holding in searched.holdings:
         base, digest = holding.version, holding.version.manifest.digest()
         for version in store.versions(base.corpus):
             own = version.manifest
@@ -260,11 +262,11 @@ def _restate(stage: Stage, corpus: Corpus, version: Version) -> set[str]:
 
 def _successor(parent: Parent, store: Store) -> Parent:
     """The version that stands for a parent whose rows were withdrawn: the first later one that holds none such."""
-    held = {one.digest for each in withdrawals(store.root) for one in each.versions}
-    if parent.digest not in held:
+    withdrawn = {one.digest for each in withdrawals(store.root) for one in each.versions}
+    if parent.digest not in withdrawn:
         return parent
     later = (_as_parent(v) for v in store.versions(parent.corpus) if v.number > int(parent.version[1:]))
-    return next((one for one in later if one.digest not in held), parent)
+    return next((one for one in later if one.digest not in withdrawn), parent)
 
 
 def _derived(gone: Gone, children: Sequence[Corpus]) -> list[Mark]:

@@ -75,9 +75,9 @@ def _altered() -> re.Pattern[str]:
     return re.compile(rf"[^{_MARKS}][{_MARKS}]+|[{disguises()}]", re.DOTALL)
 
 
-def _plain(found: str) -> str:
+def _plain(char: str) -> str:
     """One character, or a letter with its accents, as ASCII; itself where it has no such form."""
-    whole = unicodedata.normalize("NFKC", found)
+    whole = unicodedata.normalize("NFKC", char)
     if len(whole) > 1:
         whole = re.sub(f"[{_MARKS}]", "", whole)
     return re.sub(f"[{HIDDEN}{_TAGS}{_MARKS}]", "", whole.translate(_LOOK_ALIKES))

@@ -28,18 +28,18 @@ def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
         For each text the index of the first earlier text that it repeats, or None.
     """
     index = _index(threshold)
-    found: list[int | None] = []
+    repeats: list[int | None] = []
     for at, text in enumerate(texts):
         shingles = set(_shingles(text))
         repeated = None
         if shingles:
             sketch = _sketch(shingles)
-            near = (held for held in sorted(index.query(sketch)) if _alike(shingles, texts[held]) >= threshold)
+            near = (other for other in sorted(index.query(sketch)) if _alike(shingles, texts[other]) >= threshold)
             repeated = next(near, None)
             if repeated is None:
                 index.insert(at, sketch)
-        found.append(repeated)
-    return found
+        repeats.append(repeated)
+    return repeats
 
 
 def near_any(texts: Sequence[str], others: Sequence[str], threshold: float) -> list[int | None]:
@@ -57,12 +57,12 @@ def near_any(texts: Sequence[str], others: Sequence[str], threshold: float) -> l
     for at, other in enumerate(others):
         if shingles := set(_shingles(other)):
             index.insert(at, _sketch(shingles))
-    found: list[int | None] = []
+    repeats: list[int | None] = []
     for text in texts:
         shingles = set(_shingles(text))
         near = sorted(index.query(_sketch(shingles))) if shingles else []
-        found.append(next((held for held in near if _alike(shingles, others[held]) >= threshold), None))
-    return found
+        repeats.append(next((place for place in near if _alike(shingles, others[place]) >= threshold), None))
+    return repeats
 
 
 def near_groups(texts: Sequence[str], threshold: float) -> list[int]:
@@ -85,10 +85,10 @@ def near_groups(texts: Sequence[str], threshold: float) -> list[int]:
             heads[at] = heads[same]
         elif shingles:
             sketch = _sketch(shingles)
-            near = [at, *(held for held in index.query(sketch) if _alike(shingles, texts[held]) >= threshold)]
-            low = min(_head(heads, held) for held in near)
-            for held in near:
-                heads[_head(heads, held)] = low
+            near = [at, *(other for other in index.query(sketch) if _alike(shingles, texts[other]) >= threshold)]
+            low = min(_head(heads, other) for other in near)
+            for other in near:
+                heads[_head(heads, other)] = low
             index.insert(at, sketch)
     return [_head(heads, at) for at in range(len(texts))]
 

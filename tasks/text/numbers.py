@@ -90,9 +90,9 @@ def _account(seen: Seen) -> bool:
 
 def _social(seen: Seen) -> bool:
     area, group, serial = seen.value[:3], seen.value[-6:-4].strip("-. "), seen.value[-4:]
-    said = re.search(r"(?i)\b(?:ssn|social(?: security)?(?: number| no\.?| #)?)\b", seen.before + " " + seen.behind)
+    labelled = re.search(r"(?i)\b(?:ssn|social(?: security)?(?: number| no\.?| #)?)\b", seen.before + " " + seen.behind)
     plain = re.fullmatch("[0-9]{3}-[0-9]{2}-[0-9]{4}", seen.value)
-    return area not in ("000", "666") and group != "00" and serial != "0000" and bool(said or plain)
+    return area not in ("000", "666") and group != "00" and serial != "0000" and bool(labelled or plain)
 
 
 _HINT = "(?:^|[^0-9A-Za-z_])[0-9](?:[^0-9A-Za-z]{0,3}[0-9]){6}"

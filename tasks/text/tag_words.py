@@ -39,9 +39,9 @@ class Lexicon:
         for tag in sorted(set(tags)):
             for form in known.get(tag, (tag.name,)):
                 for tokens in _numbers(tag, tuple(tokens_of(form))):
-                    held = self._forms.setdefault(tokens, [])
-                    if tag not in held:
-                        held.append(tag)
+                    named = self._forms.setdefault(tokens, [])
+                    if tag not in named:
+                        named.append(tag)
         self._longest: dict[str, int] = {}
         for tokens in self._forms:
             self._longest[tokens[0]] = max(len(tokens), self._longest.get(tokens[0], 0))

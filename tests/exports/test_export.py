@@ -172,14 +172,22 @@ def test_the_same_version_gives_the_same_bytes(demo_store: Store, tmp_path: Path
 @pytest.mark.parametrize(
     ("spec", "wish", "said"),
     [
-        (MUSIC, Wish("trl-reward"), r"musicality-clips, .*between two clips, and RewardTrainer takes .*these formats"),
+        (
+            MUSIC,
+            Wish("trl-reward"),
+            r"musicality-clips, .*between two clips, and RewardTrainer takes .*formats that can",
+        ),
         (MUSIC, Wish("trl-dpo", view="musicality-choice"), r"prompts hold clips.*--blind"),
-        (MUSIC, Wish("llama-factory", view="musicality-clips"), "clips in prompts only.*take it: jsonl, ms-swift"),
+        (
+            MUSIC,
+            Wish("llama-factory", view="musicality-clips"),
+            "clips in prompts only.*formats that can: jsonl, ms-swift",
+        ),
         (MUSIC, Wish("parquet"), "unknown format 'parquet'; pseudo-preferences has: trl-reward, "),
         (MUSIC, Wish("jsonl", view="none"), "no view 'none'; views: musicality-clips, "),
         (MUSIC, Wish("jsonl", table="none"), "no table 'none'; tables: clips, "),
         (MUSIC, Wish("ms-swift", table="pairs"), "takes views, not tables; formats for tables: jsonl, webdataset"),
-        (MUSIC, Wish("jsonl", table="pairs", view="musicality-clips"), "--view or --table, found both"),
+        (MUSIC, Wish("jsonl", table="pairs", view="musicality-clips"), "give --view or --table, not both"),
         (MUSIC, Wish("jsonl", split="ood"), "no row in split 'ood'; splits: train, validation, test"),
         ("mos-preferences@v1", Wish("ms-swift"), "rows name no clip for chosen_audio; build the version with audio"),
     ],
@@ -213,7 +221,7 @@ def test_offers_agree_with_what_is_chosen(demo_store: Store) -> None:
 def test_clips_that_moved_are_found_below_a_root(demo_store: Store, tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     shutil.copytree(demo_store.folder(MUSIC), store.folder(MUSIC))  # a version that came without its media index
-    with pytest.raises(InputError, match=r"3 of 51 clips are in no file .*--audio-root"):
+    with pytest.raises(InputError, match=r"3 of 51 clips were not found .*--audio-root"):
         exported(store, tmp_path / "out", MUSIC, "ms-swift")
     assert not (tmp_path / "out").exists()
     exported(store, tmp_path / "out", MUSIC, "ms-swift", roots=(ROOT / "data/demo/music",))
@@ -240,7 +248,7 @@ def test_a_folder_of_others_is_never_replaced(demo_store: Store, tmp_path: Path)
     out = tmp_path / "out"
     out.mkdir()
     exported(demo_store, out, MUSIC, "jsonl", limit=1)
-    with pytest.raises(StoreError, match="holds an export; replace it with --force"):
+    with pytest.raises(StoreError, match="has an export already; replace it with --force"):
         exported(demo_store, out, MUSIC, "jsonl")
     exported(demo_store, out, MUSIC, "trl-dpo", blind=True, force=True)
     assert not (out / "train.jsonl").exists()
@@ -309,7 +317,7 @@ def test_ordinary_text_is_left_alone() -> None:
 
 
 def test_pieces_and_clips_must_fit() -> None:
-    with pytest.raises(ValueError, match="one piece of prompt more than clips, found 2 and 2"):
+    with pytest.raises(ValueError, match="one text piece more than clips, found 2 pieces and 2"):
         shapes.prompt_text({"prompt": ["a", "b"], "audios": ["x", "y"]}, "<audio>")
 
 

@@ -106,7 +106,7 @@ def test_a_table_is_exported_as_it_is(demo_store: Store, tmp_path: Path) -> None
         ("SELECT 'a' AS id, 'train' AS split, 'p' AS prompt, 'c' AS chosen", "expected chosen and rejected, or"),
         (
             "SELECT unnest(['a', 'a']) AS id, 'train' AS split, 'p' AS prompt, 'c' AS chosen, 'r' AS rejected",
-            "expected one row an id, found 'a' twice",
+            "expected one row per id, found 'a' twice",
         ),
         (
             "SELECT 'a' AS id, 'train' AS split, 'p' AS prompt, 'c' AS chosen, 'r' AS rejected, 1.0 AS margin",
@@ -118,7 +118,7 @@ def test_a_table_is_exported_as_it_is(demo_store: Store, tmp_path: Path) -> None
         ),
         (
             "SELECT 'a' AS id, 'train' AS split, ['p'] AS prompt, ['x'] AS audios, 'c' AS chosen, 'r' AS rejected",
-            "1 prompts are not one piece more than their clips",
+            "1 prompts do not have one text piece more than clips",
         ),
         (
             "SELECT 'a' AS id, 'train' AS split, 'p' AS prompt, [NULL] AS audios, 'c' AS chosen, 'r' AS rejected",
@@ -126,7 +126,7 @@ def test_a_table_is_exported_as_it_is(demo_store: Store, tmp_path: Path) -> None
         ),
         (
             "SELECT 'a' AS id, 'train' AS split, 'p' AS prompt, 'c' AS chosen, 'c' AS rejected",
-            "1 rows choose and reject the same",
+            "1 rows have the same answer as chosen and rejected",
         ),
         (
             "SELECT 'a' AS id, 'train' AS split, 'p' AS prompt, 'c' AS chosen, NULL::VARCHAR AS rejected",

@@ -226,7 +226,7 @@ def test_tag_with_another_tree_is_refused(hub: HubServer, press: Publications, s
     repo = "lab/moved"
     press.run(store.root, f"{CORPUS}@v1", repo)
     hub.repos[repo]["tags"]["v1"] = hub.add_commit(repo, {"README.md": b"---\n---\nother words\n"})
-    assert fault(press, store, "v1", repo).startswith(f"{repo} has a tag v1 with another tree: README.md differs")
+    assert fault(press, store, "v1", repo).startswith(f"{repo} has a tag v1 with other files: README.md differs")
     assert len(hub.commits(repo)) == 3
 
 
@@ -263,7 +263,7 @@ def test_repository_of_something_else_is_refused(hub: HubServer, press: Publicat
     )
     press.run(store.root, f"{CORPUS}@v2", "lab/newer")
     assert "publishing the older v1 would take it back" in fault(press, store, "v1", "lab/newer")
-    assert "is public; expected a private" in fault(press, store, "v2", "lab/newer", private=True)
+    assert "is public, but --private asks" in fault(press, store, "v2", "lab/newer", private=True)
 
 
 @pytest.mark.slow

@@ -319,7 +319,7 @@ def test_an_annotator_is_found_as_their_export_names_them(tmp_path: Path) -> Non
     (key,) = withdrawal.as_tables_have_it(store, "cmi/ann@mail.com")
     assert key == rows_of(old, "votes")[1]["annotator"]
     assert withdrawal.as_tables_have_it(store, key) == (key,)
-    with pytest.raises(StoreError, match="names this annotator; is it written as the tables have it, or as SOURCE/ID"):
+    with pytest.raises(StoreError, match="contains this annotator; write it as in the tables, or as SOURCE/ID"):
         withdrawal.search(store, ALL, "annotator", *withdrawal.as_tables_have_it(store, "other/ann@mail.com"))
 
 
@@ -404,8 +404,8 @@ def test_the_command_tells_first_and_does_it_then(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--annotator", "nobody"], "names this annotator"),
-        (["--clip", "AB" * 32], "names this clip"),
+        (["--annotator", "nobody"], "contains this annotator"),
+        (["--clip", "AB" * 32], "contains this clip"),
         (["--clip", "abc"], "expected a clip's SHA-256, 64 hexadecimal digits, found 'abc'"),
         (["--annotator", "a", "--clip", "b"], "give exactly one of --annotator, --clip and --prompt"),
         (["--prompt", "p", "--corpus", "captions"], "no version of 'captions'"),

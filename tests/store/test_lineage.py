@@ -335,7 +335,7 @@ def test_two_withdrawals_follow_each_other(store: Store) -> None:
 
 
 def test_what_nobody_holds_is_one_line(store: Store) -> None:
-    with pytest.raises(StoreError, match=r"no version in .* names this prompt"):
+    with pytest.raises(StoreError, match=r"no version in .* contains this prompt"):
         withdrawal.search(store, CORPORA, "prompt", "p-three")
     assert store.find("songs").name == "v1"
     assert not (store.root / "withdrawals").exists()

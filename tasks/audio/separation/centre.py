@@ -87,8 +87,8 @@ def centre(window: Samples, removed: Samples) -> Samples:
     for turn in range(FRAME // HOP):  # frames that do not overlap lie end to end
         part = voice[turn :: FRAME // HOP].reshape(-1)
         summed[turn * HOP : turn * HOP + len(part)] += part
-    held = summed[FRAME - HOP : FRAME - HOP + frames] / np.float32(1.5)  # the squared windows' sum at this hop
-    return np.stack([held, held])
+    voice_sum = summed[FRAME - HOP : FRAME - HOP + frames] / np.float32(1.5)  # the squared windows' sum at this hop
+    return np.stack([voice_sum, voice_sum])
 
 
 def _power(spectrum: npt.NDArray[np.complexfloating]) -> npt.NDArray[np.floating]:

@@ -80,13 +80,13 @@ def find_checkpoint(
     else:
         path, settings = _from_registry(name, models)
         wanted = sha256 or KNOWN_SHA256.get(name) or _noted(path)
-    found = _sha256(path)
-    if wanted is not None and found != wanted.lower():
+    digest = _sha256(path)
+    if wanted is not None and digest != wanted.lower():
         raise ConfigError(
-            f"separator '{path.name}': expected SHA-256 {wanted[:12]}…, found {found[:12]}…; "
+            f"separator '{path.name}': expected SHA-256 {wanted[:12]}…, found {digest[:12]}…; "
             "remove the file if it was downloaded, or correct the hash"
         )
-    return Checkpoint(path, found, _read_settings(settings))
+    return Checkpoint(path, digest, _read_settings(settings))
 
 
 def load_model(checkpoint: Checkpoint, device: str) -> Any:
@@ -110,8 +110,8 @@ def load_model(checkpoint: Checkpoint, device: str) -> Any:
     return result.model.eval().requires_grad_(False)
 
 
-def _unusable(checkpoint: Checkpoint, said: object) -> str:
-    words = " ".join(str(said).split())
+def _unusable(checkpoint: Checkpoint, fault: object) -> str:
+    words = " ".join(str(fault).split())
     return f"separator '{checkpoint.name}': expected weights that fit its YAML, found: {words[:200]}"
 
 

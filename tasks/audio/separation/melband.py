@@ -77,9 +77,9 @@ class MelBand:
     def _spectrum(self, mix: Tensor) -> Tensor:
         """(windows, times, frequencies × channels, 2)."""
         flat = mix.reshape(-1, mix.shape[-1])
-        found = torch.stft(flat, **self.model.stft_kwargs, window=self._window, return_complex=True)
-        found = found.unflatten(0, (mix.shape[0], self.channels)).permute(0, 3, 2, 1)
-        return torch.view_as_real(found.flatten(2).contiguous())
+        spectrum = torch.stft(flat, **self.model.stft_kwargs, window=self._window, return_complex=True)
+        spectrum = spectrum.unflatten(0, (mix.shape[0], self.channels)).permute(0, 3, 2, 1)
+        return torch.view_as_real(spectrum.flatten(2).contiguous())
 
     def _split(self, spectrum: Tensor) -> Tensor:
         """A vector for each time and band, (windows, times, bands, dim)."""
@@ -176,9 +176,9 @@ def normed(norm: Any, x: Tensor) -> Tensor:
 def _attended(attention: Any, x: Tensor, rotation: Rotation) -> Tensor:
     queries_keys_values = attention.to_qkv(x).unflatten(-1, (3, attention.heads, -1))
     queries, keys, values = queries_keys_values.permute(2, 0, 3, 1, 4)
-    found = functional.scaled_dot_product_attention(rotated(queries, rotation), rotated(keys, rotation), values)
-    found = found.transpose(1, 2) * attention.to_gates(x).sigmoid()[..., None]
-    return attention.to_out[0](found.flatten(2))
+    attended = functional.scaled_dot_product_attention(rotated(queries, rotation), rotated(keys, rotation), values)
+    attended = attended.transpose(1, 2) * attention.to_gates(x).sigmoid()[..., None]
+    return attention.to_out[0](attended.flatten(2))
 
 
 def rotated(x: Tensor, rotation: Rotation) -> Tensor:

@@ -207,8 +207,8 @@ def write_track(track: Track, name: str, output: Output) -> Done | Failed:
         temporary.replace(target)
         return _done(track, rate, frames, float(gain * track.mix_gain))
     except (OSError, soundfile.LibsndfileError) as error:
-        said = error.error_string if isinstance(error, soundfile.LibsndfileError) else error.strerror
-        raise StoreError(f"cannot write {target.name}: {said or error}") from None
+        reason = error.error_string if isinstance(error, soundfile.LibsndfileError) else error.strerror
+        raise StoreError(f"cannot write {target.name}: {reason or error}") from None
     finally:
         temporary.unlink(missing_ok=True)
         track.close()

@@ -88,11 +88,11 @@ class Roformer:
         self._weights = {length: np.hamming(length).astype(np.float32) for length in self._lengths}
 
     def _hold_to(self, exact: Samples, precision: Precision) -> None:
-        found = _snr_db(exact, _instrumental(self._model, self._probe()))
-        if found < LEAST_SNR_DB:
+        snr_db = _snr_db(exact, _instrumental(self._model, self._probe()))
+        if snr_db < LEAST_SNR_DB:
             raise ConfigError(
                 f"precision: expected {precision} to keep '{self.name}' within {LEAST_SNR_DB:g} dB of single "
-                f"precision, found {found:.1f} dB; use float32 or tf32"
+                f"precision, found {snr_db:.1f} dB; use float32 or tf32"
             )
 
     def _probe(self) -> Any:
@@ -114,15 +114,15 @@ class Roformer:
             return lambda: voice
         with torch.cuda.device(self.device), _tf32(torch, self._tf32):
             voice = self._model(mix.pin_memory().to(self.device, non_blocking=True))
-            held = torch.empty(voice.shape, dtype=torch.float32, pin_memory=True)
-            held.copy_(voice, non_blocking=True)
+            copied = torch.empty(voice.shape, dtype=torch.float32, pin_memory=True)
+            copied.copy_(voice, non_blocking=True)
             done = torch.cuda.Event()
             done.record()
 
         def wait() -> Samples:
             done.synchronize()
-            found: Samples = held.numpy()
-            return found
+            result: Samples = copied.numpy()
+            return result
 
         return wait
 
@@ -148,23 +148,23 @@ def _instrumental(model: Any, mix: Any) -> Samples:
     return left
 
 
-def _snr_db(wanted: Samples, found: Samples) -> float:
-    wanted = wanted[..., : found.shape[-1]]
-    error = float(np.square(wanted - found).sum(dtype=np.float64))
+def _snr_db(wanted: Samples, actual: Samples) -> float:
+    wanted = wanted[..., : actual.shape[-1]]
+    error = float(np.square(wanted - actual).sum(dtype=np.float64))
     signal = float(np.square(wanted).sum(dtype=np.float64))
     return math.inf if error == 0 else 10 * math.log10(signal / error) if signal and np.isfinite(error) else -math.inf
 
 
 def _device(torch: Any, device: str, precision: Precision) -> Any:
-    there = torch.cuda.is_available()
+    available = torch.cuda.is_available()
     if device == "auto":
-        device = "cuda" if there else "cpu"
+        device = "cuda" if available else "cpu"
     kind, _, number = device.partition(":")
     if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
         raise ConfigError(f"device: expected auto, cpu, cuda or cuda:N, found '{device}'")
-    if kind == "cuda" and (not there or int(number or 0) >= torch.cuda.device_count()):
+    if kind == "cuda" and (not available or int(number or 0) >= torch.cuda.device_count()):
         raise ConfigError(
-            f"device: '{device}' is not there; found {torch.cuda.device_count() if there else 0} CUDA devices"
+            f"device: '{device}' is not there; found {torch.cuda.device_count() if available else 0} CUDA devices"
         )
     if kind == "cpu" and precision in ("tf32", "float16"):
         raise ConfigError(f"precision: '{precision}' is for CUDA devices; on a CPU expected float32 or bfloat16")
@@ -183,5 +183,5 @@ def cuda_devices() -> tuple[str, ...]:
 def digest(checkpoint: Checkpoint, precision: Precision) -> str:
     """What names a Roformer's output: checkpoint, settings and precision. Needs no torch."""
     settings = {key: checkpoint.settings.get(key) for key in ("model", "audio", "inference")}
-    held = ["mel-band-roformer", 1, checkpoint.sha256, settings, precision]
-    return hashlib.sha256(json.dumps(held, sort_keys=True).encode()).hexdigest()
+    parts = ["mel-band-roformer", 1, checkpoint.sha256, settings, precision]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()

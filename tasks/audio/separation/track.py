@@ -47,8 +47,8 @@ class Levels:
         cells = np.arange(start, start + len(mix)) // cell
         for sums, samples in ((self.mix, mix), (self.kept, kept), (self.removed, removed)):
             power = np.einsum("ij,ij->i", samples, samples, dtype=np.float64)
-            found = np.bincount(cells - cells[0], weights=power)
-            sums[cells[0] : cells[0] + len(found)] += found
+            by_cell = np.bincount(cells - cells[0], weights=power)
+            sums[cells[0] : cells[0] + len(by_cell)] += by_cell
         self.shared += float(np.einsum("ij,ij->", kept, removed, dtype=np.float64))
 
     def correlation(self) -> float:
@@ -109,9 +109,9 @@ class Track:
 
     def window(self, start: int) -> Samples:
         """The scaled mix of a window, (2, frames)."""
-        held = self.read(start, min(self.windows.length, self.frames - start))
-        held *= self.mix_gain
-        return np.ascontiguousarray(held.T)
+        mix = self.read(start, min(self.windows.length, self.frames - start))
+        mix *= self.mix_gain
+        return np.ascontiguousarray(mix.T)
 
     def add(self, start: int, voice: Samples) -> bool:
         """Take a window's voice, (2, frames); windows come in order. True when it was the last one."""
@@ -140,9 +140,9 @@ class Track:
         self.kept_peak = max(self.kept_peak, float(np.abs(kept).max()))
         unscaled = np.float32(1.0) / self.mix_gain
         self.levels.add(self._origin, self.cell, mix, kept * unscaled, voice.T * unscaled)
-        for held in (self._sum.T, self._weight):
-            held[: len(held) - count] = held[count:].copy()
-            held[len(held) - count :] = 0
+        for buffer in (self._sum.T, self._weight):
+            buffer[: len(buffer) - count] = buffer[count:].copy()
+            buffer[len(buffer) - count :] = 0
         self._origin = until
 
     def read(self, start: int, count: int) -> Samples:
@@ -225,13 +225,13 @@ def resampled(blocks: Iterator[Samples], rate: int, wanted_rate: int, wanted: in
         yield from blocks
         return
     stream = soxr.ResampleStream(rate, wanted_rate, 2, dtype="float32", quality="HQ")
-    taken = given = 0
+    taken = written = 0
     for block in blocks:
         taken += len(block)
         made = stream.resample_chunk(block)
-        given += len(made)
+        written += len(made)
         yield made
-    left = (-(-taken * wanted_rate // rate) if wanted is None else wanted) - given
+    left = (-(-taken * wanted_rate // rate) if wanted is None else wanted) - written
     last = stream.resample_chunk(np.empty((0, 2), np.float32), last=True)[:left]
     yield last
     yield np.zeros((left - len(last), 2), np.float32)
