@@ -29,10 +29,17 @@ def judge(
     ] = None,
     clip_scores: Annotated[
         Path | None,
-        typer.Option("--clip-scores", metavar="FILE", help="Instead, one score a clip (clip, score), for all at once."),
+        typer.Option(
+            "--clip-scores",
+            metavar="FILE",
+            help="Read one score per clip (columns clip, score); measures every evaluation that fits.",
+        ),
     ] = None,
     template: Annotated[
-        Path | None, typer.Option("--template", metavar="FILE", help="Write the rows of such a file, to be filled.")
+        Path | None,
+        typer.Option(
+            "--template", metavar="FILE", help="Write a file for your scores to FILE: its rows, without scores."
+        ),
     ] = None,
     evaluation: Annotated[
         str | None,
@@ -68,11 +75,15 @@ def judge(
     ] = False,
     threshold: Annotated[
         float | None,
-        typer.Option("--threshold", metavar="SCORE", help="Of yes/no: also count yes from this score on."),
+        typer.Option(
+            "--threshold", metavar="SCORE", help="For yes/no: also report accuracy with yes from this score on."
+        ),
     ] = None,
     tune_on: Annotated[
         str | None,
-        typer.Option("--tune-on", metavar="SPLIT", help="The same, with the threshold that is best on another split."),
+        typer.Option(
+            "--tune-on", metavar="SPLIT", help="As --threshold, with the threshold that is best on this other split."
+        ),
     ] = None,
     base_url: Annotated[
         str | None, typer.Option("--base-url", metavar="URL", help="The server's address, including /v1.")
