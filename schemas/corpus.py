@@ -49,7 +49,6 @@ class Corpus:
         peeks: `module:function` that says what of a config's inputs is looked at before a build starts;
             `tasks/build/preflight.py` tells how to write one.
         flow: `module:flow` that builds it.
-        forecast: `module:function` that says what a build would ask of models; None where it asks nothing.
         recount: `module:function` that writes the counted tables anew where rows were withdrawn;
             `tasks/build/recounting.py` tells how to write one. None where no table is counted from others.
         card: `module:function` that gives the card's own sections from the tables alone, for a version of which rows
@@ -71,7 +70,6 @@ class Corpus:
     plan: str
     flow: str
     peeks: str | None = None
-    forecast: str | None = None
     recount: str | None = None
     card: str | None = None
     report: str | None = None

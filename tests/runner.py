@@ -20,8 +20,8 @@ from earmark.schemas.registry import load
 from earmark.tasks.annotation.outcome import Outcome, Report
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.build import flow, plan, sessions
-from earmark.tasks.build.asking import clip_media
 from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.build.sessions import clip_media
 from earmark.tasks.store.versions import Version, open_store
 
 # The code does not change while tests run; reading it anew is a third of what a small build takes.

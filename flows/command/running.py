@@ -113,9 +113,6 @@ def _asks(corpus: Corpus, config: BuildConfig, store: Store) -> dict[str, Any] |
     """What a build would ask of models, ask by ask; None if nothing."""
     from earmark.tasks.build.forecast import forecast
 
-    if corpus.forecast:
-        asks: dict[str, Any] | None = load(corpus.forecast)(config, store)
-        return asks
     return forecast(corpus, load(corpus.flow).story, config, store) if config.asked() else None
 
 

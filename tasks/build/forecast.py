@@ -21,8 +21,8 @@ from earmark.schemas.corpus import Corpus
 from earmark.tasks.annotation.outcome import Answer
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.annotation.session import Session
-from earmark.tasks.build.asking import clip_media
 from earmark.tasks.build.ledger import has_ledger, ledger_address
+from earmark.tasks.build.sessions import clip_media
 from earmark.tasks.build.step import Enough
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store

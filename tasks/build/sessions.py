@@ -8,13 +8,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
+from functools import partial
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
 from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.progress import Progress
+from earmark.tasks.annotation.request import Audio
 from earmark.tasks.annotation.session import Session
-from earmark.tasks.audio.encode import SharedEncoder
-from earmark.tasks.build.asking import asking, clip_media
+from earmark.tasks.audio.encode import Encoder, SharedEncoder
+from earmark.tasks.audio.key import key_of
+from earmark.tasks.audio.measure import measure
+from earmark.tasks.build.progress import say, telling
+from earmark.tasks.build.remote_sessions import SharedSession
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
@@ -39,7 +45,7 @@ class Sessions:
         for config, session in self._open:
             if config is annotator:
                 return session
-        session = self._stack.enter_context(asking(self._store, annotator, self.media))
+        session = self._stack.enter_context(open_session(self._store, annotator, self.media))
         self._open.append((annotator, session))
         return session
 
@@ -68,3 +74,33 @@ def sessions_for(stage: Stage, config: BuildConfig, roles: Sequence[str]) -> Ite
     with ExitStack() as stack:
         sessions = _OF_BUILD.get(None) or stack.enter_context(Sessions(stage.store))
         yield {role: sessions.of(asked[role]) for role in roles}, sessions.media
+
+
+@contextmanager
+def open_session(store: Store, config: AnnotatorConfig, media: Media | None = None) -> Iterator[Session]:
+    """An annotator whose pace, budget and progress all shards of a build share; several may share one `media`."""
+    with telling(f"ask {config.annotator}") as tell:
+
+        def report(progress: Progress) -> None:
+            tell(progress.line())
+
+        with SharedSession(store, config, media or clip_media(), on_progress=report) as session:
+            try:
+                yield session
+            finally:
+                if count := session.odd_usage:
+                    say(
+                        f"{config.annotator}: {count:,} answers came with token counts that cannot be; for these, the "
+                        "most that they may have cost counts as spent (earmark ledger stats: odd_usage)"
+                    )
+
+
+def clip_media(encoder: Encoder | None = None) -> Media:
+    """How annotators get at clips: encoded for models, measured for builtin judges."""
+    encoder = encoder or Encoder()
+    return Media(load_audio=encoder, measure=partial(_measured, encoder))
+
+
+def _measured(encoder: Encoder, part: Audio) -> dict[str, float]:
+    samples, rate = encoder.span(part)
+    return {**measure(samples, rate).as_dict(), "key": float(key_of(samples, rate))}

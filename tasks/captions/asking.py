@@ -11,7 +11,7 @@ from earmark.schemas.captions import Captions, Listening, Pipeline, role_of
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
 from earmark.tasks.annotation.request import Audio, AudioForm, YesNo
 from earmark.tasks.build.ask import Ask, Posed, Row, pose
-from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.checks import Fault
 from earmark.tasks.build.forecast import imagined
 from earmark.tasks.captions.checks import find_faults
 from earmark.tasks.importers.jamendo import MARK, Tag

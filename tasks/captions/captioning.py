@@ -12,7 +12,8 @@ from earmark.schemas.captions import Captions, Pipeline
 from earmark.schemas.errors import InputError
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.audio.encode import SharedEncoder
-from earmark.tasks.build.ask import Asker, Row, side_by_side, walk
+from earmark.tasks.build.ask import Asker, Row, side_by_side
+from earmark.tasks.build.walk import walk
 from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, audio_of, spans_of
 from earmark.tasks.store.staging import Stage
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from earmark.schemas.caption_checks import Checks
-from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.checks import Fault
 from earmark.tasks.text.tag_words import names_voices
 
 PHRASE_WORDS, PHRASE_TIMES = 4, 3

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
 from earmark.schemas.tables import SPLITS, UNSPLIT
-from earmark.tasks.build.ask import DRAW, Walked
 from earmark.tasks.build.rows import Rows
 from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.walk import DRAW, Walked
 from earmark.tasks.captions.asking import flags_of, pipeline_of
 from earmark.tasks.captions.captioning import caption_tracks
 from earmark.tasks.importers.jamendo import MARK, Tag

@@ -21,9 +21,9 @@ from earmark.schemas.evaluations import Evaluation, Examinee
 from earmark.schemas.views import names_clip
 from earmark.tasks.annotation.outcome import Forecast
 from earmark.tasks.annotation.session import Session
-from earmark.tasks.build.asking import asking
 from earmark.tasks.build.media import media_index
 from earmark.tasks.build.progress import working
+from earmark.tasks.build.sessions import open_session
 from earmark.tasks.evaluation.asking import Asked, NoMedia, Prediction, Questioner
 from earmark.tasks.evaluation.baselines import baselines
 from earmark.tasks.evaluation.clip_scores import clip_predictions, read_clip_scores
@@ -126,7 +126,7 @@ def judge(
     evaluation = find_evaluation(corpus, wish.evaluation)
     mode = find_mode(evaluation, wish.mode).name
     prompts: dict[str, str] = {}
-    with tempfile.TemporaryDirectory(prefix="earmark-") as temporary, asking(store, config) as session:
+    with tempfile.TemporaryDirectory(prefix="earmark-") as temporary, open_session(store, config) as session:
         spill = Path(temporary)
 
         def predict(samples: Samples) -> dict[str, Prediction]:
@@ -154,7 +154,7 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, w
         spill = Path(temporary)
         with select_samples(version, corpus, evaluation, wish.part, spill) as samples:
             questioner = _questioner(samples, version, store, config, evaluation, wish, spill)
-            with asking(store, config) as session:
+            with open_session(store, config) as session:
                 told: Forecast = session.forecast(
                     one.request for _, asked in _questions(samples, questioner) for one in asked
                 )

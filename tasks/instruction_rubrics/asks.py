@@ -11,7 +11,7 @@ from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
 from earmark.tasks.annotation.request import Audio, AudioForm
 from earmark.tasks.build.ask import Ask, Posed, Row, pose
-from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.checks import Fault
 from earmark.tasks.build.forecast import imagined
 from earmark.tasks.instruction_rubrics.checks import items_fault, numbers_fault, perturbation_fault, translation_fault
 

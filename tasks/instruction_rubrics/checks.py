@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.checks import Fault
 
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.checks import Fault
 from earmark.tasks.build.quotas import share_out
 
 

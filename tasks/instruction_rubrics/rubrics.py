@@ -9,9 +9,10 @@ import pyarrow as pa
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.rubric_tables import INSTRUCTIONS, ITEMS, LABELS
-from earmark.tasks.build.ask import Ask, Asker, Row, Walked, side_by_side, walk
+from earmark.tasks.build.ask import Ask, Asker, Row, side_by_side
 from earmark.tasks.build.rows import Rows, keep_rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, LABEL, RATIONALES, TRANSLATE, others
 from earmark.tasks.instruction_rubrics.checks import lost
 from earmark.tasks.instruction_rubrics.negatives import Negatives

@@ -12,10 +12,11 @@ import pyarrow as pa
 from earmark.schemas.instruction_rubrics import SETS, InstructionRubrics
 from earmark.schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
 from earmark.schemas.tables import AUDIO, UNSPLIT, Table
-from earmark.tasks.build.ask import Row, Walked
+from earmark.tasks.build.ask import Row
 from earmark.tasks.build.media import EMBEDDED_AT_ONCE, embed
 from earmark.tasks.build.rows import Rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.walk import Walked
 from earmark.tasks.instruction_rubrics.asks import VERIFY
 from earmark.tasks.instruction_rubrics.choosing import Chosen
 from earmark.tasks.instruction_rubrics.leakage import check_leakage

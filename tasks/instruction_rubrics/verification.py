@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.rubric_tables import SAMPLES
-from earmark.tasks.build.ask import Asker, GivenUp, Row, Walked, side_by_side, walk
+from earmark.tasks.build.ask import Asker, GivenUp, Row, side_by_side
 from earmark.tasks.build.rows import Rows, keep_rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.instruction_rubrics.asks import PERTURB, VERIFY
 from earmark.tasks.instruction_rubrics.deciding import overlap, verdict

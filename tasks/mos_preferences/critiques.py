@@ -14,11 +14,12 @@ from earmark.schemas.mos_preferences import PAIRS, RATINGS, MosPreferences
 from earmark.schemas.rewards import final_scores
 from earmark.schemas.tables import SPLITS, Table
 from earmark.tasks.audio.probe import AudioFault, Probe
-from earmark.tasks.build.ask import Row, Walked
+from earmark.tasks.build.ask import Row
 from earmark.tasks.build.media import clip_below, media_index
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.rows import Rows, keep_rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.walk import Walked
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.mos_preferences.audio import find_audio, root_of
 from earmark.tasks.mos_preferences.critiquing import SIDES, kinds_asked, prompt_of, questions_a_shard

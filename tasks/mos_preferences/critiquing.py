@@ -12,9 +12,10 @@ from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.rewards import final_scores, prefers
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
 from earmark.tasks.annotation.request import Audio, AudioForm
-from earmark.tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, pose, walk
-from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, pose
+from earmark.tasks.build.checks import Fault
 from earmark.tasks.build.forecast import imagined
+from earmark.tasks.build.walk import walk
 from earmark.tasks.mos_preferences.audio import find_audio
 
 PROMPT_OF = {"single": "speech-critique", "paired": "speech-critique-pair"}

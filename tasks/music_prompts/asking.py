@@ -11,7 +11,7 @@ from earmark.schemas.music_prompts import CATEGORIES, MusicPrompts
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
 from earmark.tasks.annotation.request import Audio, AudioForm, YesNo
 from earmark.tasks.build.ask import Ask, Posed, Row, pose
-from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.checks import Fault
 from earmark.tasks.build.forecast import imagined
 from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.music_prompts.checks import Checked, check_prompt

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.checks import Fault
 from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.text.tag_words import Lexicon, everyday_tags, names_voices, written
 

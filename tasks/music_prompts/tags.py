@@ -10,10 +10,11 @@ import duckdb
 from earmark.schemas.music_prompts import COOCCURRENCE, TAGS, MusicPrompts
 from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.build.ask import Asker, GivenUp, Row, Walked, walk
+from earmark.tasks.build.ask import Asker, GivenUp, Row
 from earmark.tasks.build.media import media_index
 from earmark.tasks.build.rows import A_SHARD, Rows, keep_rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.music_prompts.asking import VERIFY
 from earmark.tasks.music_prompts.sources import RECALLS_SCHEMA, Lists, verified_clips

@@ -16,9 +16,10 @@ import pyarrow.parquet as pq
 from earmark.schemas.music_prompts import PROMPTS, SHOTS, SPLIT_OF, TRIPLETS, MusicPrompts
 from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.annotation.backend import Media
-from earmark.tasks.build.ask import Asker, GivenUp, Row, Walked, walk
+from earmark.tasks.build.ask import Asker, GivenUp, Row
 from earmark.tasks.build.rows import Rows, keep_rows
 from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.music_prompts.asking import WRITE, checked_prompt, taxonomy, text_of
 from earmark.tasks.music_prompts.drawing import Drawn
 from earmark.tasks.store.sql import connect, query, view_parquet

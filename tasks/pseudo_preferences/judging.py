@@ -9,8 +9,9 @@ import pyarrow as pa
 from earmark.schemas.pseudo_preferences import ORDERS, PseudoPreferences
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
 from earmark.tasks.annotation.request import Audio, AudioForm
-from earmark.tasks.build.ask import Ask, Asker, Posed, Row, pose, side_by_side, walk
+from earmark.tasks.build.ask import Ask, Asker, Posed, Row, pose, side_by_side
 from earmark.tasks.build.forecast import imagined
+from earmark.tasks.build.walk import walk
 
 PAIRS_A_SHARD = 500
 

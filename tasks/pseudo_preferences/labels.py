@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.pseudo_preferences import BIAS, JUDGMENTS, LABELS, ORDERS, PAIRS, PseudoPreferences
 from earmark.schemas.tables import SPLITS, UNSPLIT
-from earmark.tasks.build.ask import DRAW, Walked
-from earmark.tasks.build.asking import LASTING
+from earmark.tasks.build.checks import LASTING
 from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.walk import DRAW, Walked
 from earmark.tasks.importers.music import read_ranks
 from earmark.tasks.pseudo_preferences.judging import judge_pairs, passes_of
 from earmark.tasks.store.sql import connect, query, view_parquet

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.checks import Fault
 
 ALIKE = 0.8
 """Share of words in common from which two options count as one."""

@@ -14,9 +14,10 @@ import pyarrow as pa
 from earmark.schemas.places import without_place
 from earmark.schemas.score_questions import OPTIONS, QUESTIONS, REVIEWS, SOURCES, ScoreQuestions
 from earmark.schemas.tables import SPLITS, UNSPLIT
-from earmark.tasks.build.ask import Row, Walked
+from earmark.tasks.build.ask import Row
 from earmark.tasks.build.rejects import came_in
 from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.walk import Walked
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.score_questions.checks import words_of
 from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_places

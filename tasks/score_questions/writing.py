@@ -7,9 +7,10 @@ from typing import Any
 import pyarrow as pa
 
 from earmark.schemas.score_questions import CATEGORIES, DIFFICULTIES, ScoreQuestions
-from earmark.tasks.build.ask import Ask, Asker, GivenUp, Row, side_by_side, walk
-from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.ask import Ask, Asker, GivenUp, Row, side_by_side
+from earmark.tasks.build.checks import Fault
 from earmark.tasks.build.forecast import imagined
+from earmark.tasks.build.walk import walk
 from earmark.tasks.score_questions.checks import check_rewriting, good_distractors
 from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.requests import (

@@ -26,12 +26,13 @@ from earmark.tasks.annotation.prompts import Prompt, prompt_named
 from earmark.tasks.annotation.request import Audio, FreeText, Message, Request, YesNo
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.build import sessions as build_sessions
-from earmark.tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, Walked, pose, side_by_side, walk
-from earmark.tasks.build.asking import Fault
+from earmark.tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, pose, side_by_side
+from earmark.tasks.build.checks import Fault
 from earmark.tasks.build.forecast import Forecast, forecast, imagined
 from earmark.tasks.build.rejects import rejects_table
 from earmark.tasks.build.rows import Rows, keep_rows
 from earmark.tasks.build.step import Done, step
+from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.importers.rows import Reject as NoRow
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import open_store

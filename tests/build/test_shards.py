@@ -41,11 +41,11 @@ from earmark.tasks.annotation.session import Session
 from earmark.tasks.audio.encode import Encoder, SharedEncoder
 from earmark.tasks.build import clusters, code, preflight
 from earmark.tasks.build import remote_sessions as visiting
-from earmark.tasks.build.asking import clip_media
 from earmark.tasks.build.clusters import DaskCluster, RayCluster
 from earmark.tasks.build.progress import Work
 from earmark.tasks.build.remote_sessions import SharedSession, Visitor
 from earmark.tasks.build.rows import Rows
+from earmark.tasks.build.sessions import clip_media
 from earmark.tasks.build.shards import (
     Awaited,
     Machine,

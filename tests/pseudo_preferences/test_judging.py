@@ -23,7 +23,7 @@ from earmark.flows.command.cli import app
 from earmark.flows.command.running import forecast_build
 from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.pseudo_preferences import CLIPS
-from earmark.tasks.build import ask
+from earmark.tasks.build import walk
 from earmark.tasks.build.rows import Rows, Shard
 from earmark.tasks.pseudo_preferences import judging
 from earmark.tasks.store.explain import explain
@@ -222,7 +222,7 @@ def test_the_order_of_shards_changes_no_byte(
     pool: Path, tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
     monkeypatch.setattr(judging, "PAIRS_A_SHARD", 2)
-    in_order = ask.shards_of
+    in_order = walk.shards_of
     server.faults = Faults(rate=0.2, kinds=("refusal",), most=None)  # so that failures stand in order too
     config = config_of(pool, server.base_url, judge={"most_failed": 1.0})
     first = build_judged(config, tmp_path / "first")
@@ -234,7 +234,7 @@ def test_the_order_of_shards_changes_no_byte(
         random.Random(4).shuffle(shards)
         return sorted(shards, key=lambda shard: shard.number, reverse=True) if order == "reversed" else shards
 
-    monkeypatch.setattr(ask, "shards_of", otherwise)
+    monkeypatch.setattr(walk, "shards_of", otherwise)
     server.faults.asked.clear()
     server.faults.met.clear()
     second = build_judged(config, tmp_path / "second")

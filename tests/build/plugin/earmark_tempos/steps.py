@@ -9,11 +9,12 @@ from pathlib import Path
 import pyarrow as pa
 
 from earmark.tasks.annotation.prompts import Prompt, Untrusted, parse_prompt
-from earmark.tasks.build.ask import Ask, Asker, Posed, Row, Walked, pose, walk
+from earmark.tasks.build.ask import Ask, Asker, Posed, Row, pose
 from earmark.tasks.build.fingerprint import file_digests
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.rows import Rows, keep_rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
