@@ -35,7 +35,7 @@ QUICK = {
     "PREFECT_WORKER_QUERY_SECONDS": "2",
     "PREFECT_FLOWS_HEARTBEAT_FREQUENCY": "30",
 }
-READY = b"schedules run"
+READY = b"schedules are running"
 PARTS = {
     "prefect server start": "server",
     "create_app": "server",
