@@ -48,6 +48,8 @@ def check_inputs(stage: Stage, config: BuildConfig) -> None:
     Raises:
         TooManyRejects: which source, the commonest reasons, and the options that can mend them.
     """
+    if stage.forecast is not None:
+        return  # a dry run says what would be asked, of part of the inputs too
     if config.most_rejected is None:
         return
     losses = _losses(stage)

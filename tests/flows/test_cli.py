@@ -279,7 +279,7 @@ def test_verify_tells_of_damage(tmp_path: Path) -> None:
 
     ended = earmark(tmp_path / "store", "verify", CORPUS, code=1)
     (line,) = ended.stderr.splitlines()
-    assert line == f"error: {CORPUS} v1 is not as committed: see the 2 files named above"
+    assert line == f"error: {CORPUS} v1 differs from what was committed: see the 2 files named above"
     assert sorted(fault.split(":")[0] for fault in ended.stdout.splitlines()) == [
         path.relative_to(version.folder).as_posix() for path in (pairs, ratings)
     ]
