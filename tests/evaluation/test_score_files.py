@@ -315,7 +315,7 @@ def asked(
     for both in (False, True) if evaluation.kind == "preference" else (False,):
         for mirror in (False, True):
             with monkeypatch.context() as patch:
-                patch.setattr(judging, "asking", lambda *_, mirror=mirror: nullcontext(Oracle(known, mirror)))
+                patch.setattr(judging, "open_session", lambda *_, mirror=mirror: nullcontext(Oracle(known, mirror)))
                 wish = Wish(evaluation.name, part=Part("all"), both_orders=both)
                 try:
                     facts, _ = judging.judge(
