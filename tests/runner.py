@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -62,9 +62,9 @@ class ScriptedSessions:
         self.media = clip_media()
         self._session: Any = Scripted(answer)
 
-    def of(self, annotator: AnnotatorConfig) -> Any:
+    def of(self, annotators: Mapping[str, AnnotatorConfig]) -> dict[str, Any]:
         """The session, whoever is asked."""
-        return self._session
+        return dict.fromkeys(annotators, self._session)
 
 
 @contextmanager

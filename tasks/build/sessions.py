@@ -1,11 +1,12 @@
 """The sessions of a build: opened when a role is first asked, shared by all walks, closed with the build.
 
-So a budget is that of the whole build, and roles that the config leaves to another role share its pace and budget.
+So a budget is that of the whole build, and roles that the config leaves to another role share its pace and budget. A
+model in this process is closed earlier, by the first walk that does not ask it: two of them seldom fit one GPU.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -31,23 +32,38 @@ class Sessions:
     def __init__(self, store: Store) -> None:
         self.media = clip_media(SharedEncoder())
         self._store = store
-        self._stack = ExitStack()
-        self._open: list[tuple[AnnotatorConfig, Session]] = []
+        self._open: list[tuple[AnnotatorConfig, Session, ExitStack]] = []
 
     def __enter__(self) -> Sessions:
         return self
 
     def __exit__(self, *ended: object) -> None:
-        self._stack.__exit__(*ended)  # type: ignore[arg-type]
+        with ExitStack() as stack:
+            for _, _, closing in self._open:
+                stack.push(closing)
+            self._open = []
 
-    def of(self, annotator: AnnotatorConfig) -> Session:
-        """The session of an annotator; roles with the very same config object share one."""
-        for config, session in self._open:
+    def of(self, annotators: Mapping[str, AnnotatorConfig]) -> dict[str, Session]:
+        """The session of each role's annotator; roles with the very same config object share one."""
+        self._make_room([*annotators.values()])
+        return {role: self._session(config) for role, config in annotators.items()}
+
+    def _session(self, annotator: AnnotatorConfig) -> Session:
+        for config, session, _ in self._open:
             if config is annotator:
                 return session
-        session = self._stack.enter_context(open_session(self._store, annotator, self.media))
-        self._open.append((annotator, session))
+        with ExitStack() as stack:
+            session = stack.enter_context(open_session(self._store, annotator, self.media))
+            self._open.append((annotator, session, stack.pop_all()))
         return session
+
+    def _make_room(self, wanted: list[AnnotatorConfig]) -> None:
+        """Close models in this process that are not asked now."""
+        for one in [*self._open]:
+            config, session, closing = one
+            if session.in_process and not any(config is other for other in wanted):
+                self._open.remove(one)
+                closing.close()
 
 
 _OF_BUILD: ContextVar[Sessions] = ContextVar("sessions of the build under way")
@@ -73,7 +89,7 @@ def sessions_for(stage: Stage, config: BuildConfig, roles: Sequence[str]) -> Ite
     asked = config.asked()
     with ExitStack() as stack:
         sessions = _OF_BUILD.get(None) or stack.enter_context(Sessions(stage.store))
-        yield {role: sessions.of(asked[role]) for role in roles}, sessions.media
+        yield sessions.of({role: asked[role] for role in roles}), sessions.media
 
 
 @contextmanager
