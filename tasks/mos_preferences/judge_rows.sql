@@ -72,7 +72,7 @@ SELECT
         WHEN 'conflicting_facts'
             THEN concat('expected the same system, speaker, content and condition as in ', kept_line)
         WHEN 'duplicate' THEN concat('expected each mean once, found ', score, ' again')
-        ELSE concat('expected one rating a listener, found ', turns, ' by ', listener_id, '; repeat_votes = "',
+        ELSE concat('expected one rating a listener, found ', turns, ' by one listener; repeat_votes = "',
             repeat_votes, '" leaves this one out')
     END AS detail,
     source_file,

@@ -129,7 +129,7 @@ def test_a_note_says_what_was_averaged_and_a_reject_what_was_not(tmp_path: Path)
     assert [(row["item"], row["reason"], row["line"]) for row in rejects] == [("a", "repeated_vote", n) for n in (2, 3)]
     assert (
         rejects[0]["detail"]
-        == 'expected one rating a listener, found 2 by w1; repeat_votes = "last" leaves this one out'
+        == 'expected one rating a listener, found 2 by one listener; repeat_votes = "last" leaves this one out'
     )
 
 
