@@ -13,6 +13,8 @@ from earmark.schemas.registry import OneOf
 BACKENDS = OneOf("earmark.tasks.annotation.backends:BACKENDS", "backend:model")
 Seconds = Annotated[float, Field(gt=0)]
 Dollars = Annotated[float, Field(ge=0)]
+AGAIN_TEMPERATURE = 0.7
+"""The default, which request keys do not name: answers from before it was an option keep their keys."""
 
 
 class Prices(Model):
@@ -58,6 +60,12 @@ class AnnotatorConfig(Model):
     )
 
     temperature: float | None = Field(default=0.0, ge=0, le=2, description="None leaves it to the server.")
+    again_temperature: float = Field(
+        default=AGAIN_TEMPERATURE,
+        ge=0,
+        le=2,
+        description="Where `temperature` is 0, that of a question asked again: at 0 a model says the same.",
+    )
     top_p: float | None = Field(default=None, gt=0, le=1, description="Nucleus of sampling; None leaves it out.")
     seed: int | None = Field(default=None, ge=0, description="Seed of sampling, where the model takes one.")
     max_tokens: int = Field(default=1024, ge=1, description="Most tokens of one answer; enters the worst-case cost.")
@@ -141,10 +149,20 @@ class AnnotatorConfig(Model):
             raise ValueError(f"batch = true needs an annotator with a batch API, and '{self.annotator}' has none")
         return self
 
+    @model_validator(mode="after")
+    def _asks_differently(self) -> Self:
+        again = self.repairs > 0 or getattr(self, "tries", 1) > 1
+        if again and self.temperature == 0 == self.again_temperature and not self.annotator.startswith("builtin:"):
+            raise ValueError(
+                "again_temperature = 0 with temperature = 0 pays for the same answer again: set it above 0, or repairs "
+                "to 0 and tries, where there are any, to 1"
+            )
+        return self
+
 
 DECIDES = (
-    "annotator", "temperature", "top_p", "seed", "max_tokens", "extra_body", "structured", "repairs", "on_limit",
-    "limits", "yes_no_token_ids",
+    "annotator", "temperature", "again_temperature", "top_p", "seed", "max_tokens", "extra_body", "structured",
+    "repairs", "on_limit", "limits", "yes_no_token_ids",
 )  # fmt: skip
 """What of an annotator's config can change an answer, and so belongs to a build's identity; the rest is where servers
 are, pace, patience and money."""

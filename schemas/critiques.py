@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import pyarrow as pa
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
 from earmark.schemas.config import LARGEST
@@ -43,12 +43,6 @@ class Critiques(AnnotatorConfig):
     def _canonical_splits(cls, value: Any) -> Any:
         """Accept the publishers' names for splits (dev, val, …)."""
         return [SPLIT_ALIASES.get(name, name) for name in value] if isinstance(value, list | tuple) else value
-
-    @model_validator(mode="after")
-    def _asks_differently(self) -> Self:
-        if self.tries > 1 and self.temperature == 0 and self.pairs != 0:
-            raise ValueError("tries above 1 need a temperature above 0: at 0 a model says the same each time")
-        return self
 
     def identity(self) -> dict[str, Any]:
         """What decides the critiques."""

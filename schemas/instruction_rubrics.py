@@ -50,9 +50,6 @@ class Judge(AnnotatorConfig):
     """Who hears the clips."""
 
     hearing: Hearing = Hearing()
-    again_temperature: float = Field(
-        default=0.7, ge=0, le=2, description="Temperature of the second pass over generated audio."
-    )
     max_tokens: int = Field(default=512, ge=1)
     seed: int | None = Field(default=17, ge=0, description="Each draw adds its number; None leaves it to the server.")
     most_failed: float = Field(
@@ -200,7 +197,7 @@ class InstructionRubrics(BuildConfig):
             source["captions"] = without_place(source["captions"])
         if self.similarity:
             values["similarity"]["model"] = without_place(self.similarity.model)
-        decides = {"judge": ("hearing", "again_temperature"), "writer": ("tries",)}
+        decides = {"judge": ("hearing",), "writer": ("tries",)}
         for role in ("judge", "writer", "labeller", "translator"):
             if values[role] is not None:
                 kept = (*DECIDES, *decides["judge" if role == "judge" else "writer"])

@@ -178,6 +178,7 @@ def sampling_of(config: AnnotatorConfig) -> Sampling:
     """The sampling parameters that a config sets."""
     return Sampling(
         temperature=config.temperature,
+        again_temperature=config.again_temperature,
         top_p=config.top_p,
         max_tokens=config.max_tokens,
         seed=config.seed,

@@ -11,7 +11,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -132,7 +132,7 @@ class Batches:
         size = 0
         for job in jobs:
             try:
-                line = await asyncio.to_thread(self._provider.line, job.request)
+                line = await asyncio.to_thread(self._provider.line, replace(job.request, repair=job.unusable))
             except StopRun:
                 raise
             except AskError as error:

@@ -217,7 +217,7 @@ def _first_token(result: Any) -> tuple[tuple[str, float], ...]:
 def _generation(request: Request) -> dict[str, Any]:
     sampling = request.sampling
     held: dict[str, Any] = {"maxOutputTokens": sampling.max_tokens}
-    for name, value in (("temperature", sampling.temperature), ("topP", sampling.top_p), ("seed", request.seed)):
+    for name, value in (("temperature", request.temperature), ("topP", sampling.top_p), ("seed", request.seed)):
         if value is not None:
             held[name] = value
     if sampling.stop:

@@ -91,7 +91,7 @@ class OpenAICompatible:
             "messages": [self._message(message) for message in request.messages],
             self._config.max_tokens_field: sampling.max_tokens,
         }
-        for name, value in (("temperature", sampling.temperature), ("top_p", sampling.top_p), ("seed", request.seed)):
+        for name, value in (("temperature", request.temperature), ("top_p", sampling.top_p), ("seed", request.seed)):
             if value is not None:
                 body[name] = value
         if sampling.stop:

@@ -13,6 +13,8 @@ from functools import lru_cache
 from json.encoder import encode_basestring_ascii
 from typing import Any, Literal, TypeAlias
 
+from earmark.schemas.annotation import AGAIN_TEMPERATURE
+
 KEY_VERSION = 1
 LONG_TEXT = 160
 """Texts of more characters stand in the canonical form by their SHA-256 and are kept once in the ledger."""
@@ -110,12 +112,14 @@ class Sampling:
     """Sampling parameters; None leaves a value to the server.
 
     Attributes:
+        again_temperature: stands in for a temperature of 0 in whatever is not the first try of the first draw.
         extra: further fields of the body, as canonical JSON (`canonical`), so that the whole stays hashable.
         structured: how a schema reaches the server; constrained decoding can change an answer.
         yes_no_token_ids: the tokens whose log-probabilities are asked for, where the server takes ids.
     """
 
     temperature: float | None = 0.0
+    again_temperature: float = AGAIN_TEMPERATURE
     top_p: float | None = None
     max_tokens: int = 1024
     seed: int | None = None
@@ -176,6 +180,7 @@ class Request:
         ask: the form of the answer.
         sampling: sampling parameters.
         sample: number of the draw, where one question is asked several times.
+        repair: how many answers to this very draw could not be used; not part of the key.
         facts: what a `builtin:` function needs besides the media, as canonical JSON; other models never see it and
             their keys do not hold it.
     """
@@ -186,6 +191,7 @@ class Request:
     sampling: Sampling = Sampling()
     sample: int = 0
     facts: str = field(default="null")
+    repair: int = 0
 
     @property
     def key(self) -> str:
@@ -196,9 +202,15 @@ class Request:
         return held
 
     @property
+    def temperature(self) -> float | None:
+        """The temperature that a server gets: at 0 it would give the same answer to each draw."""
+        sampling, again = self.sampling, self.sample > 0 or self.repair > 0
+        return sampling.again_temperature if again and sampling.temperature == 0 else sampling.temperature
+
+    @property
     def seed(self) -> int | None:
-        """The seed that a server gets: each draw its own, for one seed would give one answer."""
-        return None if self.sampling.seed is None else self.sampling.seed + self.sample
+        """The seed that a server gets: each draw and repair its own, for one seed would give one answer."""
+        return None if self.sampling.seed is None else self.sampling.seed + self.sample + 100_003 * self.repair
 
     @property
     def canonical(self) -> str:
@@ -206,7 +218,14 @@ class Request:
         facts = self.facts if self.model.startswith("builtin:") else "null"
         messages = ",".join([f'["{m.role}",[{",".join(map(_part_json, m.parts))}]]' for m in self.messages])
         head = _head_json(self.model, self.ask, self.sampling)
-        return f'{{{head},"sample":{self.sample},"facts":{facts},"messages":[{messages}]}}'
+        drawn = f'"again":{self.temperature!r},' if self._again_counts else ""
+        return f'{{{head},{drawn}"sample":{self.sample},"facts":{facts},"messages":[{messages}]}}'
+
+    @property
+    def _again_counts(self) -> bool:
+        """Whether the key of a later draw names its temperature: not where it is the default, as in keys of before."""
+        sampling = self.sampling
+        return self.sample > 0 and sampling.temperature == 0 and sampling.again_temperature != AGAIN_TEMPERATURE
 
     def long_texts(self) -> dict[str, str]:
         """SHA-256 → text, for every text that the canonical form holds by digest."""

@@ -9,7 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from earmark.schemas.errors import EarmarkError
@@ -277,7 +277,7 @@ class Run:
         self.meter.in_flight += 1
         self.meter.exchanges += 1
         try:
-            raw = await self.annotator.backend.send(job.request)
+            raw = await self.annotator.backend.send(replace(job.request, repair=job.unusable))
             latency_s = time.monotonic() - started
             await self.ledger.record(Attempt(job.row, job.attempts, "received", started_at, latency_s, raw=raw))
         except AskError as error:

@@ -91,10 +91,10 @@ class TransformersLocal(InProcess):
 
     def _text(self, request: Request, inputs: Any) -> str:
         sampling = request.sampling
-        options: dict[str, Any] = {"max_new_tokens": sampling.max_tokens, "do_sample": bool(sampling.temperature)}
-        if sampling.temperature:
-            options |= {"temperature": sampling.temperature, "top_p": sampling.top_p or 1.0}
-            self._torch.manual_seed((sampling.seed or 0) * 100_003 + request.sample)
+        options: dict[str, Any] = {"max_new_tokens": sampling.max_tokens, "do_sample": bool(request.temperature)}
+        if request.temperature:
+            options |= {"temperature": request.temperature, "top_p": sampling.top_p or 1.0}
+            self._torch.manual_seed((sampling.seed or 0) * 100_003 + request.sample + 1_009 * request.repair)
         made = self._model.generate(**inputs, **options | json.loads(sampling.extra))
         tokens_in = inputs["input_ids"].shape[1]
         new = made[0, tokens_in:]

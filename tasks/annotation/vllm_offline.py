@@ -79,7 +79,7 @@ class VllmOffline(InProcess):
 
         sampling = request.sampling
         options: dict[str, Any] = {"max_tokens": sampling.max_tokens, "stop": list(sampling.stop) or None}
-        for name, value in (("temperature", sampling.temperature), ("top_p", sampling.top_p), ("seed", request.seed)):
+        for name, value in (("temperature", request.temperature), ("top_p", sampling.top_p), ("seed", request.seed)):
             if value is not None:
                 options[name] = value
         options |= {name: value for name, value in json.loads(sampling.extra).items() if name != ENGINE_FIELD}

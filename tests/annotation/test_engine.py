@@ -7,6 +7,7 @@ import json
 import logging
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from earmark.tasks.annotation.request import Choice, FreeText, Message, Request,
 from earmark.tasks.annotation.session import Session
 from tests.annotation.conftest import Bench, LocalServer, ask_all, config_for, requests_for, serving
 from tests.servers.faults import ALL, TRANSPORT, Faults
+from tests.servers.openai_server import default_answer
 
 
 def test_answers_in_order_and_asks_equal_requests_once(tmp_path: Path, run: Any) -> None:
@@ -158,6 +160,29 @@ def test_each_lasting_fault_becomes_its_reject(tmp_path: Path, run: Any, kind: s
         else:
             assert (again.answered, again.exchanges) == (2, 2)
         assert asked == {"refused": 2}.get(reason, 4 if reason in ("schema_mismatch", "empty", "too_large") else 6)
+        await server.stop()
+
+    run(story)
+
+
+def test_a_model_that_errs_at_temperature_0_is_asked_again_at_another(tmp_path: Path, run: Any) -> None:
+    """A model without chance says the same each time: asked again at 0, it would be paid for the same fault again."""
+
+    def deterministic(body: dict[str, Any], content: str) -> str:
+        return default_answer(body, content) if body["temperature"] else "no JSON"
+
+    async def story() -> None:
+        server = await serving(answer=deterministic)
+        server.keep_bodies = True
+        config = config_for(server, repairs=2, seed=5)
+        report = await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 1))
+        assert (report.answered, report.exchanges) == (1, 2)
+        assert [body["temperature"] for body in server.bodies] == [0.0, 0.7]
+        assert len({body["seed"] for body in server.bodies}) == 2
+        warm = config.model_copy(update={"temperature": 0.3, "seed": 6})
+        draws = [replace(one, sample=draw) for one in requests_for(warm, 1) for draw in (0, 1)]
+        assert (await Bench(tmp_path / "l.sqlite", server).ask(warm, draws)).answered == 2
+        assert [body["temperature"] for body in server.bodies[2:]] == [0.3, 0.3]
         await server.stop()
 
     run(story)
@@ -394,7 +419,9 @@ def test_what_is_sent_is_what_the_protocol_wants(tmp_path: Path, run: Any) -> No
 
         server = await serving()
         server.keep_bodies = True
-        config = config_for(server, seed=3, extra_body={"top_k": 1}, structured="vllm", yes_no_token_ids=(5, 6))
+        config = config_for(
+            server, repairs=0, seed=3, extra_body={"top_k": 1}, structured="vllm", yes_no_token_ids=(5, 6)
+        )
         clip = Audio("a" * 64, "a.wav")
         messages = [Message.of("system", "listen"), Message.of("user", "A:", clip, "B:", clip)]
         asks = [Json.of({"type": "object", "properties": {}}), YesNo(), Choice(("A", "B"))]

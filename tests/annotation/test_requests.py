@@ -83,6 +83,8 @@ CHANGES = {
     "choices": replace(BASE, ask=Choice(("A", "B"))),
     "yes/no": replace(BASE, ask=YesNo()),
     "sample": replace(BASE, sample=1),
+    "again": replace(BASE, sample=1, sampling=Sampling(again_temperature=0.5)),
+    "again at 0": replace(BASE, sample=1, sampling=Sampling(again_temperature=0.0)),
 }
 
 
@@ -97,6 +99,7 @@ def test_what_cannot_change_an_answer_does_not() -> None:
         with_audio(replace(A, start_s=0.0)),
         with_audio(replace(A, duration_s=None)),
         replace(BASE, facts='{"text":"seen by builtin judges only"}'),
+        replace(BASE, sampling=Sampling(again_temperature=0.5)),  # a first draw does not use it
         replace(BASE, ask=Json.of(dict(reversed(SCHEMA.items())))),
     ]
     assert {request.key for request in same} == {BASE.key}
@@ -111,6 +114,7 @@ def test_keys_stay_what_they_are() -> None:
     """A changed key asks everything anew: raise KEY_VERSION if that is meant."""
     assert json.loads(BASE.canonical)["v"] == 1
     assert BASE.key == "8a35aef8d730d734e7b695674a1900d94de29443e2ceda7710828474f41e01a0"
+    assert replace(BASE, sample=1).key == "9e3d57a0eebf5bddfea5a7cfe697a9948c7f71714f3ecc83442888bd51d461b5"
 
 
 @given(st.lists(st.text(), min_size=1, max_size=4), st.lists(st.text(), min_size=1, max_size=4))
@@ -228,6 +232,7 @@ def test_retry_after_in_all_its_forms() -> None:
         {"annotator": "openai:m", "budget_usd": 1.0},
         {"annotator": "builtin:music-pair-2", "batch": True},
         {"annotator": "openai:m", "unknown": 1},
+        {"annotator": "openai:m", "again_temperature": 0},
     ],
 )
 def test_configs_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
