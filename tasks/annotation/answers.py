@@ -18,9 +18,10 @@ from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
 from earmark.tasks.annotation.errors import BadAnswer, Empty, Refused, SchemaMismatch, Truncated, one_line
+from earmark.tasks.annotation.forgiving import as_json, fitted
 from earmark.tasks.annotation.request import Ask, Choice, FreeText, Json, YesNo
 
-PARSER = 2
+PARSER = 3
 MOST_TOKENS = 10_000_000
 """More than any model takes or gives: a larger count is none."""
 NO_USAGE = "expected token counts, found none"
@@ -106,6 +107,8 @@ def answer_value(ask: Ask, reply: Reply) -> Any:
     text = reply.text.rpartition("</think>")[2].strip()
     if not text:
         raise Empty("the answer has no text")
+    if text.startswith("<think>"):  # drafts in it are no answer
+        raise Truncated("the answer ends before its thinking does")
     if isinstance(ask, Json):
         return _json_value(ask, text, cut=reply.cut)
     if reply.cut:
@@ -160,21 +163,35 @@ def _choice(ask: Choice, text: str) -> str:
 
 def _json_value(ask: Json, text: str, *, cut: bool) -> Any:
     validator = _validator(ask.schema)
-    found = list(_json_in(text))
-    if fault := next(filter(None, map(_unfit, found)), None):
-        raise SchemaMismatch(f"expected JSON, found {fault} in it")
-    fitting = [value for value in found if validator.is_valid(value)]
+    values = _checked_json(text)
+    fitting = [value for value in values if validator.is_valid(value)]
+    if not fitting:
+        values = [*values, *_checked_json(as_json(text))]
+        meant = [fitted(value, validator.schema) for value in values]
+        fitting = [value for value in meant if validator.is_valid(value)]
     if fitting and all(value == fitting[0] for value in fitting):
         return fitting[0]
     if cut:
         raise Truncated("the JSON ran into the token cap")
-    if not found:
+    if not values:
         raise SchemaMismatch(f"expected JSON, found {one_line(text)!r}")
     if fitting:
         raise SchemaMismatch(f"expected one JSON value, found {len(fitting)} different ones")
-    misfit = best_match(islice(validator.iter_errors(found[0]), 50))  # a list of a million faults is not worth more
+    misfit = best_match(islice(validator.iter_errors(values[0]), 50))  # a list of a million faults is not worth more
     where = one_line(misfit.json_path) if misfit else "$"
     raise SchemaMismatch(f"{where}: {one_line(misfit.message) if misfit else 'does not fit'}")
+
+
+def _checked_json(text: str) -> list[Any]:
+    """The JSON in a text.
+
+    Raises:
+        SchemaMismatch: no table could hold it.
+    """
+    values = list(_json_in(text))
+    if fault := next(filter(None, map(_unfit, values)), None):
+        raise SchemaMismatch(f"expected JSON, found {fault} in it")
+    return values
 
 
 def _unfit(value: Any, depth: int = 0) -> str | None:

@@ -1,0 +1,180 @@
+"""Answers as models give them, and what each must yield: form is forgiven, content is not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earmark.tasks.annotation.answers import Reply, answer_value
+from earmark.tasks.annotation.errors import BadAnswer, SchemaMismatch, Truncated
+from earmark.tasks.annotation.forgiving import as_json
+from earmark.tasks.annotation.request import Choice, Json
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "choice": {"type": "string", "enum": ["A", "B", "tie"]},
+        "score": {"type": "integer"},
+        "reason": {"type": "string"},
+        "pair": {"type": "array", "items": {"type": "number"}},
+        "items": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"item": {"type": "integer"}, "answer": {"type": "string", "enum": ["yes", "no"]}},
+                "required": ["item", "answer"],
+                "additionalProperties": False,
+            },
+        },
+    },
+    "required": ["choice"],
+    "additionalProperties": False,
+}
+PLAIN = {"choice": "A", "reason": 'A\'s drums, and "B" has none; see {1}, [2],] and **bold** `x` or “so”'}
+FORMS: dict[str, str] = {  # of an answer {"choice": X}
+    "json": '{"choice": "X"}',
+    "spaces": '\n  { "choice" :\n"X" }\n',
+    "comma": '{"choice": "X",}',
+    "comma and line": '{"choice": "X",\n}',
+    "python": "{'choice': 'X'}",
+    "typographic": "{“choice”: “X”}",
+    "german": "{„choice“: „X“}",
+    "guillemets": "{«choice»: «X»}",
+    "mixed quotes": "{'choice': “X”}",
+    "bold key": '{**"choice"**: "X"}',
+    "bold in key": '{"**choice**": "X"}',
+    "bold word": '{"choice": "**X**"}',
+    "code word": '{"choice": "`X`"}',
+    "upper key": '{"CHOICE": "X"}',
+    "title key": '{"Choice": "X"}',
+    "stop": '{"choice": "X."}',
+    "quoted word": '{"choice": "\'X\'"}',
+    "null beside": '{"choice": "X"} ',
+}
+PLACES: dict[str, str] = {
+    "alone": "@",
+    "fence": "```json\n@\n```",
+    "bare fence": "```\n@\n```",
+    "prose before": "Clip A's drums aren't tight. So: @",
+    "prose after": "@\n\nI hope that this helps!",
+    "thinking": '<think>{"choice": "tie"} or {"choice": "B"}?</think>\n@',
+    "reference": "As said in [1] and (2), @",
+    "bold": "**Answer:** @",
+    "twice": "@\n\nOnce more:\n@",
+}
+CASES = [(form, place) for form in FORMS for place in PLACES]
+FAULTS: dict[str, tuple[str, type[Exception]]] = {
+    "two answers": ('{"choice": "A"} {"choice": "B"}', SchemaMismatch),
+    "two answers, almost JSON": ("{'choice': 'A'} {'choice': 'B'}", SchemaMismatch),
+    "two spellings": ('{"choice": "A", "Choice": "B"}', SchemaMismatch),
+    "one key twice": ('{"choice": "A", "choice": "B"}', SchemaMismatch),
+    "one key twice, almost JSON": ("{'choice': 'A', 'choice': 'B'}", SchemaMismatch),
+    "either": ('{"choice": "A or B"}', SchemaMismatch),
+    "another word": ('{"choice": "clip A"}', SchemaMismatch),
+    "a list": ('{"choice": ["A"]}', SchemaMismatch),
+    "in a list": ('[{"choice": "A"}]', SchemaMismatch),
+    "no quotes": ("{choice: A}", SchemaMismatch),
+    "null": ('{"choice": null}', SchemaMismatch),
+    "None": ("{'choice': None}", SchemaMismatch),
+    "unknown key": ('{"choice": "A", "extra": 1}', SchemaMismatch),
+    "missing key": ('{"reason": "A"}', SchemaMismatch),
+    "another key": ('{"choices": "A"}', SchemaMismatch),
+    "prose": ("Clip A is better.", SchemaMismatch),
+    "cut": ('{"choice": "A", "reason": "the dru', SchemaMismatch),
+    "cut, almost JSON": ("{'choice': 'A', 'reason': 'the dru", SchemaMismatch),
+    "no closing brace": ('{"choice": "A"', SchemaMismatch),
+    "only thinking": ('<think>{"choice": "A"}', Truncated),
+    "score in words": ('{"choice": "A", "score": "seven"}', SchemaMismatch),
+    "score with unit": ('{"choice": "A", "score": "7/10"}', SchemaMismatch),
+    "broken score": ('{"choice": "A", "score": "7.5"}', SchemaMismatch),
+    "endless number": ('{"choice": "A", "score": "99999999999999999999999"}', SchemaMismatch),
+    "maybe": ('{"choice": "A", "items": [{"item": 1, "answer": "maybe"}]}', SchemaMismatch),
+    "three deep": ('{"choice": "A", "pair": [[[7, 5]]]}', SchemaMismatch),
+    "two pairs": ('{"choice": "A", "pair": [[7, 5], [5, 7]]}', SchemaMismatch),
+}
+MORE: dict[str, tuple[str, Any]] = {
+    "number in quotes": ('{"choice": "A", "score": "7"}', {"choice": "A", "score": 7}),
+    "number in quotes, with zeros": ('{"choice": "A", "score": " 07 "}', {"choice": "A", "score": 7}),
+    "below zero": ('{"choice": "A", "score": "-3"}', {"choice": "A", "score": -3}),
+    "double brackets": ('{"choice": "A", "pair": [[7, 5]]}', {"choice": "A", "pair": [7, 5]}),
+    "double brackets and space": ('{"choice": "A", "pair": [[7,5] ]}', {"choice": "A", "pair": [7, 5]}),
+    "numbers in quotes": ('{"choice": "A", "pair": ["7.5", "5"]}', {"choice": "A", "pair": [7.5, 5]}),
+    "items": (
+        "{'Choice': 'tie', 'Items': [{'Item': '1', 'Answer': 'YES'}, {'item': 2, 'answer': 'No.'},]}",
+        {"choice": "tie", "items": [{"item": 1, "answer": "yes"}, {"item": 2, "answer": "no"}]},
+    ),
+    "one item": (
+        '{"choice": "A", "items": [{"item": 1, "answer": "yes"}]}',
+        {"choice": "A", "items": [{"item": 1, "answer": "yes"}]},
+    ),
+    "no items": ('{"choice": "A", "items": []}', {"choice": "A", "items": []}),
+    "hard text": (json.dumps(PLAIN), PLAIN),
+    "hard text, comma": (json.dumps(PLAIN)[:-1] + ",}", PLAIN),
+    "hard text, letters": (json.dumps(PLAIN, ensure_ascii=False)[:-1] + ",}", PLAIN),
+    "apostrophe": ('{"choice": \'A\', "reason": "it\'s A"}', {"choice": "A", "reason": "it's A"}),
+    "True in a text": ('{"choice": "A", "reason": "True, None",}', {"choice": "A", "reason": "True, None"}),
+}
+CHOSEN: dict[str, str | type[Exception]] = {
+    "A": "A", "a": "A", "[[A]]": "A", "**A**": "A", "(B)": "B", "`B`": "B", '"tie"': "tie", "TIE.": "tie", "[B].": "B",
+    "<think>B</think>A": "A", "<think>B": Truncated, "A.": "A", "'A'": "A", "A or B": BadAnswer, "AB": BadAnswer,
+    "clip A": BadAnswer, "neither": BadAnswer, "[[C]]": BadAnswer,
+}  # fmt: skip
+
+
+def test_there_are_two_hundred() -> None:
+    assert len(CASES) + len(FAULTS) + len(MORE) + len(CHOSEN) >= 200
+
+
+@pytest.mark.parametrize(("form", "place"), CASES)
+@pytest.mark.parametrize("word", ["A", "tie"])
+def test_an_answer_in_any_form_and_place_is_read(word: str, form: str, place: str) -> None:
+    text = PLACES[place].replace("@", FORMS[form].replace("X", word))
+    assert answer_value(Json.of(SCHEMA), Reply(text)) == {"choice": word}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_content_is_not_guessed(name: str) -> None:
+    text, fault = FAULTS[name]
+    with pytest.raises(fault):
+        answer_value(Json.of(SCHEMA), Reply(text))
+
+
+@pytest.mark.parametrize("name", MORE)
+def test_values_are_as_the_schema_has_them(name: str) -> None:
+    text, wanted = MORE[name]
+    assert answer_value(Json.of(SCHEMA), Reply(text)) == wanted
+
+
+@pytest.mark.parametrize("text", CHOSEN)
+def test_choices(text: str) -> None:
+    wanted = CHOSEN[text]
+    if isinstance(wanted, str):
+        assert answer_value(Choice(("A", "B", "tie")), Reply(text)) == wanted
+    else:
+        with pytest.raises(wanted):
+            answer_value(Choice(("A", "B", "tie")), Reply(text))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.text(),
+    lambda x: st.lists(x) | st.dictionaries(st.text(), x),
+)
+
+
+@given(JSON)
+def test_json_means_the_same_after_it_was_forgiven(value: Any) -> None:
+    for ascii_only in (True, False):
+        assert json.loads(as_json(json.dumps(value, ensure_ascii=ascii_only))) == value
+
+
+@given(JSON)
+def test_what_python_prints_means_the_same_or_nothing(value: Any) -> None:
+    try:
+        meant = json.loads(as_json(repr(value)))
+    except ValueError:
+        return
+    assert meant == value
