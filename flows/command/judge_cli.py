@@ -132,8 +132,8 @@ def judge(
     from earmark.schemas.errors import ConfigError
     from earmark.tasks.build.progress import shown
     from earmark.tasks.build.registry import find_corpus
-    from earmark.tasks.evaluation import judging
-    from earmark.tasks.evaluation.samples import Part
+    from earmark.tasks.evaluation import judging, reading
+    from earmark.tasks.evaluation.samples import Part, Wish
     from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
@@ -151,14 +151,14 @@ def judge(
     if threshold is not None and tune_on is not None:
         raise ConfigError("--threshold sets a threshold and --tune-on searches one: give only one of them")
     part = Part(split, language, limit)
-    wish = judging.Wish(evaluation, mode, part, both_orders, tuple(audio_root or ()), threshold, tune_on)
+    wish = Wish(evaluation, mode, part, both_orders, tuple(audio_root or ()), threshold, tune_on)
     if template is not None:
-        rows, option = judging.write_template(version, known, template, wish)
+        rows, option = reading.write_template(version, known, template, wish)
         done = {"template": str(template), "rows": rows, "option": option}
         _print(done) if as_json else console.show_template(done)
         return
     if clip_scores is not None:
-        tables, without = judging.read_clips(version, known, place, clip_scores, wish, out)
+        tables, without = reading.read_clips(version, known, place, clip_scores, wish, out)
         if as_json:
             _print([{**facts, "folder": str(folder)} for facts, folder in tables])
             return
@@ -167,7 +167,7 @@ def judge(
         console.show_unfed(without)
         return
     if scores is not None:
-        facts, folder = judging.read(version, known, place, scores, wish, out)
+        facts, folder = reading.read(version, known, place, scores, wish, out)
     else:
         config = judging.examinee(annotator, base_url, settings)
         with stoppable("answers are kept; run the same command again to continue"), shown():

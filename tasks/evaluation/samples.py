@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +44,29 @@ class Part:
     split: str | None = None
     language: str | None = None
     limit: int | None = None
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is to be measured.
+
+    Attributes:
+        evaluation: its name; None for a corpus's only one.
+        mode: its mode; None for the first.
+        part: which samples.
+        both_orders: whether a preference is asked in both orders.
+        roots: folders to look through for clips that moved.
+        threshold: a score from which on a sample is yes, counted beside the rules about items.
+        tune_on: the split on which the best threshold is looked for instead; it is not measured.
+    """
+
+    evaluation: str | None = None
+    mode: str | None = None
+    part: Part = field(default_factory=Part)
+    both_orders: bool = False
+    roots: tuple[Path, ...] = ()
+    threshold: float | None = None
+    tune_on: str | None = None
 
 
 @dataclass(frozen=True)

@@ -20,14 +20,14 @@ from earmark.flows.command.cli import app
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.build.registry import find_corpus
-from earmark.tasks.evaluation import judging
 from earmark.tasks.evaluation import reachable as reaching
+from earmark.tasks.evaluation import reading, recording
 from earmark.tasks.evaluation import samples as choosing
+from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.baselines import baselines
-from earmark.tasks.evaluation.judging import Wish
 from earmark.tasks.evaluation.reachable import reachable
 from earmark.tasks.evaluation.results import count
-from earmark.tasks.evaluation.samples import Part
+from earmark.tasks.evaluation.samples import Part, Wish
 from earmark.tasks.store.versions import Store, Version
 from tests.builds import rows_of
 from tests.evaluation.test_score_files import Row, metrics_of, rated, rubric, write
@@ -50,7 +50,7 @@ def samples(tmp_path_factory: pytest.TempPathFactory) -> Version:
 def feed(version: Version, path: Path, wish: Wish = EVERY) -> dict[str, Any]:
     """The facts of the only evaluation that a file of clips' scores feeds."""
     store = Store(version.folder.parents[1])
-    ((facts, _),), _ = judging.read_clips(version, find_corpus(version.corpus), store, path, wish, path.parent / "out")
+    ((facts, _),), _ = reading.read_clips(version, find_corpus(version.corpus), store, path, wish, path.parent / "out")
     return facts
 
 
@@ -110,7 +110,7 @@ def test_what_a_number_a_clip_cannot_say_is_refused(samples: Version, tmp_path: 
 @pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
 def test_a_template_of_clips_is_filled_and_read(pairs: Version, tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"clips.{ending}"
-    rows, option = judging.write_template(pairs, find_corpus(pairs.corpus), path, EVERY)
+    rows, option = reading.write_template(pairs, find_corpus(pairs.corpus), path, EVERY)
     assert option == "--clip-scores"
     with pytest.raises(EarmarkError, match="no sample has an answer; most for 'no_score'"):
         feed(pairs, path)
@@ -124,7 +124,7 @@ def test_a_template_of_clips_is_filled_and_read(pairs: Version, tmp_path: Path, 
             "accuracy": 1.0, "accuracy_tie_half": 1.0,
         }  # fmt: skip
     with pytest.raises(InputError, match="the file exists"):
-        judging.write_template(pairs, find_corpus(pairs.corpus), path, EVERY)
+        reading.write_template(pairs, find_corpus(pairs.corpus), path, EVERY)
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
 
 
@@ -132,7 +132,7 @@ def test_a_template_of_clips_is_filled_and_read(pairs: Version, tmp_path: Path, 
 def test_a_template_of_rubrics_has_a_place_for_each_item(samples: Version, tmp_path: Path, ending: str) -> None:
     """Gold labels as items: a judge without a fault is right by the paper's rule, and by AUROC."""
     path, corpus, store = tmp_path / f"items.{ending}", find_corpus(samples.corpus), Store(samples.folder.parents[1])
-    rows, option = judging.write_template(samples, corpus, path, EVERY)
+    rows, option = reading.write_template(samples, corpus, path, EVERY)
     assert option == "--scores"
     if ending == "csv":
         with path.open() as file:
@@ -148,12 +148,12 @@ def test_a_template_of_rubrics_has_a_place_for_each_item(samples: Version, tmp_p
     assert {row["id"]: len(row["items"]) for row in held} == {name: len(items) for name, items in gold.items()}
     assert len(held) == rows
     full = [{"id": row["id"], "items": json.dumps(gold[row["id"]])} for row in held]
-    facts, _ = judging.read(samples, corpus, store, write(tmp_path / "full.csv", full), EVERY, tmp_path / "out")
+    facts, _ = reading.read(samples, corpus, store, write(tmp_path / "full.csv", full), EVERY, tmp_path / "out")
     got = metrics_of(facts)
     assert (got["accuracy"], got["auroc"], got["eer"]) == (1.0, 1.0, 0.0)
     short = [{**row, "items": "[1]"} if len(gold[row["id"]]) > 1 else row for row in full]
     with pytest.raises(InputError, match=r"row \d+: expected \d+ items, found 1"):
-        judging.read(samples, corpus, store, write(tmp_path / "short.csv", short), EVERY, tmp_path / "out")
+        reading.read(samples, corpus, store, write(tmp_path / "short.csv", short), EVERY, tmp_path / "out")
 
 
 def test_thresholds_are_named_or_tuned_where_nothing_is_measured(samples: Version, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ def test_thresholds_are_named_or_tuned_where_nothing_is_measured(samples: Versio
     rows = [{"id": f"{name}-{language}", "score": 0.9 if follows[name] else 0.7} for name, language in ids]
     path = write(tmp_path / "scores.csv", rows)
     wish = Wish(part=Part("all"), threshold=0.8)
-    facts, folder = judging.read(samples, corpus, store, path, wish, tmp_path / "out")
+    facts, folder = reading.read(samples, corpus, store, path, wish, tmp_path / "out")
     got = metrics_of(facts)
     assert (got["accuracy"], got["accuracy_threshold"], got["auroc"]) == (0.5, 1.0, 1.0)
     assert "threshold of the score: 0.8, from --threshold" in (folder / "README.md").read_text()
@@ -172,7 +172,7 @@ def test_thresholds_are_named_or_tuned_where_nothing_is_measured(samples: Versio
         with pytest.raises(
             StoreError, match=f"--tune-on {split}: a threshold is chosen on a split that is not measured"
         ):
-            judging.read(samples, corpus, store, path, Wish(part=Part("all"), tune_on=split), tmp_path / "out")
+            reading.read(samples, corpus, store, path, Wish(part=Part("all"), tune_on=split), tmp_path / "out")
 
 
 def test_a_threshold_is_tuned_on_another_split(pairs: Version, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,7 +189,7 @@ def test_a_threshold_is_tuned_on_another_split(pairs: Version, tmp_path: Path, m
     rows = [{"id": row["sample_id"], "score": row["mos"] / 10} for row in ratings]
     path, store = write(tmp_path / "scores.csv", rows), Store(pairs.folder.parents[1])
     wish = Wish(tune_on="validation")
-    facts, _ = judging.read(pairs, corpus, store, path, wish, tmp_path / "out")
+    facts, _ = reading.read(pairs, corpus, store, path, wish, tmp_path / "out")
     held = [row["mos"] / 10 for row in ratings if row["split"] == "validation"]
     below, above = [one for one in held if one <= 0.3], [one for one in held if one > 0.3]
     assert facts["splits"] == ["test"]
@@ -198,7 +198,7 @@ def test_a_threshold_is_tuned_on_another_split(pairs: Version, tmp_path: Path, m
     monkeypatch.undo()
     wish = Wish(part=Part("all"), threshold=0.5)
     with pytest.raises(ConfigError, match="asks for no yes or no"):
-        judging.read(pairs, find_corpus(pairs.corpus), store, path, wish, tmp_path / "out")
+        reading.read(pairs, find_corpus(pairs.corpus), store, path, wish, tmp_path / "out")
 
 
 def test_the_command(pairs: Version, tmp_path: Path) -> None:
@@ -267,8 +267,8 @@ def test_a_coin_lies_in_its_interval_and_the_oracle_is_right(kind: Any) -> None:
 
 def test_a_question_without_its_right_option_leaves(tmp_path: Path) -> None:
     rows = [{"id": "1", "target": "C", "options": 2}, {"id": "2", "target": "B", "options": 2}]
-    predictions = {row["id"]: judging.Prediction(str(row["id"]), choice="B") for row in rows}
-    judging._with_options(rows, {"1": 2, "2": 2}, predictions)
+    predictions = {row["id"]: Prediction(str(row["id"]), choice="B") for row in rows}
+    recording._with_options(rows, {"1": 2, "2": 2}, predictions)
     facts = count(Evaluation("e", "choice", "x", ""), rows, predictions)
     assert facts["left_out"] == {"no_such_option": 1}
     assert metrics_of(facts)["accuracy"] == 1.0

@@ -21,11 +21,10 @@ from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreE
 from earmark.schemas.evaluations import Evaluation, Examinee, Mode
 from earmark.tasks.annotation.prompts import load_prompt
 from earmark.tasks.build.registry import corpora, find_corpus
-from earmark.tasks.evaluation import asking, judging, samples
+from earmark.tasks.evaluation import asking, judging, reading, samples
 from earmark.tasks.evaluation.asking import Prediction
-from earmark.tasks.evaluation.judging import Wish
 from earmark.tasks.evaluation.results import count
-from earmark.tasks.evaluation.samples import Part
+from earmark.tasks.evaluation.samples import Part, Wish
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
@@ -294,16 +293,16 @@ def truth(built: tuple[Version, Store], server: OpenAIServer, tmp_path: Path) ->
 def test_scores_give_the_same_table(built: tuple[Version, Store], truth: list[dict[str, Any]], tmp_path: Path) -> None:
     version, store = built
     corpus = find_corpus(version.corpus)
-    facts, _ = judging.read(
+    facts, _ = reading.read(
         version, corpus, store, write_scores(tmp_path / "right.csv", truth), MUSICALITY, tmp_path / "o"
     )
     assert facts["rows"][0]["metrics"]["accuracy"]["value"] == 1.0
     pair = [{"id": row["id"], "score_a": 1, "score_b": {"a": 0, "b": 2, "tie": 1}[row["choice"]]} for row in truth]
     (tmp_path / "pair.jsonl").write_text("".join(json.dumps(row) + "\n" for row in pair))
-    facts, _ = judging.read(version, corpus, store, tmp_path / "pair.jsonl", MUSICALITY, tmp_path / "o")
+    facts, _ = reading.read(version, corpus, store, tmp_path / "pair.jsonl", MUSICALITY, tmp_path / "o")
     assert facts["rows"][0]["metrics"]["accuracy"]["value"] == 1.0
     blank = [{**row, "choice": ""} if place == 0 else row for place, row in enumerate(truth)]
-    facts, _ = judging.read(
+    facts, _ = reading.read(
         version, corpus, store, write_scores(tmp_path / "[r]ight.csv", blank), MUSICALITY, tmp_path / "o"
     )
     assert facts["unanswered"] == {"no_score": 1}
@@ -326,7 +325,7 @@ def test_a_faulty_file_of_scores_is_one_line(
     version, store = built
     path = write_scores(tmp_path / "faulty.csv", change(truth))
     with pytest.raises(InputError, match=said):
-        judging.read(version, find_corpus(version.corpus), store, path, MUSICALITY, tmp_path / "o")
+        reading.read(version, find_corpus(version.corpus), store, path, MUSICALITY, tmp_path / "o")
     assert not (tmp_path / "o").exists()
 
 

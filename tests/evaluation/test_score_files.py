@@ -18,9 +18,8 @@ from earmark.schemas.human_preferences import HumanPreferences
 from earmark.tasks.annotation.outcome import Answer, Report
 from earmark.tasks.annotation.request import Audio, Json, Request, Text, YesNo
 from earmark.tasks.build.registry import corpora, find_corpus
-from earmark.tasks.evaluation import judging, statistics
-from earmark.tasks.evaluation.judging import Wish
-from earmark.tasks.evaluation.samples import Part
+from earmark.tasks.evaluation import judging, reading, statistics
+from earmark.tasks.evaluation.samples import Part, Wish
 from earmark.tasks.store.versions import Store, Version
 from tests import builds
 from tests.annotation.conftest import LocalServer
@@ -166,7 +165,7 @@ def measure(version: Version, rows: list[Row], wish: Wish, folder: Path) -> dict
     """The facts of an evaluation by a file of these rows."""
     path = write(folder / "scores.csv", rows)
     store = Store(version.folder.parents[1])
-    facts, _ = judging.read(version, find_corpus(version.corpus), store, path, wish, folder / "out")
+    facts, _ = reading.read(version, find_corpus(version.corpus), store, path, wish, folder / "out")
     return facts
 
 
@@ -174,7 +173,7 @@ def measure_clips(version: Version, rows: list[Row], wish: Wish, folder: Path) -
     """The facts of each evaluation that a file of clips' scores feeds, by name."""
     path = write(folder / "clips.csv", rows)
     store = Store(version.folder.parents[1])
-    tables, _ = judging.read_clips(version, find_corpus(version.corpus), store, path, wish, folder / "clips")
+    tables, _ = reading.read_clips(version, find_corpus(version.corpus), store, path, wish, folder / "clips")
     return {facts["evaluation"]: facts for facts, _ in tables}
 
 

@@ -15,7 +15,7 @@ from earmark.schemas.evaluations import Examinee
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences
 from earmark.tasks.annotation.prompts import load_prompt
 from earmark.tasks.evaluation import judging
-from earmark.tasks.evaluation.judging import Wish
+from earmark.tasks.evaluation.samples import Wish
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of

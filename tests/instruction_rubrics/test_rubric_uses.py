@@ -14,8 +14,7 @@ from earmark.schemas.evaluations import Examinee
 from earmark.schemas.instruction_rubrics import CORPUS
 from earmark.schemas.rubric_rewards import rubric_reward
 from earmark.tasks.evaluation import judging
-from earmark.tasks.evaluation.judging import Wish
-from earmark.tasks.evaluation.samples import Part
+from earmark.tasks.evaluation.samples import Part, Wish
 from earmark.tasks.exports.choosing import Wish as ExportWish
 from earmark.tasks.exports.export import export
 from earmark.tasks.store.versions import Store, Version

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.tasks.build.registry import corpora, find_corpus
-from earmark.tasks.evaluation import judging
-from earmark.tasks.evaluation.judging import Wish
-from earmark.tasks.evaluation.samples import Part
+from earmark.tasks.evaluation import reading
+from earmark.tasks.evaluation.samples import Part, Wish
 from earmark.tasks.release.known_faults import FAULTS, known_faults, lines_about
 from earmark.tasks.store.manifest import MANIFEST, RULES, Manifest, read_manifest
 from earmark.tasks.store.sql import connect, query
@@ -136,7 +135,7 @@ def test_results_of_a_file_in_a_hidden_order_are_named(tmp_path: Path) -> None:
         writer.writerow(["id", "choice"])
         writer.writerows((row["pair_id"], "chosen") for row in rows_of(version, "pairs"))
     corpus, scores = find_corpus(version.corpus), tmp_path / "scores.csv"
-    facts, folder = judging.read(version, corpus, store, scores, Wish(part=Part("all")), None)
+    facts, folder = reading.read(version, corpus, store, scores, Wish(part=Part("all")), None)
     assert lines_about(store) == []
     record = folder / "evaluation.json"
     before = {name: value for name, value in facts.items() if name != "order"}

@@ -1,0 +1,166 @@
+"""What was predicted, counted and written down: a folder with `evaluation.json`, `predictions.parquet` and a README."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
+from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.views import names_clip
+from earmark.tasks.build.media import media_index
+from earmark.tasks.evaluation.asking import Prediction
+from earmark.tasks.evaluation.baselines import baselines
+from earmark.tasks.evaluation.results import NOT_MEASURED, Threshold, as_markdown, count, credits_of
+from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, LETTERS, Samples, Wish, select_samples
+from earmark.tasks.evaluation.statistics import best_threshold
+from earmark.tasks.exports.folder import building
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.versions import Store, Version
+
+RECORD = "evaluation.json"
+PREDICTIONS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("split", pa.string()),
+        ("target", pa.string()),
+        ("score", pa.float64()),
+        ("choice", pa.string()),
+        ("right", pa.bool_()),
+        ("reason", pa.string()),
+        ("detail", pa.string()),
+        ("items", pa.list_(pa.struct([("item", pa.string()), ("score", pa.float64())]))),
+        ("request_keys", pa.list_(pa.string())),
+    ]
+)
+
+
+def choose_threshold(
+    version: Version,
+    corpus: Corpus,
+    evaluation: Evaluation,
+    wish: Wish,
+    samples: Samples,
+    predict: Callable[[Samples], dict[str, Prediction]],
+) -> Threshold | None:
+    """The threshold that is named, or the best of a split that is not measured; None without either wish.
+
+    Raises:
+        ConfigError: the evaluation has no yes and no.
+        StoreError: the split is held out or measured, is not there, or has no answers of both kinds.
+    """
+    split = wish.tune_on
+    if wish.threshold is None and split is None:
+        return None
+    if evaluation.kind != "yes_no":
+        raise ConfigError(f"evaluation '{evaluation.name}' asks for no yes or no: leave --threshold and --tune-on out")
+    if split is None:
+        assert wish.threshold is not None
+        return Threshold(wish.threshold, "--threshold")
+    if split in (*HELD_OUT, EVERY) or split in samples.splits():
+        raise StoreError(f"--tune-on {split}: a threshold is chosen on a split that is not measured; name another")
+    part = replace(wish.part, split=split, limit=None)
+    with (
+        tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
+        select_samples(version, corpus, evaluation, part, Path(temporary)) as others,
+    ):
+        found = predict(others)
+        truth = {row["id"]: row["target"] for rows in others.batches(10_000, ["id", "target"]) for row in rows}
+    scored = [(one.score, truth[one.id]) for one in found.values() if one.score is not None]
+    if len({target for _, target in scored}) < 2:
+        raise StoreError(f"--tune-on {split}: expected answers to samples of both kinds, yes and no, in that split")
+    return Threshold(best_threshold(*zip(*scored, strict=True)), f"split {split}, {len(scored):,} samples")
+
+
+def record(
+    version: Version,
+    store: Store,
+    samples: Samples,
+    evaluation: Evaluation,
+    wish: Wish,
+    predictions: dict[str, Prediction],
+    asked: dict[str, Any],
+    out: Path | None,
+    threshold: Threshold | None = None,
+) -> tuple[dict[str, Any], Path]:
+    """Count, and write the folder."""
+    grouped = dict.fromkeys(name for group in evaluation.groups for name in group.split("+"))
+    columns = [*dict.fromkeys(["id", "split", "target", *grouped])]
+    extra = ("cluster", "swapped", "audio", "a_audio", "b_audio")
+    columns += [name for name in extra if name in samples.columns and name not in columns]
+    rows = [row for batch in samples.batches(10_000, columns) for row in batch]
+    if evaluation.kind == "choice":
+        rows = _with_options(rows, samples.sizes(evaluation), predictions)
+    if not any(one.answered for one in predictions.values()):
+        commonest = Counter(one.reason for one in predictions.values()).most_common(1)[0][0]
+        detail = next(one.detail for one in predictions.values() if one.reason == commonest)
+        raise EarmarkError(f"no sample has an answer; most for '{commonest}', such as: {detail}")
+    clips = samples.clips([name for name in extra if name in samples.columns and names_clip(name)])
+    measured = [row for row in rows if predictions[row["id"]].reason not in NOT_MEASURED]
+    controls, without = baselines(evaluation, measured, media_index(store).measured(clips) if clips else {})
+    facts = {
+        "corpus": version.corpus,
+        "version": version.name,
+        "manifest_sha256": version.manifest.digest(),
+        "evaluation": evaluation.name,
+        "kind": evaluation.kind,
+        "says": evaluation.says,
+        **asked,
+        "splits": list(dict.fromkeys(sorted(row["split"] for row in rows))),
+        "language": wish.part.language,
+        "limit": wish.part.limit,
+        **count(evaluation, rows, predictions, threshold, controls),
+        "without": without,
+    }
+    folder = (out or store.root / "evaluations" / _name(facts)).absolute()
+    with building(folder, force=True, record=RECORD) as place:
+        write_rows(place / "predictions.parquet", PREDICTIONS, _written(evaluation, rows, predictions))
+        text = json.dumps(facts, indent=1, ensure_ascii=False)
+        (place / RECORD).write_text(text + "\n", encoding="utf-8", newline="\n")
+        (place / "README.md").write_text(as_markdown(facts), encoding="utf-8", newline="\n")
+    return facts, folder
+
+
+def _with_options(
+    rows: list[dict[str, Any]], sizes: dict[str, int], predictions: dict[str, Prediction]
+) -> list[dict[str, Any]]:
+    """Rows with the number of their options; a sample whose right letter names none is answered by nothing."""
+    for row in rows:
+        row["options"] = sizes.get(row["id"])
+        if row["options"] is not None and LETTERS.index(row["target"]) >= row["options"]:
+            detail = f"the right letter is {row['target']} of {row['options']} options"
+            predictions[row["id"]] = Prediction(row["id"], reason="no_such_option", detail=detail)
+    return rows
+
+
+def _written(
+    evaluation: Evaluation, rows: list[dict[str, Any]], predictions: dict[str, Prediction]
+) -> list[tuple[Any, ...]]:
+    written = []
+    for row in rows:
+        one = predictions[row["id"]]
+        right = bool(credits_of(evaluation, row["target"], one, None).get("accuracy")) if one.answered else None
+        right = None if evaluation.kind == "scalar" else right
+        target = {True: "yes", False: "no"}[row["target"]] if evaluation.kind == "yes_no" else str(row["target"])
+        held = (one.score, one.choice, right, one.reason, one.detail, one.items, one.requests)
+        written.append((row["id"], row["split"], target, *held))
+    return written
+
+
+def _name(facts: dict[str, Any]) -> str:
+    """A folder's name for a model, a mode and a part of the samples."""
+    who = facts["annotator"] or Path(facts["scores"]).stem + ("-clips" if facts.get("per_clip") else "")
+    parts = [facts["evaluation"], facts["mode"], who, *facts["splits"], facts["language"]]
+    parts += [f"first-{facts['limit']}"] if facts["limit"] else []
+    parts += ["both-orders"] if facts.get("both_orders") else []
+    named = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.") for part in parts if part)
+    return f"{facts['corpus']}/{facts['version']}/{named}"
