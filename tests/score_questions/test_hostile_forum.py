@@ -18,8 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.score_questions import CORPUS, TABLES
-from earmark.tasks.evaluation import judging
-from earmark.tasks.evaluation.samples import Wish
+from earmark.tasks.evaluation import judging, samples
 from earmark.tasks.exports.choosing import Wish
 from earmark.tasks.exports.export import export
 from earmark.tasks.score_questions.forum import drawings
@@ -200,7 +199,7 @@ def test_examinees_are_asked_in_one_form(tmp_path: Path, versions: Mapping[str, 
             server.bodies.clear()
             asked = judging.examinee("openai:tiny", server.base_url, None)
             store = Store(version.folder.parent.parent)
-            facts, _ = judging.judge(version, CORPUS, store, asked, Wish(mode=mode), tmp_path / name)
+            facts, _ = judging.judge(version, CORPUS, store, asked, samples.Wish(mode=mode), tmp_path / name)
             assert facts["answered"] == len(server.bodies) == len(rows_of(version, "questions"))
             forms[name] = {json.dumps(bones(body)) for body in server.bodies}
     assert len(forms["tame"]) == 1
