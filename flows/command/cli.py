@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import traceback
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,6 +13,15 @@ from earmark.flows.command.ending import end_in_order, machine_fault
 from earmark.flows.command.export_cli import export
 from earmark.flows.command.judge_cli import judge
 from earmark.flows.command.ledger_cli import app as ledger_app
+from earmark.flows.command.options import (
+    AllowRejectsOption,
+    CorpusArgument,
+    JsonOption,
+    StoreOption,
+    VersionArgument,
+    open_store,
+    print_json,
+)
 from earmark.flows.command.publish_cli import publish
 from earmark.flows.command.rebuild_cli import rebuild
 from earmark.flows.command.review_cli import app as review_app
@@ -32,26 +40,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-StoreOption = Annotated[
-    str | None,
-    typer.Option(
-        "--store",
-        metavar="DIR",
-        help="The store: a folder or s3://bucket/prefix. Default: EARMARK_STORE, else data/store.",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
-SpecArgument = Annotated[
-    str, typer.Argument(metavar="CORPUS[@vN]", help="The corpus; its newest version, or version N with @vN.")
-]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The build config, a TOML file.")]
-AllowRejectsOption = Annotated[
-    bool,
-    typer.Option(
-        "--allow-rejects", help="Commit even if too many input rows were rejected or the main table is empty."
-    ),
-]
-LimitOption = Annotated[int | None, typer.Option("--limit", min=1, help="Read only the first N rows of each source.")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Read only the first N rows of each source.")]
 
 _BUILD, _LOOK, _GIVE, _TEND = "Build", "Inspect versions", "Export and publish", "Operate"
 
@@ -66,12 +56,12 @@ def list_corpora(store: StoreOption = None, as_json: JsonOption = False) -> None
     from earmark.tasks.build.registry import all_corpora
     from earmark.tasks.store.versions import manifest_fault
 
-    place = _store(store)
+    place = open_store(store)
     known, faults = all_corpora()
     newest = {name: place.latest(name) for name in known}
     damaged = [fault for version in newest.values() if version and (fault := manifest_fault(version))]
     if as_json:
-        _print_json([console.corpus_facts(corpus, newest[corpus.name]) for corpus in known.values()])
+        print_json([console.corpus_facts(corpus, newest[corpus.name]) for corpus in known.values()])
     else:
         console.show_corpora(list(known.values()), newest)
     for fault in faults.values():
@@ -82,7 +72,7 @@ def list_corpora(store: StoreOption = None, as_json: JsonOption = False) -> None
 
 @app.command(rich_help_panel=_BUILD)
 def build(
-    corpus: Annotated[str, typer.Argument(help="The corpus to build; `earmark list` shows all.")],
+    corpus: CorpusArgument,
     config: ConfigOption,
     store: StoreOption = None,
     limit: LimitOption = None,
@@ -104,14 +94,14 @@ def build(
     from earmark.flows.command import console
     from earmark.flows.command.running import forecast_build, run_build
 
-    place = _store(store)
+    place = open_store(store)
     if dry_run:
         facts = forecast_build(corpus, config, place, limit, allow_rejects=allow_rejects)
-        _print_json(facts) if as_json else console.show_plan(facts)
+        print_json(facts) if as_json else console.show_plan(facts)
         return
     built = run_build(corpus, config, place, force=force, limit=limit, allow_rejects=allow_rejects)
     if as_json:
-        _print_json({**console.version_facts(built.version), "new": built.new})
+        print_json({**console.version_facts(built.version), "new": built.new})
     else:
         console.show_built(built)
 
@@ -126,7 +116,7 @@ def demo(store: StoreOption = None) -> None:
     from earmark.flows.command.running import demo_config, run_build
     from earmark.tasks.build.registry import corpora
 
-    place = _store(store)
+    place = open_store(store)
     console.show_demo([run_build(name, demo_config(name), place) for name, one in corpora().items() if not one.package])
 
 
@@ -147,7 +137,7 @@ def status(
     from earmark.tasks.release.known_faults import lines_about
     from earmark.tasks.store.runs import list_runs
 
-    place = _store(store)
+    place = open_store(store)
     if watch:
         from earmark.flows.command.watching import watch as show_changes
 
@@ -155,7 +145,7 @@ def status(
         return
     runs = list_runs(place)
     if as_json:
-        _print_json([{**run.model_dump(mode="json"), "state": run.current_state()} for run in runs])
+        print_json([{**run.model_dump(mode="json"), "state": run.current_state()} for run in runs])
     else:
         console.show_runs(runs)
         for line in lines_about(place):
@@ -178,7 +168,7 @@ def resume(
     from earmark.flows.command.running import resume_run
     from earmark.tasks.store.runs import find_run
 
-    place = _store(store)
+    place = open_store(store)
     unfinished = find_run(place, run)
     if unfinished.current_state() == "running":
         raise StoreError(f"run {unfinished.run} is still running (process {unfinished.pid} on {unfinished.host})")
@@ -186,9 +176,7 @@ def resume(
 
 
 @app.command(rich_help_panel=_LOOK)
-def versions(
-    corpus: Annotated[str, typer.Argument(help="The corpus.")], store: StoreOption = None, as_json: JsonOption = False
-) -> None:
+def versions(corpus: CorpusArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """List a corpus's versions with their rows, and where they were published.
 
     **Example:** `earmark versions mos-preferences`
@@ -197,12 +185,12 @@ def versions(
     from earmark.tasks.build.registry import find_corpus
     from earmark.tasks.store.receipts import receipts
 
-    place = _store(store)
+    place = open_store(store)
     find_corpus(corpus)
     committed, published = place.versions(corpus), receipts(place, corpus)
     if as_json:
         sent = [receipt.model_dump(mode="json") for receipt in published]
-        _print_json(
+        print_json(
             [
                 {**console.version_facts(version), "published": [s for s in sent if s["version"] == version.name]}
                 for version in committed
@@ -214,7 +202,7 @@ def versions(
 
 @app.command(rich_help_panel=_LOOK)
 def diff(
-    corpus: Annotated[str, typer.Argument(help="The corpus.")],
+    corpus: CorpusArgument,
     old: Annotated[str, typer.Argument(help="The earlier version, such as v1.")],
     new: Annotated[str, typer.Argument(help="The later version, such as v2.")],
     rows: Annotated[
@@ -233,7 +221,7 @@ def diff(
     from earmark.tasks.build.registry import find_corpus
     from earmark.tasks.store.diff import changed_rows, diff_table
 
-    place = _store(store)
+    place = open_store(store)
     before, after = place.find(f"{corpus}@{old}"), place.find(f"{corpus}@{new}")
     changes, listed = [], []
     for table in find_corpus(corpus).tables:
@@ -243,14 +231,14 @@ def diff(
                 listed += [{"table": table.name, **row} for row in changed_rows(connection, table)]
     if as_json:
         counts = [vars(change) for change in changes]
-        _print_json({"counts": counts, "rows": listed} if rows else {"counts": counts})
+        print_json({"counts": counts, "rows": listed} if rows else {"counts": counts})
     else:
         console.show_diff(before, after, changes, listed)
 
 
 @app.command(rich_help_panel=_LOOK)
 def explain(
-    corpus: SpecArgument,
+    corpus: VersionArgument,
     row: Annotated[
         str, typer.Argument(help="The key of a row, the item of a reject, or a file name as written in the input list.")
     ],
@@ -267,16 +255,16 @@ def explain(
     from earmark.tasks.build.registry import find_corpus
     from earmark.tasks.store.explain import explain as find_accounts
 
-    version = _store(store).find(corpus)
+    version = open_store(store).find(corpus)
     accounts = find_accounts(version, find_corpus(version.corpus).tables, row)
     if as_json:
-        _print_json([{**asdict(account), "through": [s.model_dump() for s in account.through]} for account in accounts])
+        print_json([{**asdict(account), "through": [s.model_dump() for s in account.through]} for account in accounts])
     else:
         console.show_accounts(version, accounts)
 
 
 @app.command(rich_help_panel=_LOOK)
-def verify(corpus: SpecArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
+def verify(corpus: VersionArgument, store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Compare each file of a version with its hash in the manifest, and list known faults that may affect it.
 
     **Examples:** `earmark verify mos-preferences` · `earmark verify mos-preferences@v2`
@@ -284,14 +272,14 @@ def verify(corpus: SpecArgument, store: StoreOption = None, as_json: JsonOption 
     from earmark.tasks.release.known_faults import lines_about
     from earmark.tasks.store.versions import verify as find_faults
 
-    place = _store(store)
+    place = open_store(store)
     version = place.find(corpus)
     faults = place.remote.faults(version.manifest) if place.remote else find_faults(version)
     known = lines_about(place, version)
     count = len(version.manifest.files)
     if as_json:
         facts = {"corpus": version.corpus, "version": version.name, "files": count, "faults": faults}
-        _print_json({**facts, "known_faults": known})
+        print_json({**facts, "known_faults": known})
     else:
         for line in known:
             print(f"known fault: {line}")
@@ -313,9 +301,9 @@ def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
     from earmark.flows.command import console
     from earmark.flows.command.doctor import examine
 
-    findings = examine(_store(store))
+    findings = examine(open_store(store))
     if as_json:
-        _print_json([vars(finding) for finding in findings])
+        print_json([vars(finding) for finding in findings])
     else:
         console.show_findings(findings)
     if any(finding.state == "bad" for finding in findings):
@@ -330,16 +318,6 @@ app.command(rich_help_panel=_TEND)(serve)
 app.command(rich_help_panel=_TEND)(withdraw)
 app.command(rich_help_panel=_TEND)(sweep)
 app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)
-
-
-def _store(where: str | None) -> Any:
-    from earmark.tasks.store.versions import open_store
-
-    return open_store(where)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(value, indent=1, ensure_ascii=False, default=str))
 
 
 def main() -> None:

@@ -2,53 +2,47 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from earmark.flows.command.options import (
+    JsonOption,
+    OutFolderOption,
+    StoreOption,
+    VersionArgument,
+    open_store,
+    print_json,
+)
+
 
 def export(
-    corpus: Annotated[
-        str, typer.Argument(metavar="CORPUS[@vN]", help="The corpus; its newest version, or version N with @vN.")
-    ],
+    corpus: VersionArgument,
     format_: Annotated[
         str | None,
         typer.Option(
             "--for", metavar="FORMAT", help="The trainer's format. Without it, the command lists formats and views."
         ),
     ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist."),
-    ] = None,
+    out: OutFolderOption = None,
     view: Annotated[
-        str | None,
-        typer.Option("--view", metavar="NAME", help="The view to export. Default: the first one that fits the format."),
+        str | None, typer.Option(metavar="NAME", help="The view to export. Default: the first one that fits.")
     ] = None,
     table: Annotated[
-        str | None,
-        typer.Option("--table", metavar="NAME", help="Export this table unchanged; only for jsonl and webdataset."),
+        str | None, typer.Option(metavar="NAME", help="Export this table unchanged; only for jsonl and webdataset.")
     ] = None,
-    split: Annotated[str | None, typer.Option("--split", metavar="NAME", help="Export only this split.")] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=1, help="Export only the first N rows of each split.")
-    ] = None,
+    split: Annotated[str | None, typer.Option(metavar="NAME", help="Export only this split.")] = None,
+    limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Export only N rows of each split.")] = None,
     blind: Annotated[
-        bool,
-        typer.Option("--blind", help="Leave clips out of prompts: a control without audio, for text trainers."),
+        bool, typer.Option("--blind", help="Leave clips out of prompts: a control without audio, for text trainers.")
     ] = False,
     audio_root: Annotated[
-        list[Path] | None,
-        typer.Option("--audio-root", metavar="DIR", help="Also search this folder for clips that were moved."),
+        list[Path] | None, typer.Option(metavar="DIR", help="Also search this folder for clips that were moved.")
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier export in DIR.")] = False,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="DIR", help="The store of versions. Default: EARMARK_STORE, else data/store."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a version in the form that a trainer reads; without --for, list formats and views.
 
@@ -67,7 +61,6 @@ def export(
     from earmark.tasks.exports.choosing import Wish, choose, offers
     from earmark.tasks.exports.export import export as write
     from earmark.tasks.exports.readme import command_of
-    from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
     version = place.find(corpus)
@@ -76,7 +69,7 @@ def export(
         listed = offers(version, known)
         if as_json:
             facts = [{"view": o.view.name, "format": o.format, "refusal": o.refusal} for o in listed]
-            print(json.dumps(facts, indent=1))
+            print_json(facts)
         else:
             console.show_offers(version, listed)
         return
@@ -86,6 +79,6 @@ def export(
     with shown():
         record = write(version, known, place, out, wish)
     if as_json:
-        print(json.dumps({**record, "folder": str(out)}, indent=1))
+        print_json({**record, "folder": str(out)})
     else:
         console.show_export(record, out, command_of(choose(version, known, wish), record))

@@ -8,24 +8,17 @@ from typing import Annotated
 
 import typer
 
+from earmark.flows.command.options import JsonOption, StoreOption, open_store, print_json
+
 app = typer.Typer(
-    help="Inspect the ledger: requests to models, their answers and cost.",
+    help="Inspect the ledger: requests to models, answers, cost. EARMARK_LEDGER replaces the store's own.",
     no_args_is_help=True,
     rich_markup_mode="markdown",
 )
 
-StoreOption = Annotated[
-    str | None,
-    typer.Option(
-        "--store", metavar="DIR", help="The store whose ledger to use; the variable EARMARK_LEDGER overrides it."
-    ),
-]
-
 
 @app.command()
-def stats(
-    store: StoreOption = None, as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False
-) -> None:
+def stats(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Count requests, tokens, cost, rejects and faults by model.
 
     **Example:** `earmark ledger stats`
@@ -35,7 +28,7 @@ def stats(
 
     counts = count(_address(store))
     if as_json:
-        print(json.dumps(counts, indent=1, ensure_ascii=False, default=str))
+        print_json(counts)
     else:
         show_ledger(counts)
 
@@ -53,7 +46,7 @@ def show(
     """
     from earmark.tasks.annotation.ledger_reports import show as find
 
-    print(json.dumps(find(_address(store), key), indent=1, ensure_ascii=False, default=str))
+    print_json(find(_address(store), key))
 
 
 @app.command()
@@ -71,9 +64,7 @@ def vacuum(store: StoreOption = None) -> None:
 @app.command()
 def export(
     store: StoreOption = None,
-    model: Annotated[
-        str | None, typer.Option("--model", help="Only requests to this annotator, as `backend:model`.")
-    ] = None,
+    model: Annotated[str | None, typer.Option(help="Only requests to this annotator, as `backend:model`.")] = None,
 ) -> None:
     """Write all requests with their answers to standard output as JSON lines.
 
@@ -87,6 +78,5 @@ def export(
 
 def _address(store: str | None) -> str:
     from earmark.tasks.build.ledger import ledger_address
-    from earmark.tasks.store.versions import open_store
 
     return ledger_address(open_store(store))

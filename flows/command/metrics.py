@@ -46,10 +46,6 @@ class Metrics(Collector):
         self._ledger: list[Metric] = []
         self._good_until = 0.0
 
-    def describe(self) -> list[Metric]:
-        """Nothing is counted at registration."""
-        return []
-
     def collect(self) -> Iterator[Metric]:
         """The metrics as they are now, or were a moment ago; of what does not answer, as it was last known."""
         if time.monotonic() >= self._good_until:

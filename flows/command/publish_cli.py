@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from earmark.flows.command.options import JsonOption, StoreOption, VersionArgument, open_store, print_json
+
 
 def publish(
-    corpus: Annotated[
-        str, typer.Argument(metavar="CORPUS[@vN]", help="The corpus; its newest version, or version N with @vN.")
-    ],
+    corpus: VersionArgument,
     repo: Annotated[
-        str, typer.Option("--repo", metavar="ORG/NAME", help="The dataset repository; created if it does not exist.")
+        str, typer.Option(metavar="ORG/NAME", help="The dataset repository; created if it does not exist.")
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show which files would be uploaded and which the Hub has; send nothing.")
@@ -29,16 +28,12 @@ def publish(
     allow_findings: Annotated[
         Path | None,
         typer.Option(
-            "--allow-findings",
             metavar="FILE",
             help="A file of reviewed findings; each line has a finding's digits in [] and a reason.",
         ),
     ] = None,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="DIR", help="The store of versions. Default: EARMARK_STORE, else data/store."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Publish a version to the Hub as one commit and one tag. Interrupted uploads resume.
 
@@ -53,7 +48,6 @@ def publish(
     from earmark.flows.command import console
     from earmark.schemas.errors import HubError
     from earmark.tasks.build.progress import shown
-    from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
     options = {
@@ -65,7 +59,7 @@ def publish(
     with shown():
         facts = (_forecast if dry_run else _send)(corpus, repo, str(place.root), options)
     if as_json:
-        print(json.dumps(facts, indent=1, ensure_ascii=False))
+        print_json(facts)
     elif dry_run:
         console.show_publication_plan(facts)
     else:
@@ -86,7 +80,6 @@ def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> di
     from earmark.tasks.build.registry import find_corpus
     from earmark.tasks.release.publishing import check_fit, forecast, gathered, read_reviewed
     from earmark.tasks.store.hub import Repo
-    from earmark.tasks.store.versions import open_store
 
     place, target, reviewed = open_store(store), Repo(repo), read_reviewed(options["allow_findings"])
     version = place.find(corpus)

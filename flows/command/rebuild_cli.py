@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from earmark.flows.command.options import JsonOption, StoreOption, open_store, print_json
+
 
 def rebuild(
     config: Annotated[
         Path,
-        typer.Option(
-            "--config", "-c", metavar="FILE", help="A TOML file: the corpora, their configs and repositories."
-        ),
+        typer.Option("-c", "--config", metavar="FILE", help="The corpora, their configs and repositories, as TOML."),
     ],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show which corpora are out of date; build nothing.")
-    ] = False,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="DIR", help="The store of versions. Default: EARMARK_STORE, else data/store."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is out of date; build nothing.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Build each corpus that is out of date, in the order of their inputs, and publish those with a repository.
 
@@ -39,13 +33,12 @@ def rebuild(
     from earmark.flows.command import console
     from earmark.flows.command.rebuild_plan import forecast, read_rebuild
     from earmark.tasks.release.rebuilding import Ending, RebuildFailed
-    from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
     plan = read_rebuild(config)
     stands = forecast(plan, place)
     if dry_run:
-        _print(stands) if as_json else console.show_standings(stands)
+        print_json([asdict(one) for one in stands]) if as_json else console.show_standings(stands)
         return
     failed = None
     if all(one.would == "nothing" and not one.publish for one in stands):
@@ -55,7 +48,7 @@ def rebuild(
             endings = tuple(_run(plan, place))
         except RebuildFailed as error:
             endings, failed = error.endings, error
-    _print(endings) if as_json else console.show_endings(endings)
+    print_json([asdict(one) for one in endings]) if as_json else console.show_endings(endings)
     if failed is not None:
         raise failed
 
@@ -70,7 +63,3 @@ def _run(plan: Any, place: Any) -> Any:
         from earmark.flows.rebuild import rebuild as run
 
         return run(plan, str(place.root.absolute()))
-
-
-def _print(rows: Any) -> None:
-    print(json.dumps([asdict(row) for row in rows], indent=1, ensure_ascii=False))

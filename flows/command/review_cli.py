@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from earmark.flows.command.options import JsonOption, StoreOption, open_store, print_json
+
 app = typer.Typer(help="Let people review questions.", no_args_is_help=True, rich_markup_mode="markdown")
 
 SpecArgument = Annotated[
     str, typer.Argument(metavar="score-questions[@vN]", help="The newest version, or version N with @vN.")
 ]
-StoreOption = Annotated[
-    str | None,
-    typer.Option("--store", metavar="DIR", help="The store of versions. Default: EARMARK_STORE, else data/store."),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")]
 
 
 @app.command("export")
@@ -30,7 +26,6 @@ def export(
     images_at: Annotated[
         str | None,
         typer.Option(
-            "--images-at",
             metavar="URL",
             help="The address at which Label Studio finds images. Default: images are inside the tasks.",
         ),
@@ -88,14 +83,13 @@ def import_(
         write_verdicts(out, verdicts)
     if as_json:
         agreement = {name: [asdict(one) for one in facts[name]] for name in ("agreement", "alpha")}
-        print(json.dumps({**facts, **agreement}, indent=1, ensure_ascii=False))
+        print_json({**facts, **agreement})
     else:
         console.show_reviews(facts, out)
 
 
 def _version(spec: str, store: str | None) -> Any:
     from earmark.schemas.errors import StoreError
-    from earmark.tasks.store.versions import open_store
 
     if spec.partition("@")[0] != "score-questions":
         raise StoreError(

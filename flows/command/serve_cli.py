@@ -7,32 +7,23 @@ from typing import Annotated
 
 import typer
 
+from earmark.flows.command.options import StoreOption
+
 
 def serve(
     file: Annotated[
-        Path | None,
-        typer.Option(
-            "--file", metavar="FILE", help="The file of deployments. Default: deploy/prefect.yaml of the clone."
-        ),
+        Path | None, typer.Option(metavar="FILE", help="The deployments. Default: deploy/prefect.yaml of the clone.")
     ] = None,
-    host: Annotated[
-        str, typer.Option("--host", help="The address on which the server and the metrics listen.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=1, max=65535, help="The port of Prefect's server.")] = 4200,
+    host: Annotated[str, typer.Option(help="The address on which the server and the metrics listen.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="The port of Prefect's server.")] = 4200,
     metrics_port: Annotated[
-        int,
-        typer.Option(
-            "--metrics-port", min=0, max=65535, help="The port of /metrics for Prometheus; 0 switches it off."
-        ),
+        int, typer.Option(min=0, max=65535, help="The port of /metrics for Prometheus; 0 switches it off.")
     ] = 9464,
-    at_once: Annotated[int, typer.Option("--at-once", min=1, help="How many runs may work at the same time.")] = 2,
+    at_once: Annotated[int, typer.Option(min=1, help="How many runs may work at the same time.")] = 2,
     deploy_only: Annotated[
         bool, typer.Option("--deploy-only", help="Only register the deployments on the server of PREFECT_API_URL.")
     ] = False,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="DIR", help="The store whose runs and ledger the metrics count."),
-    ] = None,
+    store: StoreOption = None,
 ) -> None:
     """Run scheduled builds: Prefect's server, a worker and metrics, until Ctrl-C.
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import os
 import secrets
-import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import psutil
@@ -122,7 +119,7 @@ def serve(
     store: str | None,
     deploy_only: bool = False,
 ) -> None:
-    """Serve until interrupted (Ctrl-C or SIGTERM).
+    """Serve until interrupted (Ctrl-C, or SIGTERM as `ending.end_in_order` has it).
 
     Args:
         file: the deployments, in Prefect's form.
@@ -148,35 +145,32 @@ def serve(
     access = None if known else own_access(host, port)
     if access:
         os.environ.update(access.client)  # of this process too, before Prefect is imported
-    with _interruptible():
-        try:
-            if access:
-                _check_free(host, port)
-                processes.start("server", "server", "start", "--host", host, "--port", str(port), own=access.server)
-            _say("waiting for Prefect's server")
-            deploy(processes, file, automations)
-            if deploy_only:
-                return
-            named: list[str] = []
-            if not known:
-                tell_crashed(processes.api)
-                named = ["--name", WORKER]
-            processes.start("worker", "worker", "start", "--pool", POOL, "--limit", str(at_once), *named)
-            if metrics_port:
-                serve_metrics(store, host, metrics_port)
-                _say(f"metrics: http://{host}:{metrics_port}/metrics")
-            if access:
-                _say(
-                    f"the web page and Prefect's commands (PREFECT_API_AUTH_STRING) need the password in {access.where}"
-                )
-            _say(f"schedules are running; see {processes.api.removesuffix('/api')}; Ctrl-C ends")
-            while (name := processes.ended()) is None:
-                time.sleep(1)
-            raise EarmarkError(f"Prefect's {name} ended unexpectedly; see its output above")
-        except KeyboardInterrupt:
-            _say("stopping; interrupted runs continue when earmark serve is started again")
-        finally:
-            processes.end()
+    try:
+        if access:
+            _check_free(host, port)
+            processes.start("server", "server", "start", "--host", host, "--port", str(port), own=access.server)
+        _say("waiting for Prefect's server")
+        deploy(processes, file, automations)
+        if deploy_only:
+            return
+        named: list[str] = []
+        if not known:
+            tell_crashed(processes.api)
+            named = ["--name", WORKER]
+        processes.start("worker", "worker", "start", "--pool", POOL, "--limit", str(at_once), *named)
+        if metrics_port:
+            serve_metrics(store, host, metrics_port)
+            _say(f"metrics: http://{host}:{metrics_port}/metrics")
+        if access:
+            _say(f"the web page and Prefect's commands (PREFECT_API_AUTH_STRING) need the password in {access.where}")
+        _say(f"schedules are running; see {processes.api.removesuffix('/api')}; Ctrl-C ends")
+        while (name := processes.ended()) is None:
+            time.sleep(1)
+        raise EarmarkError(f"Prefect's {name} ended unexpectedly; see its output above")
+    except KeyboardInterrupt:
+        _say("stopping; interrupted runs continue when earmark serve is started again")
+    finally:
+        processes.end()
 
 
 def deploy(processes: Processes, file: Path, automations: Path) -> None:
@@ -275,20 +269,6 @@ def _check_free(host: str, port: int) -> None:
                 f"{host}:{port} is in use; if that is a Prefect server, set PREFECT_API_URL=http://{host}:{port}/api "
                 "to use it, else choose another --port"
             )
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """SIGTERM, as from a supervisor, ends it as Ctrl-C does."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _say(line: str) -> None:

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
 
 import typer
 
+from earmark.flows.command.options import JsonOption, StoreOption, open_store, print_json
+
 
 def sweep(
     older_h: Annotated[
-        float,
-        typer.Option(
-            "--older-h", min=0, metavar="HOURS", help="Remove only files that have not changed for so many hours."
-        ),
+        float, typer.Option(min=0, metavar="HOURS", help="Remove only files that have not changed for so many hours.")
     ] = 24.0,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="List what would be removed; remove nothing.")] = False,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="URL", help="The store, s3://bucket/prefix. Default: EARMARK_STORE."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Remove the files of interrupted commits from an object store.
 
@@ -31,7 +26,6 @@ def sweep(
     """
     from earmark.schemas.errors import StoreError
     from earmark.tasks.store.leftovers import find_leftovers, find_unended, remove_leftover, remove_unended
-    from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
     if place.remote is None:
@@ -55,7 +49,7 @@ def sweep(
         "uploads": [upload.key for upload in uploads],
     }
     if as_json:
-        print(json.dumps(facts, indent=1))
+        print_json(facts)
         return
     done = "would go" if dry_run else "removed"
     for version in versions:

@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import re
 from typing import Annotated, Any
 
 import typer
+
+from earmark.flows.command.options import JsonOption, StoreOption, open_store, print_json
 
 
 def withdraw(
     reason: Annotated[
         str,
         typer.Option(
-            "--reason",
             metavar="TEXT",
             help="The reason. The store keeps it and never publishes it; do not write personal data in it.",
         ),
     ],
     annotator: Annotated[
         str | None,
-        typer.Option(
-            "--annotator", metavar="ID", help="The annotator's id as in the tables, or SOURCE/ID as in the vote export."
-        ),
+        typer.Option(metavar="ID", help="The annotator's id as in the tables, or SOURCE/ID as in the vote export."),
     ] = None,
-    clip: Annotated[
-        str | None, typer.Option("--clip", metavar="SHA256", help="The SHA-256 of a clip or image.")
-    ] = None,
-    prompt: Annotated[str | None, typer.Option("--prompt", metavar="ID", help="The prompt's id.")] = None,
+    clip: Annotated[str | None, typer.Option(metavar="SHA256", help="The SHA-256 of a clip or image.")] = None,
+    prompt: Annotated[str | None, typer.Option(metavar="ID", help="The prompt's id.")] = None,
     corpus: Annotated[
         str | None,
-        typer.Option(
-            "--corpus", metavar="NAME", help="Search only this corpus, if the id has another meaning in others."
-        ),
+        typer.Option(metavar="NAME", help="Search only this corpus, if others use the id for something else."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Count the rows that would be removed; change nothing.")
-    ] = False,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="DIR", help="The store of versions. Default: EARMARK_STORE, else data/store."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the rows to remove; change nothing.")] = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Withdraw an annotator, a clip or a prompt: make new versions without it and all that was made from it.
 
@@ -58,7 +47,6 @@ def withdraw(
     from earmark.tasks.build.progress import shown
     from earmark.tasks.build.registry import corpora, find_corpus
     from earmark.tasks.release import withdrawal
-    from earmark.tasks.store.versions import open_store
 
     named = [(kind, value) for kind, value in (("annotator", annotator), ("clip", clip), ("prompt", prompt)) if value]
     if len(named) != 1:
@@ -88,4 +76,4 @@ def withdraw(
         ],
         "made": [{"corpus": one.corpus, "version": one.version} for one in made],
     }
-    print(json.dumps(facts, indent=1)) if as_json else console.show_withdrawal(facts)
+    print_json(facts) if as_json else console.show_withdrawal(facts)
