@@ -84,7 +84,9 @@ def _parser(source: Source, file: ListFile, root: Path, texts: dict[str, str], a
         listener = _listener(cells, system) if rated else None
         content = texts.get(wav.removesuffix(".wav"))
         place = audio + wav if audio else None
-        return Rating(wav, value, name, line, split, None, system, None, content, None, listener, None, None, place)
+        return Rating(
+            wav, value, name, line, split, system_id=system, content_id=content, listener_id=listener, audio=place
+        )
 
     return parse
 
@@ -101,13 +103,12 @@ def _read_texts(file: ListFile) -> tuple[dict[str, str], int]:
     texts: dict[str, str] = {}
     unread = 0
     for _, cells in headed_rows(file, ("wav_name", "cluster")):
-        if isinstance(cells, (Reject, Note)):
+        if isinstance(cells, Reject | Note):
             unread += isinstance(cells, Reject)
             continue
-        row: Cells = cells
-        cluster = row[1].strip()
-        if cluster not in ("", "-1"):
-            texts[row[0].strip().removesuffix(".wav")] = cluster
+        wav, cluster = cells
+        if cluster.strip() not in ("", "-1"):
+            texts[wav.strip().removesuffix(".wav")] = cluster.strip()
     return texts, unread
 
 

@@ -16,11 +16,11 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import Registry
 from earmark.tasks.importers.captions import Caption, read_captions
-from earmark.tasks.importers.cells import BadRow, clip, identifier, shown
+from earmark.tasks.importers.cells import BadRow, clip, given, identifier, shown
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.music import words
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.importers.table import kind_of, read_table
+from earmark.tasks.importers.table import kind_of, named_rows
 
 
 class Instruction(NamedTuple):
@@ -97,17 +97,15 @@ def _read_table(
     fields = fields_of(pattern)
     name = without_place(written)
     texts = form.texts
-    wanted = tuple(dict.fromkeys((form.item, *fields, *(() if form.some_texts else texts))))
-    optional = tuple(
-        column for column in (*(texts if form.some_texts else ()), form.group, form.model) if column is not None
-    )
+    wanted = (form.item, *fields, *(() if form.some_texts else texts))
+    optional = (*(texts if form.some_texts else ()), form.group, form.model)
     seen: set[str] = set()
-    for line, cells in read_table(ListFile(path, name, "", form.kind or kind_of(name, written)), wanted, optional):
-        if isinstance(cells, Reject | Note):
-            yield cells
-            continue
-        row = dict(zip((*wanted, *optional), cells, strict=True))
-        yield from _texts(row, form, pattern, root, (name, line), seen)
+    file = ListFile(path, name, "", form.kind or kind_of(name, written))
+    for line, row in named_rows(file, {n: n for n in wanted}, {n: n for n in optional if n}):
+        if isinstance(row, Reject | Note):
+            yield row
+        else:
+            yield from _texts(row, form, pattern, root, (name, line), seen)
 
 
 def fields_of(pattern: str) -> tuple[str, ...]:
@@ -128,15 +126,15 @@ def fields_of(pattern: str) -> tuple[str, ...]:
 def _texts(
     row: dict[str, Any], form: Columns, pattern: str, root: str, place: tuple[str, int], seen: set[str]
 ) -> Iterator[Instruction | Reject]:
-    held = [column for column in form.texts if _given(row.get(column))] if form.some_texts else list(form.texts)
-    for column in held or form.texts[:1]:
+    columns = [name for name in form.texts if given(row.get(name))] if form.some_texts else list(form.texts)
+    for column in columns or form.texts[:1]:
         try:
             item = identifier(row[form.item], "item")
             item = f"{item}#{column}" if len(form.texts) > 1 else item
             audio = _audio(row, pattern, root)
             text = words(row[column], "caption") or ""
-            group = identifier(row[form.group], "group") if form.group and _given(row.get(form.group)) else None
-            model = identifier(row[form.model], "model") if form.model and _given(row.get(form.model)) else None
+            group = identifier(row[form.group], "group") if form.group and given(row.get(form.group)) else None
+            model = identifier(row[form.model], "model") if form.model and given(row.get(form.model)) else None
             if item in seen:
                 raise BadRow("duplicate_id", f"expected each id once, found '{shown(item)}' again")
         except BadRow as bad:
@@ -152,25 +150,21 @@ def _audio(row: dict[str, Any], pattern: str, root: str) -> str:
     return clip(pattern.format(**values), root)
 
 
-def _given(cell: Any) -> bool:
-    return cell is not None and str(cell).strip() != ""
-
-
 def _read_list(path: Path, written: str, root: str, pattern: str | None) -> Iterator[Instruction | Reject | Note]:
     """JSON or TSV of a clip and its caption, as `read_captions` reads."""
     pattern = pattern or "{path}"
     if set(fields_of(pattern)) != {"path"}:
         raise InputError(f"audio: expected '{{path}}' alone in the pattern of a caption list, found '{pattern}'")
-    for found in read_captions(path, written):
-        if not isinstance(found, Caption):
-            yield found
+    for caption in read_captions(path, written):
+        if not isinstance(caption, Caption):
+            yield caption
             continue
         try:
-            audio = clip(pattern.format(path=clip(found.item, root)), root)
+            audio = clip(pattern.format(path=clip(caption.item, root)), root)
         except BadRow as bad:
-            yield Reject(shown(found.item), bad.reason, bad.detail, found.source_file, found.line)
+            yield Reject(shown(caption.item), bad.reason, bad.detail, caption.source_file, caption.line)
         else:
-            yield Instruction(found.item, audio, found.text, None, None, found.source_file, found.line)
+            yield Instruction(caption.item, audio, caption.text, None, None, caption.source_file, caption.line)
 
 
 CAPTION_LAYOUTS = Registry(

@@ -6,15 +6,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import without_place
-from earmark.tasks.importers.cells import BadRow, identifier, shown
-from earmark.tasks.importers.lines import most_rows, open_list, read_lines, unreadable
+from earmark.tasks.importers.cells import identifier, shown
+from earmark.tasks.importers.json_arrays import read_json
+from earmark.tasks.importers.lines import most_rows, read_lines
+from earmark.tasks.importers.lists import Cells, parsed, require_once
 from earmark.tasks.importers.music import words
 from earmark.tasks.importers.rows import Note, Reject
 
@@ -49,21 +50,15 @@ def read_captions(path: Path, written: str) -> Iterator[Caption | Reject | Note]
             rows = _lines(path, name)
         case _:
             raise InputError(f"{name}: expected captions in a file ending in .json or .tsv, found '{shown(written)}'")
-    seen: dict[str, int] = {}
-    for line, cells in rows:
-        if isinstance(cells, Reject):
-            yield cells
-            continue
-        try:
-            caption = Caption(identifier(cells[0], "item"), words(cells[1], "caption") or "", name, line)
-            first = seen.setdefault(caption.item, line)
-            if first != line:
-                raise BadRow("duplicate_id", f"expected each clip once, found it in line {first}")
-        except BadRow as bad:
-            yield Reject(shown(cells[0]), bad.reason, bad.detail, name, line)
-        else:
-            yield caption
-    if not seen:
+    lines: dict[str, int] = {}
+
+    def parse(cells: Cells, line: int) -> Caption:
+        caption = Caption(identifier(cells[0], "item"), words(cells[1], "caption") or "", name, line)
+        require_once(lines, caption.item, line, "clip")
+        return caption
+
+    yield from parsed(name, rows, parse)
+    if not lines:
         yield Note(f"{name} holds no captions")
 
 
@@ -81,16 +76,8 @@ def _lines(path: Path, name: str) -> Iterable[tuple[int, list[Any] | Reject]]:
 
 
 def _objects(path: Path, name: str) -> Iterable[tuple[int, list[Any] | Reject]]:
-    try:
-        with open_list(path) as stream:
-            held = json.loads(stream.read().decode("utf-8-sig"))
-    except (OSError, EOFError) as error:
-        raise unreadable(name, error) from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name}: expected a JSON array, found: {shown(error)}") from None
-    if not isinstance(held, list):
-        raise InputError(f"{name}: expected a JSON array of objects, found {shown(held)}")
-    for place, row in enumerate(held[: most_rows()], 1):
+    array = read_json(path, name, list, "a JSON array of objects")
+    for place, row in enumerate(array[: most_rows()], 1):
         if isinstance(row, dict):
             yield place, [row.get("path"), row.get("caption")]
         else:

@@ -34,6 +34,11 @@ def shown(value: object) -> str:
     return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text[:SHOWN])
 
 
+def given(cell: Any) -> bool:
+    """Whether a cell holds anything but space."""
+    return cell is not None and cell != [] and not (isinstance(cell, str | bytes) and not cell.strip())
+
+
 def number(cell: Any) -> float:
     """A number as lists write it (`4`, `4.0`, ` 4.0 `, `4e0`); NaN for everything else, such as `4_0`, `4,5`, True."""
     if cell.__class__ is str:
@@ -52,7 +57,7 @@ def score(cell: Any, low: float, high: float) -> float:
     value = number(cell)
     if low <= value <= high:
         return value
-    if _is_empty(cell):
+    if not given(cell):
         raise BadRow("score_missing", f"expected a score from {low:g} to {high:g}, found an empty cell")
     if math.isfinite(value):
         raise BadRow("score_out_of_scale", f"expected a score from {low:g} to {high:g}, found {shown(cell)}")
@@ -61,7 +66,7 @@ def score(cell: Any, low: float, high: float) -> float:
 
 def votes(cell: Any) -> int:
     """How many ratings a mean stands on; `8.0` is read as 8."""
-    if _is_empty(cell):
+    if not given(cell):
         raise BadRow("missing_votes", "expected a number of votes, found an empty cell")
     value = number(cell)
     if value >= 1 and value.is_integer() and value < 2**53:
@@ -71,7 +76,7 @@ def votes(cell: Any) -> int:
 
 def deviation(cell: Any) -> float:
     """The standard deviation of the ratings behind a mean."""
-    if _is_empty(cell):
+    if not given(cell):
         raise BadRow("missing_mos_std", "expected a standard deviation, found an empty cell")
     value = number(cell)
     if 0 <= value < math.inf:
@@ -144,10 +149,6 @@ def split_name(cell: Any) -> str:
     if split not in SPLITS:
         raise BadRow("unknown_split", f"expected one of {', '.join(SPLITS)}, found '{shown(text)}'")
     return split
-
-
-def _is_empty(cell: Any) -> bool:
-    return cell is None or (isinstance(cell, str | bytes) and not cell.strip())
 
 
 def _as_text(cell: Any, word: str) -> str:

@@ -7,14 +7,15 @@ from 1.0 to 5.0 by half steps. Each name is looked for in both spellings.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from typing import Any
 
 from earmark.schemas.errors import InputError
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.importers.table import Rows, read_table
-from earmark.tasks.importers.votes import Voted, VoteLayout, each, to_votes, unread
+from earmark.tasks.importers.table import named_rows
+from earmark.tasks.importers.votes import Named, Voted, VoteLayout, each, to_votes, unread_rows
 
 CLIPS = (("audio-path", "audio2"), ("audio-a", "audio-b"))
 NAMES: dict[str, tuple[str, ...]] = {
@@ -45,31 +46,27 @@ def read(file: ListFile, root: str) -> Voted:
     Raises:
         InputError: the file cannot be read, or has the clips' columns in neither spelling.
     """
-    rows = ((line, unread(c) if isinstance(c, Reject | Note) else _named(c)) for line, c in _spelt(file))
-    yield from to_votes(file, rows, root)
+    rows = unread_rows(_spelt(file))
+    named = ((line, row if isinstance(row, Reject | Note) else _named(row)) for line, row in rows)
+    yield from to_votes(file, named, root)
 
 
-def _spelt(file: ListFile) -> Rows:
-    """Cells in the order of `SPELT`; the clips' columns must be there in one spelling."""
+def _spelt(file: ListFile) -> Iterator[tuple[int, Named]]:
+    """Rows by the names in `SPELT`; the clips' columns must be there in one spelling."""
     errors = []
     for wanted in CLIPS:
-        rest = tuple(name for name in SPELT if name not in wanted)
-        rows = read_table(file, wanted, rest)
+        rows = named_rows(file, {n: n for n in wanted}, {n: n for n in SPELT if n not in wanted})
         try:
             first = next(rows)
         except InputError as error:
             errors.append(error)
             continue
-        order = [(*wanted, *rest).index(name) for name in SPELT]
-        for line, cells in chain((first,), rows):
-            yield line, cells if isinstance(cells, Reject | Note) else [cells[place] for place in order]
+        yield from chain((first,), rows)
         return
     raise errors[0]
 
 
-def _named(cells: Any) -> dict[str, Any]:
-    row = dict(zip(SPELT, cells, strict=True))
-
+def _named(row: Mapping[str, Any]) -> dict[str, Any]:
     def first(names: tuple[str, ...]) -> Any:
         return next((row[name] for name in names if row[name] not in (None, "")), None)
 

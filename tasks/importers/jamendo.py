@@ -7,7 +7,6 @@ rows differ in length. A tag is written `genre---punkrock`, `instrument---guitar
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,11 +14,11 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.files import read_regular
 from earmark.schemas.places import without_place
 from earmark.tasks.importers.cells import BadRow, clip, identifier, number, shown
-from earmark.tasks.importers.lines import read_rows, unreadable
-from earmark.tasks.importers.lists import require_columns
+from earmark.tasks.importers.json_arrays import read_json
+from earmark.tasks.importers.lines import read_rows
+from earmark.tasks.importers.lists import Cells, parsed, require_columns, require_once
 from earmark.tasks.importers.rows import Note, Reject
 
 CATEGORIES = ("genre", "instrument", "mood/theme")
@@ -81,20 +80,13 @@ def read_tracks(
     rows = read_rows(path, name, "\t")
     take = _columns(name, next(rows, None))
     lines: dict[str, int] = {}
-    for line, cells in rows:
-        if isinstance(cells, Reject):
-            yield cells
-            continue
-        try:
-            track = _track(cells, take, name, line, synonyms or {}, str(audio or path.parent))
-            first = lines.setdefault(track.track_id, line)
-            if first != line:
-                raise BadRow("duplicate_id", f"expected each track once, found it in line {first}")
-        except BadRow as bad:
-            item = cells[take[0]].strip() if take[0] < len(cells) else ""
-            yield Reject(shown(item or "\t".join(cells)), bad.reason, bad.detail, name, line)
-        else:
-            yield track
+
+    def parse(cells: Cells, line: int) -> Track:
+        track = _track(cells, take, name, line, synonyms or {}, str(audio or path.parent))
+        require_once(lines, track.track_id, line, "track")
+        return track
+
+    yield from parsed(name, rows, parse, take[0])
     if not lines:
         yield Note(f"{name} holds no tracks")
 
@@ -106,20 +98,13 @@ def read_tag_map(path: Path, written: str) -> TagMap:
         InputError: missing, or not of that form.
     """
     name = without_place(written)
-    try:
-        held = json.loads(read_regular(path).decode("utf-8-sig"))
-    except OSError as error:
-        raise unreadable(name, error) from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name}: expected JSON, found: {shown(error)}") from None
-    if not isinstance(held, dict):
-        raise InputError(f"{name}: expected an object of categories, found {shown(held)}")
-    for category, words in held.items():
+    synonyms = read_json(path, name, dict, "a JSON object of categories")
+    for category, words in synonyms.items():
         if category not in CATEGORIES:
             raise InputError(f"{name}: expected categories {', '.join(CATEGORIES)}, found '{shown(category)}'")
         if not isinstance(words, dict) or not all(isinstance(word, str) and word for word in words.values()):
             raise InputError(f"{name}: expected an object of tags under '{category}', found {shown(words)}")
-    return held
+    return synonyms
 
 
 def parse_tag(cell: str, synonyms: TagMap) -> Tag:

@@ -1,20 +1,26 @@
-"""JSON documents that hold many objects: an array, or one object, or an object a line; each with its line."""
+"""JSON without surprises: an object a line, one document, or one document of many objects, each with its line.
+
+An object that names a key twice, or nests past reading, is a fault and not a guess.
+"""
 
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 from earmark.schemas.errors import InputError
 from earmark.tasks.importers.cells import BadRow, shown
 from earmark.tasks.importers.lines import most_rows, open_list, read_lines, unreadable
 from earmark.tasks.importers.lists import ListFile
-from earmark.tasks.importers.objects import parse_object
 from earmark.tasks.importers.rows import Note, Reject
 
 MOST_BYTES = 1 << 30
 _SPACE = " \t\r\n"
+
+Json = TypeVar("Json", dict[str, Any], list[Any])
 
 
 def read_documents(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Reject | Note]]:
@@ -24,22 +30,13 @@ def read_documents(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Rejec
         InputError: the file cannot be read, or is neither JSON lines, nor an array, nor an object.
     """
     if file.path.name.lower().removesuffix(".gz").endswith((".jsonl", ".ndjson")):
-        yield from _lines(file)
-        return
-    try:
-        with open_list(file.path) as stream:
-            content = stream.read(MOST_BYTES + 1)
-        text = content.decode("utf-8-sig")
-    except (OSError, EOFError) as error:
-        raise unreadable(file.name, error) from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file.name}: expected UTF-8 text, found byte {error.object[error.start]:#04x}") from None
-    if len(content) > MOST_BYTES:
-        raise InputError(f"{file.name}: expected at most {MOST_BYTES} bytes of JSON, found more; use JSON lines")
-    yield from _members(file, text)
+        yield from object_lines(file)
+    else:
+        yield from _members(file, read_text(file.path, file.name))
 
 
-def _lines(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Reject | Note]]:
+def object_lines(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
+    """The object that each line holds, or why it holds none."""
     for line, text in read_lines(file.path, file.name):
         if isinstance(text, Reject):
             yield line, text
@@ -48,6 +45,65 @@ def _lines(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Reject | Note
             yield line, parse_object(text)
         except BadRow as bad:
             yield line, Reject(shown(text), bad.reason, bad.detail, file.name, line)
+
+
+def read_text(path: Path, name: str) -> str:
+    """The text of a whole document, of 1 GiB at most.
+
+    Raises:
+        InputError: it cannot be read, is not UTF-8, or is longer.
+    """
+    try:
+        with open_list(path) as stream:
+            content = stream.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise InputError(f"{name}: expected at most {MOST_BYTES} bytes of JSON, found more; use JSON lines")
+        return content.decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error) as error:
+        raise unreadable(name, error) from None
+    except UnicodeDecodeError as error:
+        raise InputError(f"{name}: expected UTF-8 text, found byte {error.object[error.start]:#04x}") from None
+
+
+def read_json(path: Path, name: str, kind: type[Json], words: str) -> Json:
+    """The one value of a document.
+
+    Args:
+        path: the file; it may end in `.gz`.
+        name: what messages call it.
+        kind: of the value.
+        words: what is expected, for messages.
+
+    Raises:
+        InputError: it cannot be read, is not JSON, or holds another kind of value.
+    """
+    try:
+        value = json.loads(read_text(path, name))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{name}: expected {words}, found: {shown(error)}") from None
+    if not isinstance(value, kind):
+        raise InputError(f"{name}: expected {words}, found {shown(value)}")
+    return value
+
+
+def parse_object(text: str) -> dict[str, Any]:
+    """The object that a text holds; `BadRow` where it holds none."""
+    try:
+        value = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise BadRow("bad_json", f"expected a JSON object, found: {shown(error)}") from None
+    if isinstance(value, dict):
+        return value
+    raise BadRow("bad_json", f"expected a JSON object, found {shown(text.strip())}")
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    by_key = dict(pairs)
+    if len(by_key) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"the key '{twice}' twice")
+    return by_key
 
 
 def _members(file: ListFile, text: str) -> Iterator[tuple[int, dict[str, Any] | Reject | Note]]:
@@ -66,13 +122,13 @@ def _members(file: ListFile, text: str) -> Iterator[tuple[int, dict[str, Any] | 
             return
         line, counted = line + text.count("\n", counted, at), at
         try:
-            held, at = decoder.raw_decode(text, at)
+            value, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{file.name}: expected JSON, found a fault at line {line}: {shown(error)}") from None
-        if isinstance(held, dict):
-            yield line, held
+        if isinstance(value, dict):
+            yield line, value
         else:
-            yield line, Reject(shown(held), "bad_json", f"expected an object, found {shown(held)}", file.name, line)
+            yield line, Reject(shown(value), "bad_json", f"expected an object, found {shown(value)}", file.name, line)
         at = _skip(text, at)
         if not many:
             break

@@ -14,12 +14,10 @@ from earmark.tasks.importers.cells import BadRow, shown
 from earmark.tasks.importers.json_arrays import read_documents
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.importers.votes import DIMENSIONS, Voted, VoteLayout, author_of, each, to_votes, unread
+from earmark.tasks.importers.votes import DIMENSIONS, Voted, VoteLayout, author_of, each, to_votes, unread_rows
 
-DATA = {
-    **dict.fromkeys(("prompt_id", "lyrics", "model_a", "model_b", "instrumental", "split", "text"), ""),
-    "text": "prompt",
-    "reference": "reference_audio",
+DATA = {name: name for name in ("prompt_id", "lyrics", "model_a", "model_b", "instrumental", "split")} | {
+    "text": "prompt"
 }
 ANSWERS = {"choices": "choices", "rating": "rating", "textarea": "text", "number": "number"}
 
@@ -35,9 +33,9 @@ def read(file: ListFile, root: str) -> Voted:
 
 def _annotations(file: ListFile) -> Iterator[tuple[int, Mapping[str, Any] | Reject | Note]]:
     empty = 0
-    for line, task in read_documents(file):
+    for line, task in unread_rows(read_documents(file)):
         if isinstance(task, Reject | Note):
-            yield line, unread(task)
+            yield line, task
             continue
         data, done = task.get("data"), task.get("annotations", task.get("completions"))
         if not isinstance(data, dict) or not isinstance(done, list):
@@ -61,10 +59,8 @@ def _vote(data: Mapping[str, Any], annotation: Any, task: Any) -> dict[str, Any]
     if annotation.get("was_cancelled"):
         raise BadRow("skipped", "expected a vote, found a task that the annotator skipped")
     answers = dict(_answer(entry) for entry in annotation["result"])
-    held = {ours: data.get(theirs or ours) for ours, theirs in DATA.items()}
     return {
-        **held,
-        "prompt_id": data.get("prompt_id"),
+        **{ours: data.get(theirs) for ours, theirs in DATA.items()},
         "audio_a": _file(data.get("audio_a")),
         "audio_b": _file(data.get("audio_b")),
         "reference": _file(data.get("reference_audio")),

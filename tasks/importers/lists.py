@@ -229,29 +229,42 @@ def require_columns(name: str, wanted: Iterable[str], header: Sequence[str]) -> 
         raise InputError(f"{name}: expected a column '{shown(column)}', found none; {hint}")
 
 
-def to_ratings(
-    file: ListFile, rows: Iterable[tuple[int, Cells | Reject | Note]], parse: Parse, item: int = 0
-) -> Imported:
-    """Turn each row into exactly one rating or one reject.
+def parsed(
+    name: str, rows: Iterable[tuple[int, Cells | Reject | Note]], parse: Callable[[Cells, int], Value], item: int = 0
+) -> Iterator[Value | Reject | Note]:
+    """Turn each row into exactly one value or one reject.
 
     Args:
-        file: the list that they come from.
+        name: what rejects call the list.
         rows: cells, or what could not be read as cells.
-        parse: makes the rating, or raises `BadRow`.
-        item: the cell that names the clip, for rejects.
+        parse: makes the value from cells and line, or raises `BadRow`.
+        item: the cell that names the row, for rejects.
     """
     for line, cells in rows:
-        if isinstance(cells, (Reject, Note)):
+        if isinstance(cells, Reject | Note):
             yield cells
             continue
         try:
-            rating = parse(cells, line)
+            value = parse(cells, line)
         except BadRow as bad:
             texts = ["" if cell is None else str(cell) for cell in cells]
-            named = shown(texts[item].strip() or ",".join(texts))
-            yield Reject(named, bad.reason, bad.detail, file.name, line)
+            named = shown(texts[item].strip() if item < len(texts) else "") or shown(",".join(texts))
+            yield Reject(named, bad.reason, bad.detail, name, line)
         else:
-            yield rating
+            yield value
+
+
+def to_ratings(
+    file: ListFile, rows: Iterable[tuple[int, Cells | Reject | Note]], parse: Parse, item: int = 0
+) -> Imported:
+    """Turn each row into exactly one rating or one reject, as `parsed` does."""
+    return parsed(file.name, rows, parse, item)
+
+
+def require_once(lines: dict[Value, int], key: Value, line: int, word: str) -> None:
+    """Refuse a row whose key an earlier line has; `lines` remembers each key's line."""
+    if (first := lines.setdefault(key, line)) != line:
+        raise BadRow("duplicate_id", f"expected each {word} once, found it in line {first}")
 
 
 def _ragged(file: ListFile, cells: Sequence[str], width: int, line: int) -> Reject:

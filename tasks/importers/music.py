@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from earmark.schemas.errors import ConfigError
-from earmark.schemas.places import without_place
-from earmark.tasks.importers.cells import BadRow, clip, identifier, shown
-from earmark.tasks.importers.lists import Cells, ListFile
+from earmark.tasks.importers.cells import BadRow, clip, given, identifier, shown
+from earmark.tasks.importers.lists import Cells, parsed
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.importers.table import kind_of, read_table
+from earmark.tasks.importers.table import read_table, table_file
 
 LONGEST_TEXT = 20_000
 MADE = frozenset({"", "succeeded", "success", "successful", "ok", "completed", "complete", "done", "finished"})
@@ -55,7 +54,7 @@ def read_prompts(path: Path, written: str) -> Iterator[Prompt | Reject | Note]:
     """
 
     def parse(cells: Cells, line: int, name: str, root: str) -> Prompt:
-        reference = clip(cells[3], root) if _given(cells[3]) else None
+        reference = clip(cells[3], root) if given(cells[3]) else None
         prompt_id = identifier(cells[0], "prompt")
         return Prompt(prompt_id, words(cells[1], "text") or "", words(cells[2]), reference, name, line)
 
@@ -112,10 +111,6 @@ def words(cell: Any, wanted: str | None = None) -> str | None:
     return text or None
 
 
-def _given(cell: Any) -> bool:
-    return cell is not None and str(cell).strip() != ""
-
-
 def _rows(
     path: Path,
     written: str,
@@ -123,12 +118,6 @@ def _rows(
     optional: tuple[str, ...],
     parse: Callable[[Cells, int, str, str], Made],
 ) -> Iterator[Made | Reject | Note]:
-    file = ListFile(path, without_place(written), "", kind_of(without_place(written), written))
-    for line, cells in read_table(file, wanted, optional):
-        if isinstance(cells, Reject | Note):
-            yield cells
-            continue
-        try:
-            yield parse(cells, line, file.name, str(path.parent))
-        except BadRow as bad:
-            yield Reject(shown(cells[0]), bad.reason, bad.detail, file.name, line)
+    file = table_file(path, written)
+    rows = read_table(file, wanted, optional)
+    return parsed(file.name, rows, lambda cells, line: parse(cells, line, file.name, str(path.parent)))

@@ -14,8 +14,8 @@ from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.json_arrays import read_documents
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.importers.table import read_table
-from earmark.tasks.importers.votes import Voted, VoteLayout, author_of, each, to_votes, unread
+from earmark.tasks.importers.table import named_rows
+from earmark.tasks.importers.votes import Voted, VoteLayout, author_of, each, to_votes, unread_rows
 
 NAMES = {
     "vote_id": "battle_uuid",
@@ -44,14 +44,10 @@ def read(file: ListFile, root: str) -> Voted:
     Raises:
         InputError: the file cannot be read, or one of the columns that name battle, vote and systems is missing.
     """
-    rest = tuple(name for name in NAMES if name not in WANTED)
-    rows = read_table(file, tuple(NAMES[name] for name in WANTED), tuple(NAMES[name] for name in rest))
-    fields = (*WANTED, *rest)
-    named = (
-        (line, unread(c) if isinstance(c, Reject | Note) else _released(dict(zip(fields, c, strict=True))))
-        for line, c in rows
-    )
-    yield from to_votes(file, named, root, withheld=True)
+    wanted = {name: NAMES[name] for name in WANTED}
+    rows = unread_rows(named_rows(file, wanted, {ours: theirs for ours, theirs in NAMES.items() if ours not in wanted}))
+    released = ((line, row if isinstance(row, Reject | Note) else _released(dict(row))) for line, row in rows)
+    yield from to_votes(file, released, root, withheld=True)
 
 
 def _released(row: dict[str, Any]) -> dict[str, Any]:
@@ -76,9 +72,9 @@ def read_battles(file: ListFile, root: str) -> Voted:
 
 
 def _battles(file: ListFile) -> Iterator[tuple[int, Mapping[str, Any] | Reject | Note]]:
-    for line, battle in read_documents(file):
+    for line, battle in unread_rows(read_documents(file)):
         if isinstance(battle, Reject | Note):
-            yield line, unread(battle)
+            yield line, battle
             continue
         try:
             yield line, _battle(battle)
@@ -88,7 +84,7 @@ def _battles(file: ListFile) -> Iterator[tuple[int, Mapping[str, Any] | Reject |
 
 
 def _battle(battle: Mapping[str, Any]) -> dict[str, Any]:
-    asked = {**_part(battle, "prompt"), **_part(battle, "prompt_detailed")}
+    prompt = {**_part(battle, "prompt"), **_part(battle, "prompt_detailed")}
     vote = _part(battle, "vote")
     sides = {side: _part(battle, f"{side}_metadata") for side in ("a", "b")}
     preference = vote.get("preference")
@@ -97,9 +93,9 @@ def _battle(battle: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "vote_id": battle.get("uuid"),
         "annotator": _visitor(battle),
-        "text": asked.get("overall_prompt") or asked.get("prompt"),
-        "lyrics": asked.get("lyrics"),
-        "instrumental": asked.get("instrumental"),
+        "text": prompt.get("overall_prompt") or prompt.get("prompt"),
+        "lyrics": prompt.get("lyrics"),
+        "instrumental": prompt.get("instrumental"),
         "overall": preference,
         "feedback": vote.get("feedback"),
         "date": battle.get("vote_time") or battle.get("timestamp") or battle.get("date"),
@@ -118,12 +114,12 @@ def _visitor(battle: Mapping[str, Any]) -> Any:
 
 
 def _part(battle: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = battle.get(name)
-    if found is None or found == "":
+    part = battle.get(name)
+    if part is None or part == "":
         return {}
-    if not isinstance(found, Mapping):
+    if not isinstance(part, Mapping):
         raise BadRow("bad_json", f"expected an object under '{name}', found something else")
-    return found
+    return part
 
 
 def _fault(side: Mapping[str, Any]) -> str | None:

@@ -42,8 +42,12 @@ def find(source: Source, root: Path) -> Found:
         if exists(root / below):
             return Found((list_file(source, root, below),), folder=folder)
     for folder in FOLDERS:
-        held = sorted((root / folder).glob("*/*_file.csv"))
-        lists = [list_file(source, root, p.relative_to(root).as_posix()) for p in held if _is_database(p)]
+        paths = sorted((root / folder).glob("*/*_file.csv"))
+        lists = [
+            list_file(source, root, p.relative_to(root).as_posix())
+            for p in paths
+            if p.name == f"{p.parent.name}_file.csv"
+        ]
         if lists:
             return Found(tuple(lists), folder=folder)
     alone = root / f"{root.name}_file.csv"
@@ -59,10 +63,6 @@ def read(source: Source, root: Path) -> Imported:
     for file in found.lists:
         rows = headed_rows(file, COLUMNS, OPTIONAL)
         yield from to_ratings(file, rows, _mean(source, file, root, found.folder))
-
-
-def _is_database(path: Path) -> bool:
-    return path.name == f"{path.parent.name}_file.csv"
 
 
 def _mean(source: Source, file: ListFile, root: Path, folder: str) -> Parse:

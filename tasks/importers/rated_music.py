@@ -10,18 +10,18 @@ the config may name them.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
+from earmark.tasks.importers.cells import BadRow, clip, given, identifier, score, shown
 from earmark.tasks.importers.lines import read_lines
-from earmark.tasks.importers.lists import Cells, ListFile, bare_rows, exists
+from earmark.tasks.importers.lists import Cells, ListFile, bare_rows, exists, parsed
 from earmark.tasks.importers.music import words
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.importers.table import read_table
+from earmark.tasks.importers.table import named_rows
 from earmark.tasks.importers.votes import VoteLayout
 
 LISTS = {"train": "train", "dev": "validation", "test": "test"}
@@ -78,29 +78,25 @@ def read_musiceval(files: Sequence[ListFile], root: str, scale: tuple[float, flo
     for file in files:
         if file.part in texts:
             continue
-        for line, cells in bare_rows(file, 3):
-            if isinstance(cells, Reject | Note):
-                yield cells
-                continue
-            try:
-                yield _musiceval(cells, file, line, root, scale, texts)
-            except BadRow as bad:
-                yield Reject(shown(cells[0]), bad.reason, bad.detail, file.name, line)
+        yield from parsed(file.name, bare_rows(file, 3), _musiceval(file, root, scale, texts))
 
 
 def _musiceval(
-    cells: Cells, file: ListFile, line: int, root: str, scale: tuple[float, float], texts: Mapping[str, dict[str, str]]
-) -> MusicRating:
-    name = clip(cells[0], root)
-    found = _NAME.fullmatch(name.rpartition("/")[2])
-    if not found:
-        raise BadRow("bad_id", f"expected …S<system>_P<prompt>.wav, found '{shown(name)}'")
-    system, prompt = found.groups()
-    demo = system in DEMO_SYSTEMS
-    held = texts[DEMO_PROMPTS if demo and texts[DEMO_PROMPTS] else PROMPTS]
-    prompt_id = f"demo-{prompt}" if demo else prompt
-    high = (score(cells[1], *scale), score(cells[2], *scale))
-    return MusicRating(name, system, prompt_id, held.get(prompt), *high, file.part, file.name, line)
+    file: ListFile, root: str, scale: tuple[float, float], texts: Mapping[str, dict[str, str]]
+) -> Callable[[Cells, int], MusicRating]:
+    def parse(cells: Cells, line: int) -> MusicRating:
+        name = clip(cells[0], root)
+        parts = _NAME.fullmatch(name.rpartition("/")[2])
+        if not parts:
+            raise BadRow("bad_id", f"expected …S<system>_P<prompt>.wav, found '{shown(name)}'")
+        system, prompt = parts.groups()
+        demo = system in DEMO_SYSTEMS
+        text = texts[DEMO_PROMPTS if demo and texts[DEMO_PROMPTS] else PROMPTS].get(prompt)
+        prompt_id = f"demo-{prompt}" if demo else prompt
+        scores = (score(cells[1], *scale), score(cells[2], *scale))
+        return MusicRating(name, system, prompt_id, text, *scores, file.part, file.name, line)
+
+    return parse
 
 
 def _texts(file: ListFile) -> dict[str, str]:
@@ -122,33 +118,27 @@ def read_pam(file: ListFile, columns: Mapping[str, str], root: str, scale: tuple
         InputError: the file or a column is missing.
     """
     names = {**PAM_COLUMNS, **columns}
-    wanted = tuple(dict.fromkeys(("file", "musicality", *(name for name in columns if name in names))))
-    extra = tuple(name for name in ("alignment", "text", "system", "prompt_id") if name not in wanted)
-    rows = read_table(file, tuple(names.get(n, n) for n in wanted), tuple(names.get(n, n) for n in extra))
-    for line, cells in rows:
-        if isinstance(cells, Reject | Note):
-            yield cells
+    wanted = {name: names[name] for name in ("file", "musicality", *columns)}
+    extra = {n: names.get(n, n) for n in ("alignment", "text", "system", "prompt_id") if n not in wanted}
+    for line, row in named_rows(file, wanted, extra):
+        if isinstance(row, Reject | Note):
+            yield row
             continue
-        held = dict(zip((*wanted, *extra), cells, strict=True))
         try:
-            name = clip(held["file"], root)
+            name = clip(row["file"], root)
             parts = name.split("/")
             stem = parts[-1].rpartition(".")[0] or parts[-1]
-            system = held.get("system") or (parts[-2] if len(parts) > 1 else None)
+            system = row.get("system") or (parts[-2] if len(parts) > 1 else None)
             musicality, alignment = (
-                score(held[d], *scale) if _given(held.get(d)) else None for d in ("musicality", "alignment")
+                score(row[d], *scale) if given(row.get(d)) else None for d in ("musicality", "alignment")
             )
             if musicality is None and alignment is None:
                 raise BadRow("score_missing", "expected a score for musicality or alignment, found neither")
-            prompt = identifier(held.get("prompt_id") or stem, "prompt")
-            made_by, text = identifier(system, "system"), words(held.get("text"))
+            prompt = identifier(row.get("prompt_id") or stem, "prompt")
+            made_by, text = identifier(system, "system"), words(row.get("text"))
             yield MusicRating(name, made_by, prompt, text, musicality, alignment, None, file.name, line)
         except BadRow as bad:
-            yield Reject(shown(held["file"]), bad.reason, bad.detail, file.name, line)
-
-
-def _given(cell: object) -> bool:
-    return cell is not None and str(cell).strip() != ""
+            yield Reject(shown(row["file"]), bad.reason, bad.detail, file.name, line)
 
 
 MUSICEVAL = VoteLayout(

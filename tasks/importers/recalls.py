@@ -6,12 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from earmark.schemas.places import without_place
 from earmark.tasks.importers.cells import BadRow, number, shown
 from earmark.tasks.importers.jamendo import MARK, Tag, parse_tag
-from earmark.tasks.importers.lists import Cells, ListFile
+from earmark.tasks.importers.lists import Cells, parsed, require_once
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.importers.table import kind_of, read_table
+from earmark.tasks.importers.table import read_table, table_file
 
 COLUMNS = ("category", "tag", "asked", "detected")
 
@@ -34,24 +33,16 @@ def read_recalls(path: Path, written: str) -> Iterator[Recall | Reject | Note]:
     Raises:
         InputError: the file or a column is missing, or the file is not what its ending says.
     """
-    file = ListFile(path, without_place(written), "", kind_of("recalls", written))
-    seen: dict[Tag, int] = {}
-    for line, cells in read_table(file, COLUMNS):
-        if isinstance(cells, Reject | Note):
-            yield cells
-            continue
-        row: Cells = cells
-        try:
-            tag = parse_tag(f"{row[0]}{MARK}{row[1] or ''}", {})
-            recall = Recall(tag, _count(row[2]), _count(row[3]))
-            if recall.detected > recall.asked:
-                raise BadRow("bad_count", f"expected detected up to {recall.asked}, found {recall.detected}")
-            if seen.setdefault(tag, line) != line:
-                raise BadRow("duplicate_id", f"expected each tag once, found it in line {seen[tag]}")
-        except BadRow as bad:
-            yield Reject(shown(row[1]), bad.reason, bad.detail, file.name, line)
-        else:
-            yield recall
+    file, lines = table_file(path, written), dict[Tag, int]()
+
+    def parse(cells: Cells, line: int) -> Recall:
+        recall = Recall(parse_tag(f"{cells[0]}{MARK}{cells[1] or ''}", {}), _count(cells[2]), _count(cells[3]))
+        if recall.detected > recall.asked:
+            raise BadRow("bad_count", f"expected detected up to {recall.asked}, found {recall.detected}")
+        require_once(lines, recall.tag, line, "tag")
+        return recall
+
+    return parsed(file.name, read_table(file, COLUMNS), parse, item=1)
 
 
 def _count(cell: Any) -> int:

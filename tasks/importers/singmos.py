@@ -18,7 +18,7 @@ from typing import Any
 from earmark.schemas.errors import InputError
 from earmark.schemas.mos_preferences import Source
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
-from earmark.tasks.importers.lines import open_list, unreadable
+from earmark.tasks.importers.json_arrays import parse_object, read_text
 from earmark.tasks.importers.lists import (
     Cells,
     Found,
@@ -31,7 +31,6 @@ from earmark.tasks.importers.lists import (
     require_folder,
     to_ratings,
 )
-from earmark.tasks.importers.objects import parse_object
 from earmark.tasks.importers.rows import Imported, Note, Rating
 
 FOLDERS = ("DATA/sets", "sets", "")
@@ -52,10 +51,10 @@ def find(source: Source, root: Path) -> Found:
         return Found((scores,), (note,), "info")
     for folder in FOLDERS:
         pattern = "*.txt" if folder else "*_mos_list.txt"
-        held = [(path, _split_of(path.stem)) for path in sorted((root / folder).glob(pattern))]
-        lists = [list_file(source, root, p.relative_to(root).as_posix(), split) for p, split in held if split]
+        splits = [(path, _split_of(path.stem)) for path in sorted((root / folder).glob(pattern))]
+        lists = [list_file(source, root, p.relative_to(root).as_posix(), split) for p, split in splits if split]
         if lists:
-            others = [p.relative_to(root).as_posix() for p, split in held if not split]
+            others = [p.relative_to(root).as_posix() for p, split in splits if not split]
             missing = [s for s in ("train", "validation", "test") if s not in {file.part for file in lists}]
             notes = [f"{source.name}: {p}: expected train, val or eval in its name; it is left out" for p in others]
             notes += [f"{source.name}: no {s} list is in {source.root}; its rows are left out" for s in missing]
@@ -94,19 +93,19 @@ def _mean(source: Source, file: ListFile, root: Path, audio: str) -> Parse:
             raise BadRow("bad_id", f"expected …<system>-<utterance>, found '{shown(wav)}'")
         value = score(cells[1], low, high)
         place = f"{audio}{bare}.wav" if audio else None
-        return Rating(wav, value, name, line, split, None, system, None, None, None, None, None, None, place)
+        return Rating(wav, value, name, line, split, system_id=system, audio=place)
 
     return parse
 
 
 def _read_json(source: Source, root: Path, found: Found) -> Imported:
     scores, *rest = found.lists
-    text = _text(scores)
-    held = _document(scores, text).get("utterance")
-    if not isinstance(held, dict):
+    text = read_text(scores.path, scores.name)
+    clips = _document(scores, text).get("utterance")
+    if not isinstance(clips, dict):
         raise InputError(f"{scores.name}: expected an object under the key 'utterance', found none")
     places = _places(rest[0]) if rest else None
-    rows = zip(_lines(text, list(held)), held.items(), strict=True)
+    rows = zip(_lines(text, list(clips)), clips.items(), strict=True)
     yield from to_ratings(scores, rows, _entry(source, scores, root, places))
 
 
@@ -118,12 +117,12 @@ def _entry(source: Source, file: ListFile, root: Path, places: Places | None) ->
         name, entry = clip(cells[0], base), cells[1]
         if not isinstance(entry, dict) or not isinstance(entry.get("score"), dict):
             raise BadRow("bad_json", "expected an object with sys_id, wav and score, found something else")
-        held = entry["score"]
+        rated = entry["score"]
         subset, split = _place(places, name) if places is not None else (None, None)
-        spread = _spread(held.get("scores"), low, high)
+        spread = _spread(rated.get("scores"), low, high)
         return Rating(
             file=name,
-            score=score(held.get("mos"), low, high),
+            score=score(rated.get("mos"), low, high),
             source_file=file.name,
             line=line,
             split=split,
@@ -150,7 +149,7 @@ def _spread(scores: Any, low: float, high: float) -> tuple[int | None, float | N
 def _places(file: ListFile) -> Places:
     """The datasets and splits that name each clip."""
     places: Places = {}
-    for dataset, splits in _document(file, _text(file)).items():
+    for dataset, splits in _document(file, read_text(file.path, file.name)).items():
         if not isinstance(splits, dict) or not all(isinstance(names, list) for names in splits.values()):
             raise InputError(f"{file.name}: expected arrays of clips by split under '{shown(dataset)}', found none")
         for split, names in splits.items():
@@ -161,26 +160,16 @@ def _places(file: ListFile) -> Places:
 
 def _place(places: Places, name: str) -> tuple[str, str]:
     """Dataset and split of a clip; a clip that two splits name belongs to neither."""
-    held = places.get(name.removesuffix(".wav"))
-    if not held:
+    named = places.get(name.removesuffix(".wav"))
+    if not named:
         raise BadRow("missing_split", f"expected '{shown(name)}' in {SPLIT_LISTS}, found it in no split")
-    words = shown(", ".join(sorted({split for _, split in held})))
-    splits = {_split_of(split) for _, split in held}
+    words = shown(", ".join(sorted({split for _, split in named})))
+    splits = {_split_of(split) for _, split in named}
     if "" in splits:
         raise BadRow("unknown_split", f"expected train, val or test, found {words}")
     if len(splits) > 1:
         raise BadRow("conflicting_split", f"expected one split, found {words}")
-    return identifier(min(held)[0], "subset"), splits.pop()
-
-
-def _text(file: ListFile) -> str:
-    try:
-        with open_list(file.path) as stream:
-            return stream.read().decode("utf-8-sig")
-    except OSError as error:
-        raise unreadable(file.name, error) from None
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file.name}: expected UTF-8 text, found byte {error.object[error.start]:#04x}") from None
+    return identifier(min(named)[0], "subset"), splits.pop()
 
 
 def _document(file: ListFile, text: str) -> dict[str, Any]:

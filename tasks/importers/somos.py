@@ -7,14 +7,14 @@ Ratings are preferred. An id is `<sentence>_<system>`, split from the right: sen
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from earmark.schemas.mos_preferences import Source
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
-from earmark.tasks.importers.lists import Cells, Found, ListFile, Parse, find_parts, headed_rows, published, to_ratings
+from earmark.tasks.importers.lists import Cells, ListFile, Parse, find_parts, headed_rows, published, to_ratings
 from earmark.tasks.importers.rows import Imported, Rating
 
-FOLDERS = ("training_files/split1/clean", "split1/clean", "clean", "")
 PARTS = {
     "train": ("TRAINSET", "train_mos_list.txt"),
     "validation": ("VALIDSET", "valid_mos_list.txt"),
@@ -24,10 +24,7 @@ RATING_SETS = ("TRAINSET", "VALIDSET", "TESTSET")
 RATINGS = ("systemId", "utteranceId", "choice", "listenerId")
 MEANS = ("utteranceId", "mean")
 
-
-def find(source: Source, root: Path) -> Found:
-    """The lists of the clean subset."""
-    return find_parts(source, root, FOLDERS, PARTS)
+find = partial(find_parts, folders=("training_files/split1/clean", "split1/clean", "clean", ""), parts=PARTS)
 
 
 def read(source: Source, root: Path) -> Imported:

@@ -6,7 +6,8 @@ text tables may end in `.gz` too. Lines are counted from 1, the header being one
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -15,8 +16,9 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.files import require_regular
 from earmark.schemas.mos_preferences import Columns, Source
 from earmark.schemas.places import below, without_place
-from earmark.tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, split_name, votes
-from earmark.tasks.importers.lines import most_rows, read_lines, unreadable
+from earmark.tasks.importers.cells import clip, deviation, identifier, score, shown, split_name, votes
+from earmark.tasks.importers.json_arrays import object_lines
+from earmark.tasks.importers.lines import most_rows, unreadable
 from earmark.tasks.importers.lists import (
     Cells,
     Found,
@@ -27,7 +29,6 @@ from earmark.tasks.importers.lists import (
     require_columns,
     to_ratings,
 )
-from earmark.tasks.importers.objects import parse_object
 from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
 
 ENDINGS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -43,11 +44,11 @@ def find(source: Source, resolve: Callable[[str], Path]) -> Found:
     lists = []
     for split, written in source.files.items():
         path = resolve(below(source.root, written) if source.root else written)
-        lists.append(ListFile(path, f"{source.name}/{_told(source, split)}", split, kind_of(source.name, written)))
+        lists.append(ListFile(path, f"{source.name}/{_list_name(source, split)}", split, kind_of(source.name, written)))
     return Found(tuple(lists))
 
 
-def _told(source: Source, split: str) -> str:
+def _list_name(source: Source, split: str) -> str:
     """How rows name their file: as the config writes it, but never where on this machine it lies."""
     names = {other: without_place(written) for other, written in source.files.items()}
     name = names[split]  # type: ignore[index]
@@ -59,7 +60,7 @@ def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
     columns = source.columns
     if columns is None:
         raise InputError(f"{source.name}: expected 'columns' for a table, found none")
-    wanted = _wanted(columns)
+    wanted = tuple(columns.model_dump(exclude_none=True).values())  # file and mos come first
     for file in find(source, resolve).lists:
         parse = _parser(source, columns, file, clip_root(source, resolve, file.path))
         yield from to_ratings(file, read_table(file, wanted), parse)
@@ -90,11 +91,6 @@ def kind_of(name: str, written: str) -> str:
     return kind
 
 
-def _wanted(columns: Columns) -> tuple[str, ...]:
-    """The mapped columns, in the order of the config model: file and mos come first."""
-    return tuple(name for name in columns.model_dump().values() if name is not None)
-
-
 def _parser(source: Source, columns: Columns, file: ListFile, root: Path) -> Parse:
     low, high = source.scale
     base = str(root)
@@ -123,6 +119,23 @@ def _parser(source: Source, columns: Columns, file: ListFile, root: Path) -> Par
     return parse
 
 
+def table_file(path: Path, written: str) -> ListFile:
+    """A table that a config names, by its path there."""
+    name = without_place(written)
+    return ListFile(path, name, "", kind_of(name, written))
+
+
+def named_rows(
+    file: ListFile, wanted: Mapping[str, str], optional: Mapping[str, str]
+) -> Iterator[tuple[int, dict[str, Any] | Reject | Note]]:
+    """The rows of `read_table` as cells by our names; both mappings are from our name of a column to the table's."""
+    for line, cells in read_table(file, tuple(wanted.values()), tuple(optional.values())):
+        if isinstance(cells, Reject | Note):
+            yield line, cells
+        else:
+            yield line, dict(zip((*wanted, *optional), cells, strict=True))
+
+
 def read_table(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...] = ()) -> Rows:
     """The wanted and optional cells of each row of a table that a config names; it may hold no rows, but not nothing.
 
@@ -139,37 +152,16 @@ def read_table(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...
         yield 0, Note(f"{file.name} holds no rows")
 
 
-def _csv(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -> Rows:
-    return headed_rows(file, wanted, optional)
-
-
-def _tsv(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -> Rows:
-    return headed_rows(file, wanted, optional, mark="\t")
-
-
 def _jsonl(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -> Rows:
-    objects = _objects(file)
+    objects = object_lines(file)
     first = list(islice(objects, LOOKAHEAD))
-    held = [row for _, row in first if isinstance(row, dict)]
-    if held or not first:
-        require_columns(file.name, wanted, list(dict.fromkeys(chain.from_iterable(held))) if first else wanted)
+    readable = [row for _, row in first if isinstance(row, dict)]
+    if readable:
+        require_columns(file.name, wanted, list(dict.fromkeys(chain.from_iterable(readable))))
     if not first:
         yield 0, Note(f"{file.name} is empty")
     for line, row in chain(first, objects):
         yield line, row if isinstance(row, Reject) else [row.get(column) for column in (*wanted, *optional)]
-
-
-def _objects(file: ListFile) -> Iterator[tuple[int, dict[str, Any] | Reject]]:
-    for line, text in read_lines(file.path, file.name):
-        if isinstance(text, Reject):
-            yield line, text
-            continue
-        try:
-            row = parse_object(text)
-        except BadRow as bad:
-            yield line, Reject(shown(text), bad.reason, bad.detail, file.name, line)
-        else:
-            yield line, row
 
 
 def _parquet(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...]) -> Rows:
@@ -179,11 +171,11 @@ def _parquet(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...])
     try:
         with pq.ParquetFile(require_regular(file.path)) as table:
             require_columns(file.name, wanted, table.schema_arrow.names)
-            held = [name for name in dict.fromkeys((*wanted, *optional)) if name in table.schema_arrow.names]
+            present = [name for name in dict.fromkeys((*wanted, *optional)) if name in table.schema_arrow.names]
             line = 1
-            batches = table.iter_batches(batch_size=most_rows() or BATCH, columns=held)
+            batches = table.iter_batches(batch_size=most_rows() or BATCH, columns=present)
             for batch in islice(batches, 1 if most_rows() else None):
-                cells = {name: batch.column(name).to_pylist() for name in held}
+                cells = {name: batch.column(name).to_pylist() for name in present}
                 absent = [None] * batch.num_rows
                 yield from enumerate(zip(*(cells.get(n, absent) for n in (*wanted, *optional)), strict=True), line)
                 line += batch.num_rows
@@ -194,8 +186,8 @@ def _parquet(file: ListFile, wanted: tuple[str, ...], optional: tuple[str, ...])
 
 
 READERS: dict[str, Callable[[ListFile, tuple[str, ...], tuple[str, ...]], Rows]] = {
-    "csv": _csv,
-    "tsv": _tsv,
+    "csv": headed_rows,
+    "tsv": partial(headed_rows, mark="\t"),
     "jsonl": _jsonl,
     "parquet": _parquet,
 }

@@ -7,24 +7,21 @@ content 21_01; `clean_TMHINT_b2_24_03` has no noise. Its publisher's split is wh
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.mos_preferences import Source
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
-from earmark.tasks.importers.lists import Cells, Found, ListFile, Parse, find_parts, headed_rows, published, to_ratings
+from earmark.tasks.importers.lists import Cells, ListFile, Parse, find_parts, headed_rows, published, to_ratings
 from earmark.tasks.importers.rows import Imported, Note, Rating
 
-FOLDERS = ("", "TMHINT-QI", "TMHINTQI")
 PARTS = {"": ("raw_data.csv",)}
 PUBLISHED = ("idx", "method", "uttr", "snr", "noise", "quality_score", "intelligibility_score", "file_name")
 COLUMNS = ("file_name", "quality_score")
 SPLITS = ("train", "test")
 
-
-def find(source: Source, root: Path) -> Found:
-    """The one list."""
-    return find_parts(source, root, FOLDERS, PARTS)
+find = partial(find_parts, folders=("", "TMHINT-QI", "TMHINTQI"), parts=PARTS)
 
 
 def read(source: Source, root: Path) -> Imported:

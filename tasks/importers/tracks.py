@@ -10,14 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from earmark.schemas.places import without_place
 from earmark.schemas.registry import Registry
 from earmark.tasks.importers import jamendo
-from earmark.tasks.importers.cells import BadRow, clip, identifier, shown
+from earmark.tasks.importers.cells import BadRow, clip, given, identifier, shown
 from earmark.tasks.importers.jamendo import MARK, Tag, TagMap, Track, TrackLayout
-from earmark.tasks.importers.lists import Cells, ListFile
+from earmark.tasks.importers.lists import Cells, parsed, require_once
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.importers.table import kind_of, read_table
+from earmark.tasks.importers.table import read_table, table_file
 
 WANTED = ("track_id", "audio")
 OPTIONAL = ("artist_id", "album_id", "tags")
@@ -37,40 +36,29 @@ def read_track_table(
     Raises:
         InputError: the file, or its column `track_id` or `audio`, is missing, or it is not what its ending says.
     """
-    name, root = without_place(written), str(audio or path.parent)
-    lines: dict[str, int] = {}
-    for line, cells in read_table(ListFile(path, name, "", kind_of(name, written)), WANTED, OPTIONAL):
-        if isinstance(cells, Reject | Note):
-            yield cells
-            continue
-        try:
-            track = _track(cells, name, line, synonyms or {}, root)
-            first = lines.setdefault(track.track_id, line)
-            if first != line:
-                raise BadRow("duplicate_id", f"expected each track once, found it in line {first}")
-        except BadRow as bad:
-            yield Reject(shown(cells[0]), bad.reason, bad.detail, name, line)
-        else:
-            yield track
+    file, root, lines = table_file(path, written), str(audio or path.parent), dict[str, int]()
+
+    def parse(cells: Cells, line: int) -> Track:
+        track = _track(cells, file.name, line, synonyms or {}, root)
+        require_once(lines, track.track_id, line, "track")
+        return track
+
+    return parsed(file.name, read_table(file, WANTED, OPTIONAL), parse)
 
 
 def _track(cells: Cells, name: str, line: int, synonyms: TagMap, root: str) -> Track:
     track_id, file = identifier(cells[0], "track"), clip(cells[1], root)
-    artist = identifier(cells[2], "artist") if _given(cells[2]) else ""
-    album = identifier(cells[3], "album") if _given(cells[3]) else ""
+    artist = identifier(cells[2], "artist") if given(cells[2]) else ""
+    album = identifier(cells[3], "album") if given(cells[3]) else ""
     tags = tuple(dict.fromkeys(_tag(word, synonyms) for word in _words(cells[4])))
     return Track(track_id, artist, album, file, 0.0, tags, name, line)
 
 
-def _given(cell: Any) -> bool:
-    return cell is not None and str(cell).strip() != ""
-
-
 def _words(cell: Any) -> list[str]:
-    if not _given(cell):
+    if not given(cell):
         return []
     parts = cell if isinstance(cell, list) else str(cell).split(";")
-    return [identifier(part, "tag") for part in parts if _given(part)]
+    return [identifier(part, "tag") for part in parts if given(part)]
 
 
 def _tag(word: str, synonyms: TagMap) -> Tag:

@@ -10,26 +10,19 @@ Track 3, noisy and enhanced Mandarin: `VoiceMOS2023Track3-CMGAN_snr-2_babble_TMH
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from earmark.schemas.mos_preferences import Source
 from earmark.tasks.importers.cells import BadRow, clip, score, shown
-from earmark.tasks.importers.lists import Cells, Found, ListFile, Parse, bare_rows, find_parts, published, to_ratings
+from earmark.tasks.importers.lists import Cells, ListFile, Parse, bare_rows, find_parts, published, to_ratings
 from earmark.tasks.importers.rows import Imported, Rating
 from earmark.tasks.importers.tmhint_qi import split_name
 
-FOLDERS = ("", "DATA", "DATA/sets")
-PARTS = {
-    "track1": ("track1_answer.txt",),
-    "track2": ("track2_answer.txt",),
-    "track3": ("track3_answer.txt",),
-}
+PARTS = {track: (f"{track}_answer.txt",) for track in ("track1", "track2", "track3")}
 Origin = tuple[str, str | None, str | None, str]  # system, condition, speaker, content
 
-
-def find(source: Source, root: Path) -> Found:
-    """The answer files of the tracks."""
-    return find_parts(source, root, FOLDERS, PARTS)
+find = partial(find_parts, folders=("", "DATA", "DATA/sets"), parts=PARTS)
 
 
 def read(source: Source, root: Path) -> Imported:
@@ -44,13 +37,13 @@ def _mean(source: Source, file: ListFile, root: Path) -> Parse:
     low, high = source.scale
     track, name, base = file.part, file.name, str(root)
     prefix = f"VoiceMOS2023{track.capitalize()}-"
-    take_apart = ORIGINS[track]
+    origin_of = ORIGINS[track]
 
     def parse(cells: Cells, line: int) -> Rating:
         wav = clip(cells[0], base)
         if not wav.startswith(prefix):
             raise BadRow("bad_id", f"expected a name that starts with {prefix}, found '{shown(wav)}'")
-        system, condition, speaker, content = take_apart(wav[len(prefix) :].removesuffix(".wav"))
+        system, condition, speaker, content = origin_of(wav[len(prefix) :].removesuffix(".wav"))
         value = score(cells[1], low, high)
         subset = f"{track}-{speaker}" if track == "track1" else track
         return Rating(wav, value, name, line, "test", subset, system, speaker, content, condition)

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from earmark.schemas.human_preferences import Source
-from earmark.tasks.importers.cells import BadRow, clip, identifier, number, shown, split_name
+from earmark.tasks.importers.cells import BadRow, clip, given, identifier, number, shown, split_name
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.music import words
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.importers.table import read_table
+from earmark.tasks.importers.table import named_rows
 
 DIMENSIONS = ("musicality", "alignment", "overall")
 CHOICES = {
@@ -66,6 +66,7 @@ class Vote(NamedTuple):
 
 
 Voted = Iterator[Vote | Reject | Note]
+Named = Mapping[str, Any] | Reject | Note
 
 
 @dataclass(frozen=True)
@@ -96,11 +97,11 @@ def each(read: Callable[[ListFile, str], Voted]) -> Callable[[Source, Sequence[L
     return lambda source, files, root: chain.from_iterable(read(file, root) for file in files)
 
 
-def to_vote(held: Mapping[str, Any], file: ListFile, line: int, root: str, *, withheld: bool = False) -> Vote:
+def to_vote(row: Mapping[str, Any], file: ListFile, line: int, root: str, *, withheld: bool = False) -> Vote:
     """A vote of cells by the names in `FIELDS`; whatever is not there counts as empty.
 
     Args:
-        held: the cells.
+        row: the cells.
         file: the export.
         line: the row's line.
         root: folder of the clips, absolute.
@@ -109,8 +110,8 @@ def to_vote(held: Mapping[str, Any], file: ListFile, line: int, root: str, *, wi
     Raises:
         BadRow: a value is not what it may be.
     """
-    get = held.get
-    sides = [clip(get(name), root) if _given(get(name)) or not withheld else None for name in ("audio_a", "audio_b")]
+    get = row.get
+    sides = [clip(get(name), root) if given(get(name)) or not withheld else None for name in ("audio_a", "audio_b")]
     if sides[0] is not None and sides[0] == sides[1]:
         raise BadRow("same_clip", f"expected two clips, found '{shown(sides[0])}' twice")
     chosen = {name: choice(get(name)) for name in DIMENSIONS}
@@ -124,7 +125,7 @@ def to_vote(held: Mapping[str, Any], file: ListFile, line: int, root: str, *, wi
         prompt_id=_name(get("prompt_id"), "prompt"),
         text=words(get("text")),
         lyrics=lyrics,
-        reference=clip(get("reference"), root) if _given(get("reference")) else None,
+        reference=clip(get("reference"), root) if given(get("reference")) else None,
         audio_a=sides[0],
         audio_b=sides[1],
         model_a=_name(get("model_a"), "model"),
@@ -147,19 +148,17 @@ def to_vote(held: Mapping[str, Any], file: ListFile, line: int, root: str, *, wi
     )
 
 
-def to_votes(
-    file: ListFile, rows: Iterator[tuple[int, Mapping[str, Any] | Reject | Note]], root: str, **how: bool
-) -> Voted:
+def to_votes(file: ListFile, rows: Iterator[tuple[int, Named]], root: str, **how: bool) -> Voted:
     """Turn each row of cells by name into exactly one vote or one reject."""
-    for line, held in rows:
-        if isinstance(held, Reject | Note):
-            yield held
+    for line, row in rows:
+        if isinstance(row, Reject | Note):
+            yield row
             continue
         try:
-            yield to_vote(held, file, line, root, **how)
+            yield to_vote(row, file, line, root, **how)
         except BadRow as bad:
-            item = held.get("vote_id") or held.get("audio_a") or f"line {line}"
-            yield Reject(shown(item), bad.reason, bad.detail, file.name, line, author_of(held.get("annotator")))
+            item = row.get("vote_id") or row.get("audio_a") or f"line {line}"
+            yield Reject(shown(item), bad.reason, bad.detail, file.name, line, author_of(row.get("annotator")))
 
 
 def table_votes(file: ListFile, columns: Mapping[str, str], root: str) -> Voted:
@@ -168,33 +167,24 @@ def table_votes(file: ListFile, columns: Mapping[str, str], root: str) -> Voted:
     Raises:
         InputError: one of the clips' columns, or one that the config names, is missing.
     """
-    names = {field: columns.get(field, field) for field in FIELDS}
-    wanted = tuple(dict.fromkeys(("audio_a", "audio_b", *columns)))
-    optional = tuple(field for field in FIELDS if field not in wanted)
-    rows = read_table(file, tuple(names[field] for field in wanted), tuple(names[field] for field in optional))
-    named = (
-        (
-            line,
-            unread(cells) if isinstance(cells, Reject | Note) else dict(zip((*wanted, *optional), cells, strict=True)),
-        )
-        for line, cells in rows
-    )
-    yield from to_votes(file, named, root)
+    wanted = {"audio_a": "audio_a", "audio_b": "audio_b", **columns}
+    optional = {field: field for field in FIELDS if field not in wanted}
+    yield from to_votes(file, unread_rows(named_rows(file, wanted, optional)), root)
 
 
 def choice(cell: Any) -> str | None:
     """a, b, tie or both_bad; None for an empty cell."""
-    if not _given(cell):
+    if not given(cell):
         return None
-    found = CHOICES.get(str(cell).strip().lower().replace(" ", "_").replace("-", "_"))
-    if found is None:
+    chosen = CHOICES.get(str(cell).strip().lower().replace(" ", "_").replace("-", "_"))
+    if chosen is None:
         raise BadRow("bad_preference", f"expected a, b or tie, found '{shown(cell)}'")
-    return found
+    return chosen
 
 
 def confidence(cell: Any) -> float | None:
     """A confidence from 1 to 5 in half steps; None for an empty cell."""
-    if not _given(cell):
+    if not given(cell):
         return None
     value = number(cell)
     if not (1 <= value <= 5 and (2 * value).is_integer()):
@@ -204,16 +194,16 @@ def confidence(cell: Any) -> float | None:
 
 def day(cell: Any) -> str | None:
     """The day of an ISO date, a date and time (taken to UTC where it has a zone), or seconds since 1970."""
-    if not _given(cell):
+    if not given(cell):
         return None
     try:
         if isinstance(cell, datetime):
-            found = cell
+            moment = cell
         elif math.isfinite(seconds := number(cell)):
-            found = datetime.fromtimestamp(seconds, UTC)
+            moment = datetime.fromtimestamp(seconds, UTC)
         else:
-            found = datetime.fromisoformat(str(cell).strip())
-        return (found.astimezone(UTC) if found.tzinfo else found).date().isoformat()
+            moment = datetime.fromisoformat(str(cell).strip())
+        return (moment.astimezone(UTC) if moment.tzinfo else moment).date().isoformat()
     except (ValueError, OverflowError, OSError):
         raise BadRow("bad_date", f"expected a date such as 2025-08-31, found '{shown(cell)}'") from None
 
@@ -234,17 +224,18 @@ def author_of(cell: Any) -> str | None:
         return None
 
 
-def unread(line: Reject | Note) -> Reject | Note:
-    """What is told of a line that cannot be read at all: not its words, which may name a person."""
-    return line._replace(item=f"line {line.line}") if isinstance(line, Reject) else line
+def unread_rows(rows: Iterator[tuple[int, Named]]) -> Iterator[tuple[int, Named]]:
+    """Rows, of which one that cannot be read at all is named by its line: its words may name a person."""
+    for line, row in rows:
+        yield line, row._replace(item=f"line {row.line}") if isinstance(row, Reject) else row
 
 
 def _name(cell: Any, word: str) -> str | None:
-    return identifier(cell, word) if _given(cell) else None
+    return identifier(cell, word) if given(cell) else None
 
 
 def _seconds(cell: Any) -> float | None:
-    if not _given(cell):
+    if not given(cell):
         return None
     value = number(cell)
     if not 0 <= value < math.inf:
@@ -254,7 +245,7 @@ def _seconds(cell: Any) -> float | None:
 
 def _vocals(instrumental: Any, lyrics: str | None) -> str | None:
     """What is said of the voice; lyrics mean a voice unless the row says otherwise."""
-    if not _given(instrumental):
+    if not given(instrumental):
         return "vocal" if lyrics else None
     if isinstance(instrumental, bool) or str(instrumental).strip().lower() in ("true", "false", "0", "1"):
         return "instrumental" if str(instrumental).strip().lower() in ("true", "1") else "vocal"
@@ -262,11 +253,7 @@ def _vocals(instrumental: Any, lyrics: str | None) -> str | None:
 
 
 def _split(cell: Any) -> str | None:
-    return split_name(cell) if _given(cell) and str(cell).strip().lower() not in SPLIT_WORDS else None
-
-
-def _given(cell: Any) -> bool:
-    return cell is not None and cell != [] and str(cell).strip() != ""
+    return split_name(cell) if given(cell) and str(cell).strip().lower() not in SPLIT_WORDS else None
 
 
 def _tables(source: Source, files: Sequence[ListFile], root: str) -> Voted:

@@ -67,9 +67,9 @@ def test_a_bad_line_is_a_reject_that_names_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "held", "said"),
     [
-        ("c.json", b"{", "expected a JSON array, found"),
+        ("c.json", b"{", "expected a JSON array of objects, found"),
         ("c.json", b'{"path": 1}', "expected a JSON array of objects"),
-        ("c.json", b"\xff\xfe", "expected a JSON array, found"),
+        ("c.json", b"\xff\xfe", "expected UTF-8 text, found byte 0xff"),
         ("c.csv", b"x", r"ending in \.json or \.tsv"),
         ("c.tsv", None, "file not found"),
         ("c.json", None, "file not found"),
