@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeVar
 from earmark.schemas.errors import ConfigError
 from earmark.tasks.annotation.backend import Batching, BatchProvider, BatchState
 from earmark.tasks.annotation.errors import AskError, BatchFailed, BatchUnreachable, Retriable, ServerError, StopRun
-from earmark.tasks.annotation.ledger_rows import RECORD, Driver, Held
+from earmark.tasks.annotation.ledger_rows import Attempt, Driver, Held, record
 from earmark.tasks.annotation.pace import backoff
 
 if TYPE_CHECKING:
@@ -169,19 +169,16 @@ class Batches:
 
     async def _submitted(self, batch: Open, lines: list[bytes]) -> str:
         """The provider's id; where a reply was lost, the batch is looked for before it is sent again."""
-        config, tries = self._run.config, 0
-        while True:
+
+        async def once() -> str:
             try:
                 return await self._provider.submit(batch.intent, lines)
-            except Retriable as error:
-                found = await self._find(batch.intent, config.batch_settle_s)
-                if found is not None:
-                    return found
-                tries += 1
-                if tries > config.retries:
-                    raise
-                least = error.retry_after_s or 0.0
-                await asyncio.sleep(backoff(tries, config.retry_base_s, config.retry_longest_s, least_s=least))
+            except Retriable:
+                if (known := await self._find(batch.intent, self._run.config.batch_settle_s)) is not None:
+                    return known
+                raise
+
+        return await self._retried(once, self._run.config.retries)
 
     async def _find(self, intent: str, patience_s: float) -> str | None:
         """Look for an intent at the provider, for as long as a new batch may take to be listed."""
@@ -203,7 +200,7 @@ class Batches:
         run.meter.in_flight += len(batch.members)
         try:
             state = await self._ended(batch.provider_id)
-            results = await self._retried(partial(self._provider.results, state))
+            results = await self._looked(partial(self._provider.results, state))
             answered = {key: raw for key, raw, _ in results if raw is not None and key in batch.members}
             numbers = await self._record(batch, answered)
         finally:
@@ -226,21 +223,27 @@ class Batches:
 
     async def _ended(self, provider_id: str) -> BatchState:
         while True:
-            state = await self._retried(partial(self._provider.state, provider_id))
+            state = await self._looked(partial(self._provider.state, provider_id))
             if state.ended:
                 return state
             await asyncio.sleep(self._run.config.batch_poll_s)
 
-    async def _retried(self, call: Callable[[], Awaitable[Got]]) -> Got:
+    async def _looked(self, call: Callable[[], Awaitable[Got]]) -> Got:
         """A call that only reads, until it succeeds: the answers are paid for and wait at the provider."""
+        try:
+            return await self._retried(call, max(self._run.config.retries, MOST_LOOKS))
+        except Retriable as error:
+            raise BatchUnreachable(f"the batch API does not answer: {error}; run again to collect") from None
+
+    async def _retried(self, call: Callable[[], Awaitable[Got]], most: int) -> Got:
         config, tries = self._run.config, 0
         while True:
             try:
                 return await call()
             except Retriable as error:
                 tries += 1
-                if tries > max(config.retries, MOST_LOOKS):
-                    raise BatchUnreachable(f"the batch API does not answer: {error}; run again to collect") from None
+                if tries > most:
+                    raise
                 least = error.retry_after_s or 0.0
                 await asyncio.sleep(backoff(tries, config.retry_base_s, config.retry_longest_s, least_s=least))
 
@@ -306,5 +309,5 @@ def _record_lines(driver: Driver, intent: str, rows: list[tuple[str, int, str]])
         number = here or 1 + max((number for number, _ in earlier), default=0)
         numbers[key] = number
         if here is None:
-            driver.run(RECORD, (request_id, number, "received", None, None, raw, 0.0, now, intent))
+            record(driver, Attempt(request_id, number, "received", now, 0.0, raw, batch_id=intent))
     return numbers

@@ -157,20 +157,6 @@ class Annotator:
         await run.finish([], take())
         self._report(meter)
 
-    async def reread(self, requests: Iterable[Request]) -> Report:
-        """Read what the ledger holds again, asking nothing; what it does not hold is a reject `not_asked`."""
-        keys, jobs, rejected = self._prepare(requests)
-        meter = Meter(len(jobs) + len(rejected))
-        outcomes: dict[str, Outcome] = dict(rejected)
-        for _ in rejected:
-            meter.finished(failed=True)
-        await self._take_finished(jobs, outcomes, meter)
-        if jobs:
-            await Run(self, meter, outcomes).reread(list(jobs.values()))
-        return Report(
-            [outcomes[key] for key in keys], meter.total, meter.done, meter.failed, meter.from_ledger, 0, 0, 0, 0.0
-        )
-
     async def forecast(self, requests: Iterable[Request]) -> Forecast:
         """What asking would come to: calls, tokens and cost. Asks nothing and writes nothing."""
         keys, jobs, rejected = self._prepare(requests)

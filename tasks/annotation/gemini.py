@@ -18,8 +18,7 @@ from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.batch_gemini import GeminiBatches
 from earmark.tasks.annotation.bodies import Base64, json_bytes
 from earmark.tasks.annotation.errors import AuthFailed, BadMedia, BadRequest, MalformedResponse, ModelMissing, shaped
-from earmark.tasks.annotation.http import Http
-from earmark.tasks.annotation.keys import find_key
+from earmark.tasks.annotation.http import JSON, HttpBackend, parsed_reply
 from earmark.tasks.annotation.request import Audio, Image, Json, Message, Part, Request, Text, YesNo
 
 GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta"
@@ -31,31 +30,16 @@ BLOCKED = frozenset({"SAFETY", "RECITATION", "BLOCKLIST", "PROHIBITED_CONTENT", 
 FILE_READY_S = 60.0
 
 
-class Gemini:
+class Gemini(HttpBackend):
     """generateContent over HTTP. The key comes from GOOGLE_API_KEY or GEMINI_API_KEY, or where `api_key_env` says, and
     goes to the servers that the environment binds it to (`tasks/annotation/keys.py`)."""
 
     def __init__(self, config: AnnotatorConfig, media: Media) -> None:
-        self._config = config
-        self._media = media
-        self.base_url = config.base_url or GEMINI_URL
-        self.http = Http(
-            config,
-            find_key(self.base_url, config.api_key_env, KEYS, hosted=config.base_url is None),
-            "x-goog-api-key",
-        )
+        super().__init__(config, media, GEMINI_URL, KEYS, "x-goog-api-key", "{}")
         self._model = config.annotator.partition(":")[2]
         self._url = URL(f"{self.base_url}/models/{self._model}:generateContent")
         self._files: dict[str, tuple[str, float]] = {}
         self._uploading: dict[str, asyncio.Lock] = {}
-
-    async def open(self) -> None:
-        """Make the connection pool.
-
-        Raises:
-            AuthFailed: the environment holds no key.
-        """
-        await self.http.open(self.base_url)
 
     async def send(self, request: Request) -> str:
         """Ask once; large media are uploaded first, each once as long as the upload lives."""
@@ -71,13 +55,9 @@ class Gemini:
         """What a generateContent response says."""
         return read_generate_content(raw)
 
-    async def close(self) -> None:
-        """Close the connections."""
-        await self.http.close()
-
     def batches(self) -> GeminiBatches:
         """The batch API of the same account."""
-        return GeminiBatches(self.http, self.base_url, self._model, self.body, self.upload)
+        return GeminiBatches(self.http, self.base_url, self.body, self._model, self.upload)
 
     def body(self, request: Request) -> dict[str, Any]:
         """The request's body with all media inline, as `Base64`."""
@@ -92,18 +72,17 @@ class Gemini:
             "X-Goog-Upload-Command": "start",
             "X-Goog-Upload-Header-Content-Length": str(len(content)),
             "X-Goog-Upload-Header-Content-Type": media_type,
-            "Content-Type": "application/json",
+            **JSON,
         }
-        held = {"file": {"mimeType": media_type} | ({"name": name} if name else {})}
-        url, headers = URL(f"{root}/files"), self.http.headers(start)
-        answered, _ = await self.http.exchange("POST", url, json.dumps(held).encode(), headers, any_type=True)
-        target = answered.get("x-goog-upload-url")
+        body = json.dumps({"file": {"mimeType": media_type} | ({"name": name} if name else {})}).encode()
+        reply, _ = await self.http.exchange("POST", URL(f"{root}/files"), body, start, any_type=True)
+        target = reply.get("x-goog-upload-url")
         if not target:
             raise MalformedResponse("expected x-goog-upload-url in the reply to an upload's start, found none")
         with shaped("an address to upload to"):
             address = URL(target)
-        headers = self.http.headers({"X-Goog-Upload-Command": "upload, finalize", "X-Goog-Upload-Offset": "0"})
-        _, text = await self.http.exchange("POST", address, content, headers)
+        finish = {"X-Goog-Upload-Command": "upload, finalize", "X-Goog-Upload-Offset": "0"}
+        _, text = await self.http.exchange("POST", address, content, finish)
         return _file(text, inside="file")
 
     def _inline(self, request: Request, media: dict[Part, bytes]) -> bytes:
@@ -171,16 +150,13 @@ def read_generate_content(raw: str) -> Reply:
     Raises:
         MalformedResponse: not JSON, or not such a response.
     """
+    body = parsed_reply(raw)
     try:
-        held = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise MalformedResponse(f"expected JSON, found {len(raw)} characters that are not") from None
-    try:
-        said = {"model": model_name(held.get("modelVersion")), **_usage(held.get("usageMetadata"))}
-        blocked = (held.get("promptFeedback") or {}).get("blockReason")
+        common = {"model": model_name(body.get("modelVersion")), **_usage(body.get("usageMetadata"))}
+        blocked = (body.get("promptFeedback") or {}).get("blockReason")
         if blocked:
-            return Reply("", refusal=f"prompt blocked: {blocked}", **said)
-        candidate = held["candidates"][0]
+            return Reply("", refusal=f"prompt blocked: {blocked}", **common)
+        candidate = body["candidates"][0]
         finish = candidate.get("finishReason")
         parts = (candidate.get("content") or {}).get("parts") or []
         text = "".join(str(part.get("text") or "") for part in parts if not part.get("thought"))
@@ -189,11 +165,11 @@ def read_generate_content(raw: str) -> Reply:
             refusal=f"finish reason {finish}" if finish in BLOCKED else None,
             cut=finish == "MAX_TOKENS",
             first_token=_first_token(candidate.get("logprobsResult")),
-            **said,
+            **common,
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
-        found = ", ".join(sorted(map(str, held))[:8]) if isinstance(held, dict) else type(held).__name__
-        raise MalformedResponse(f"expected candidates with content, found {found}") from None
+        keys = ", ".join(sorted(map(str, body))[:8]) if isinstance(body, dict) else type(body).__name__
+        raise MalformedResponse(f"expected candidates with content, found {keys}") from None
 
 
 def _usage(said: Any) -> dict[str, Any]:

@@ -10,16 +10,18 @@ import re
 import time
 import urllib.request
 import zlib
-from collections.abc import Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
-from multidict import CIMultiDict, CIMultiDictProxy
+from multidict import CIMultiDictProxy
 from yarl import URL
 
 from earmark.schemas.annotation import AnnotatorConfig
+from earmark.tasks.annotation.backend import BatchState, Media
 from earmark.tasks.annotation.errors import (
     AskError,
     AuthFailed,
@@ -35,14 +37,19 @@ from earmark.tasks.annotation.errors import (
     TooLarge,
     WrongContentType,
     one_line,
+    shaped,
 )
-from earmark.tasks.annotation.keys import Key, is_loopback
+from earmark.tasks.annotation.keys import Key, find_key, is_loopback
+from earmark.tasks.annotation.request import Request
 
 CHUNK = 1 << 16
 ERROR_BYTES = 1 << 16
 """Longest body of an error that is read: what is longer is a web page."""
 PLAIN, PACKED = ("", "identity"), ("gzip", "x-gzip", "deflate")
 LONGEST_WAIT_S = 3600.0
+JSON = {"Content-Type": "application/json"}
+MOST_RESULT_BYTES = 1 << 31
+PAGES = 50  # of a list of batches that are looked through
 SHORTEST_SECRET = 12  # what is shorter is no key but a placeholder such as EMPTY, and may be a word of an answer
 
 
@@ -68,7 +75,6 @@ class Http:
 
     def __init__(self, config: AnnotatorConfig, key: Key, key_header: str, key_words: str = "{}") -> None:
         self._config = config
-        self._headers = CIMultiDict({"User-Agent": "earmark"})
         self._key = key
         self._key_header = {key_header: key_words.format(key.value)}
         self._session: aiohttp.ClientSession | None = None
@@ -85,7 +91,7 @@ class Http:
         self._session = aiohttp.ClientSession(
             connector=_Connector(limit=0, keepalive_timeout=30),
             cookie_jar=aiohttp.DummyCookieJar(),
-            headers={"Accept-Encoding": "gzip, deflate"},
+            headers={"User-Agent": "earmark", "Accept-Encoding": "gzip, deflate"},
             auto_decompress=False,  # `_body` does it, within a limit
             timeout=aiohttp.ClientTimeout(
                 total=config.total_timeout_s, sock_connect=config.connect_timeout_s, sock_read=config.read_timeout_s
@@ -104,10 +110,22 @@ class Http:
         Raises:
             AskError: by status, transport or content type.
         """
-        headers = self._headers.copy()
-        headers["Content-Type"] = "application/json"
-        _, text = await self.exchange("POST", url, body, headers)
+        _, text = await self.exchange("POST", url, body, JSON)
         return text
+
+    async def object_from(self, method: str, url: URL, body: Any = None) -> dict[str, Any]:
+        """The JSON object that a successful exchange gives; a dict goes out as JSON.
+
+        Raises:
+            AskError: by status, transport or content type, or because it is something else.
+        """
+        asks = isinstance(body, dict)
+        _, text = await self.exchange(method, url, json.dumps(body).encode() if asks else body, JSON if asks else None)
+        with shaped(f"JSON from {url.path}"):
+            value = json.loads(text)
+        if not isinstance(value, dict):
+            raise MalformedResponse(f"expected a JSON object from {url.path}, found something else")
+        return value
 
     async def exchange(
         self,
@@ -125,7 +143,7 @@ class Http:
             method: HTTP method.
             url: absolute address.
             body: bytes or an aiohttp form.
-            headers: all headers but the key's; those of the pool if None.
+            headers: beside the key's and those of all requests.
             any_type: accept other content types than JSON.
             most_bytes: longest response; the config's limit if None.
 
@@ -134,9 +152,7 @@ class Http:
         """
         if self._session is None:
             raise RuntimeError("the backend is not open")
-        sent = self._headers if headers is None else headers
-        if self._key.fits(url):
-            sent = {**sent, **self._key_header}
+        sent = {**(headers or {}), **(self._key_header if self._key.fits(url) else {})}
         try:
             async with self._session.request(method, url, data=body, headers=sent, allow_redirects=False) as response:
                 if response.status >= 300:
@@ -154,12 +170,6 @@ class Http:
             raise TimedOut("total", self._config.total_timeout_s) from None
         except (aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as error:
             raise ConnectionFailed(f"{type(error).__name__}: {one_line(self.redacted(str(error)))}") from None
-
-    def headers(self, more: Mapping[str, str]) -> CIMultiDict[str]:
-        """The pool's headers and more."""
-        headers = self._headers.copy()
-        headers.update(more)
-        return headers
 
     def redacted(self, text: str) -> str:
         """The text without the key."""
@@ -200,6 +210,102 @@ class Http:
             host = urlsplit(self.redacted(response.headers.get("Location", ""))).hostname
             said += f", to {one_line(host)}" if host else ""
         return f"{said}: redirects are not followed, as the key belongs to {response.url.host}; check base_url"
+
+
+class HttpBackend:
+    """What backends behind HTTP share.
+
+    Args:
+        config: names the server, unless it is the provider's own.
+        media: how to get at audio and images.
+        url: the provider's own server.
+        keys: the variables that a key is in, where the config names none.
+        key_header, key_words: as `Http`.
+    """
+
+    def __init__(
+        self, config: AnnotatorConfig, media: Media, url: str, keys: tuple[str, ...], key_header: str, key_words: str
+    ) -> None:
+        self._config = config
+        self._media = media
+        self.base_url = config.base_url or url
+        key = find_key(self.base_url, config.api_key_env, keys, hosted=config.base_url is None)
+        self.http = Http(config, key, key_header, key_words)
+
+    async def open(self) -> None:
+        """Make the connection pool; a server of one's own needs no key.
+
+        Raises:
+            AuthFailed: the environment holds no key.
+        """
+        await self.http.open(self.base_url)
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self.http.close()
+
+
+class HttpBatches(ABC):
+    """What batch APIs behind HTTP share.
+
+    Args:
+        http: an open pool of connections.
+        base_url: the server, up to and with the API's version.
+        body: a request's body, media in it as `Base64`.
+    """
+
+    content = ""
+    """Path of a file's content, with `{}` for its name."""
+    page_size = "limit=100"
+
+    def __init__(self, http: Http, base_url: str, body: Callable[[Request], dict[str, Any]]) -> None:
+        self._http = http
+        self._base = base_url
+        self._body = body
+
+    @abstractmethod
+    def page(self, listed: dict[str, Any]) -> tuple[list[tuple[Any, str]], str]:
+        """Intent and id of each batch of a page of a list, and what its address adds for the next page, if any."""
+
+    @abstractmethod
+    def result(self, line: str) -> tuple[str, str | None, str | None]:
+        """Key, raw response and error of a line of a file of results."""
+
+    async def find(self, intent: str) -> str | None:
+        """The batch that carries the intent, newest first."""
+        more = ""
+        for _ in range(PAGES):
+            listed = await self.exchange("GET", f"batches?{more}{self.page_size}")
+            with shaped("a list of batches"):
+                batches, more = self.page(listed)
+            if (known := dict(reversed(batches)).get(intent)) is not None or not more:
+                return known
+        return None
+
+    async def results(self, state: BatchState) -> list[tuple[str, str | None, str | None]]:
+        """Key, raw response and error of each line of the files of results."""
+        results = []
+        for name in state.outputs:
+            url = URL(f"{self._base}/{self.content.format(name)}")
+            _, text = await self._http.exchange("GET", url, any_type=True, most_bytes=MOST_RESULT_BYTES)
+            results += [self.result(line) for line in text.splitlines() if line.strip()]
+        return results
+
+    async def exchange(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+        """The JSON object at a path of the API."""
+        return await self._http.object_from(method, URL(f"{self._base}/{path}"), body)
+
+
+def parsed_reply(raw: str) -> Any:
+    """A raw response as JSON.
+
+    Raises:
+        MalformedResponse: it is none.
+    """
+    try:
+        return json.loads(raw)
+    except (ValueError, RecursionError):
+        raise MalformedResponse(f"expected JSON, found {len(raw)} characters that are not") from None
 
 
 async def _body(response: aiohttp.ClientResponse, most: int) -> bytes:

@@ -36,27 +36,13 @@ SELECT r.model, {WITHIN}, count(*), sum(a.latency_s) FROM attempts a JOIN reques
 GROUP BY r.model ORDER BY r.model
 """
 BATCHES = "SELECT state, count(*), sum(requests) FROM batches GROUP BY state ORDER BY state"
-REQUEST = """
-SELECT id, key, model, body, state, answer, reason, detail, parser, reply_model, created_at, settled_at FROM requests
-"""
 REQUEST_FIELDS = ("key", "model", "body", "state", "answer", "reason", "detail", "parser", "reply_model")
-ATTEMPTS = """
-SELECT number, status, error_type, detail, raw, input_tokens, output_tokens, cost_usd, latency_s, started_at, batch_id
-FROM attempts WHERE request_id = ? ORDER BY number
-"""
+REQUEST = f"SELECT id, {', '.join(REQUEST_FIELDS)} FROM requests"
 ATTEMPT_FIELDS = (
-    "number",
-    "status",
-    "error_type",
-    "detail",
-    "raw",
-    "input_tokens",
-    "output_tokens",
-    "cost_usd",
-    "latency_s",
-    "started_at",
-    "batch_id",
+    *("number", "status", "error_type", "detail", "raw"),
+    *("input_tokens", "output_tokens", "cost_usd", "latency_s", "started_at", "batch_id"),
 )
+ATTEMPTS = f"SELECT {', '.join(ATTEMPT_FIELDS)} FROM attempts WHERE request_id = ? ORDER BY number"
 PAGE = 1_000
 
 
@@ -158,7 +144,7 @@ def _existing(address: str | Path) -> Driver:
 
 def _request(driver: Driver, row: tuple[Any, ...]) -> dict[str, Any]:
     request_id, key, *rest = row
-    held = dict(zip(REQUEST_FIELDS, (bytes(key).hex(), *rest), strict=False))
+    held = dict(zip(REQUEST_FIELDS, (bytes(key).hex(), *rest), strict=True))
     held["body"] = _with_texts(driver, json.loads(held["body"]))
     held["answer"] = None if held["answer"] is None else json.loads(held["answer"])
     held["attempts"] = [dict(zip(ATTEMPT_FIELDS, found, strict=True)) for found in driver.rows(ATTEMPTS, (request_id,))]

@@ -95,8 +95,7 @@ class Held:
     received: tuple[tuple[int, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One exchange, as recorded before anybody reads the answer."""
 
     request_id: int
@@ -110,8 +109,7 @@ class Attempt:
     batch_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """What reading a recorded attempt gave."""
 
     request_id: int
@@ -131,7 +129,7 @@ ON CONFLICT (key) DO UPDATE SET owner = excluded.owner, state = 'open'
 WHERE requests.owner IS NULL AND (requests.state = 'open' OR requests.parser <> ?) RETURNING id, created_at
 """
 RECORD = """
-INSERT INTO attempts (request_id, number, status, error_type, detail, raw, latency_s, started_at, batch_id)
+INSERT INTO attempts (request_id, number, status, started_at, latency_s, raw, error_type, detail, batch_id)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (request_id, number) DO NOTHING
 """
 JUDGE = """
@@ -168,9 +166,9 @@ def read_finished(driver: Driver, keys: Sequence[str]) -> dict[str, Finished]:
     faster than looking each one up."""
     wanted = {bytes.fromhex(key) for key in keys}
     if len(wanted) > SCAN_FROM and len(wanted) * 4 > driver.committed("SELECT count(*) FROM requests")[0][0]:
-        found = (row for row in driver.committed(FINISHED) if bytes(row[0]) in wanted)
-        return {bytes(row[0]).hex(): Finished._make(row[1:]) for row in found}
-    rows = driver.committed_in(f"{FINISHED} AND key IN {{values}}", list(wanted))
+        rows = [row for row in driver.committed(FINISHED) if bytes(row[0]) in wanted]
+    else:
+        rows = driver.committed_in(f"{FINISHED} AND key IN {{values}}", list(wanted))
     return {bytes(row[0]).hex(): Finished._make(row[1:]) for row in rows}
 
 
@@ -219,34 +217,18 @@ def _add_history(driver: Driver, held: dict[str, Held], older: dict[int, str]) -
 
 def record(driver: Driver, attempt: Attempt) -> None:
     """Keep an attempt, once."""
-    driver.run(
-        RECORD,
-        (
-            attempt.request_id,
-            attempt.number,
-            attempt.status,
-            attempt.error_type,
-            attempt.detail,
-            attempt.raw,
-            attempt.latency_s,
-            attempt.started_at,
-            attempt.batch_id,
-        ),
-    )
+    driver.run(RECORD, attempt)
 
 
 def judge(driver: Driver, verdict: Verdict) -> None:
     """Keep what reading an attempt gave."""
-    said = (verdict.status, verdict.error_type, verdict.detail)
-    cost = (verdict.input_tokens, verdict.output_tokens, verdict.cost_usd)
-    driver.run(JUDGE, (*said, *cost, verdict.request_id, verdict.number))
+    driver.run(JUDGE, (*verdict[2:], *verdict[:2]))
 
 
 def settle(driver: Driver, request_id: int, finished: Finished) -> None:
     """Settle a request."""
     state = "rejected" if finished.reason else "answered"
-    said = (finished.answer, finished.reason, finished.detail, finished.parser, finished.reply_model)
-    driver.run(SETTLE, (state, *said, driver.now(), request_id))
+    driver.run(SETTLE, (state, *finished, driver.now(), request_id))
 
 
 def release(driver: Driver, request_ids: Sequence[int]) -> None:

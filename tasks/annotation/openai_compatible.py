@@ -14,8 +14,7 @@ from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.batch_openai import OpenAIBatches
 from earmark.tasks.annotation.bodies import Base64, json_bytes
 from earmark.tasks.annotation.errors import MalformedResponse
-from earmark.tasks.annotation.http import Http
-from earmark.tasks.annotation.keys import find_key
+from earmark.tasks.annotation.http import HttpBackend, parsed_reply
 from earmark.tasks.annotation.request import (
     Ask,
     Audio,
@@ -35,25 +34,13 @@ TOP_LOGPROBS = 20
 """The most alternatives that OpenAI lists."""
 
 
-class OpenAICompatible:
+class OpenAICompatible(HttpBackend):
     """Chat completions over HTTP. The key comes from `OPENAI_API_KEY`, or from where `api_key_env` says, and goes to
     the servers that the environment binds it to (`tasks/annotation/keys.py`)."""
 
     def __init__(self, config: AnnotatorConfig, media: Media) -> None:
-        self._config = config
-        self._media = media
-        self.base_url = config.base_url or OPENAI_URL
-        key = find_key(self.base_url, config.api_key_env, ("OPENAI_API_KEY",), hosted=config.base_url is None)
-        self.http = Http(config, key, "Authorization", "Bearer {}")
+        super().__init__(config, media, OPENAI_URL, ("OPENAI_API_KEY",), "Authorization", "Bearer {}")
         self._url = URL(f"{self.base_url}/chat/completions")
-
-    async def open(self) -> None:
-        """Make the connection pool; a server of one's own needs no key.
-
-        Raises:
-            AuthFailed: the environment holds no key.
-        """
-        await self.http.open(self.base_url)
 
     async def send(self, request: Request) -> str:
         """Ask once; returns the response's body."""
@@ -66,10 +53,6 @@ class OpenAICompatible:
     def read(self, request: Request, raw: str) -> Reply:
         """What a chat completion says."""
         return read_chat_completion(raw)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self.http.close()
 
     def batches(self) -> OpenAIBatches:
         """The batch API of the same account."""
@@ -88,34 +71,41 @@ class OpenAICompatible:
         sampling = request.sampling
         body: dict[str, Any] = {
             "model": request.model.partition(":")[2],
-            "messages": [self._message(message) for message in request.messages],
+            "messages": [message_body(message, self._media) for message in request.messages],
             self._config.max_tokens_field: sampling.max_tokens,
         }
-        for name, value in (("temperature", request.temperature), ("top_p", sampling.top_p), ("seed", request.seed)):
-            if value is not None:
-                body[name] = value
-        if sampling.stop:
-            body["stop"] = list(sampling.stop)
+        body |= sampled(request)
         if sampling.extra != "{}":
             body.update(json.loads(sampling.extra))
         _constrain(body, request.ask, sampling, self._config.max_tokens_field)
         return body
 
-    def _message(self, message: Message) -> dict[str, Any]:
-        if len(message.parts) == 1 and isinstance(message.parts[0], Text):
-            return {"role": message.role, "content": message.parts[0].text}
-        return {"role": message.role, "content": [self._part(part) for part in message.parts]}
 
-    def _part(self, part: Part) -> dict[str, Any]:
-        match part:
-            case Text(text):
-                return {"type": "text", "text": text}
-            case Audio():
-                data = Base64(self._media.audio(part))
-                return {"type": "input_audio", "input_audio": {"data": data, "format": part.form.codec}}
-            case Image():
-                url = Base64(self._media.image(part), f"data:{part.media_type};base64,")
-                return {"type": "image_url", "image_url": {"url": url}}
+def sampled(request: Request) -> dict[str, Any]:
+    """The sampling parameters that are set, beside the most tokens, by the names of chat completions."""
+    sampling = request.sampling
+    values = {"temperature": request.temperature, "top_p": sampling.top_p, "seed": request.seed}
+    stop = {"stop": list(sampling.stop)} if sampling.stop else {}
+    return {name: value for name, value in values.items() if value is not None} | stop
+
+
+def message_body(message: Message, media: Media) -> dict[str, Any]:
+    """A turn as chat completions take it; media stand in it as `Base64`."""
+    if len(message.parts) == 1 and isinstance(message.parts[0], Text):
+        return {"role": message.role, "content": message.parts[0].text}
+    return {"role": message.role, "content": [_part_body(part, media) for part in message.parts]}
+
+
+def _part_body(part: Part, media: Media) -> dict[str, Any]:
+    match part:
+        case Text(text):
+            return {"type": "text", "text": text}
+        case Audio():
+            data = Base64(media.audio(part))
+            return {"type": "input_audio", "input_audio": {"data": data, "format": part.form.codec}}
+        case Image():
+            url = Base64(media.image(part), f"data:{part.media_type};base64,")
+            return {"type": "image_url", "image_url": {"url": url}}
 
 
 def read_chat_completion(raw: str) -> Reply:
@@ -124,12 +114,9 @@ def read_chat_completion(raw: str) -> Reply:
     Raises:
         MalformedResponse: not JSON, or not a chat completion.
     """
+    body = parsed_reply(raw)
     try:
-        held = json.loads(raw)
-    except (ValueError, RecursionError):
-        raise MalformedResponse(f"expected JSON, found {len(raw)} characters that are not") from None
-    try:
-        choice = held["choices"][0]
+        choice = body["choices"][0]
         message = choice["message"]
         content = message.get("content") or ""
         finish = choice.get("finish_reason")
@@ -140,12 +127,12 @@ def read_chat_completion(raw: str) -> Reply:
             text=content,
             refusal=None if refusal is None else str(refusal),
             cut=finish == "length",
-            model=model_name(held.get("model")),
-            **_usage(held.get("usage")),
+            model=model_name(body.get("model")),
+            **_usage(body.get("usage")),
             first_token=_first_token(choice.get("logprobs")),
         )
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError):
-        raise MalformedResponse(_misshapen(held)) from None
+        raise MalformedResponse(_misshapen(body)) from None
 
 
 def _usage(said: Any) -> dict[str, Any]:

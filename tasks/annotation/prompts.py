@@ -235,20 +235,6 @@ def read_lock(folder: Path) -> dict[str, str]:
     return held
 
 
-def check_lock(folder: Path) -> list[str]:
-    """What is wrong between the prompts and their lock, one line each; empty when all is well."""
-    locked, faults = read_lock(folder), []
-    for path in sorted(folder.rglob("*.md")):
-        if path.name == "README.md":
-            continue
-        prompt = parse_prompt(path)
-        if prompt.id not in locked:
-            faults.append(f"{path.name}: {prompt.id} is not in {LOCK}; lock it before it is used")
-        elif locked[prompt.id] != prompt.sha256:
-            faults.append(f"{path.name}: {prompt.id} was changed after it was locked; raise its version")
-    return faults
-
-
 def lock_prompts(folder: Path) -> list[str]:
     """Add new prompts to the lock; returns their ids.
 

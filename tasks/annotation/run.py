@@ -133,15 +133,6 @@ class Run:
             self._release()
         await self.ledger.flush()
 
-    async def reread(self, jobs: Sequence[Job]) -> None:
-        """Settle from recorded responses what can be; the rest is `not_asked`."""
-        self._left = len(jobs)
-        for job in jobs:
-            if not (await self.claim([job])) or not self.replay(job):
-                self.end(job, Reject(job.key, "not_asked", "the ledger holds no response to read", notes=job.notes))
-                self.ledger.release_soon([job.row])
-        await self.ledger.flush()
-
     def add(self, jobs: Sequence[Job]) -> None:
         """Take further jobs."""
         self._left += len(jobs)

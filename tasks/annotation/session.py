@@ -48,9 +48,7 @@ class Session:
     ) -> None:
         self._config = config
         self._address = ledger
-        self._media = media
-        self._on_progress = on_progress
-        self._shared_budget = shared_budget
+        self._options: dict[str, Any] = {"media": media, "on_progress": on_progress, "shared_budget": shared_budget}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="annotation", daemon=True)
         self._stack = AsyncExitStack()
@@ -112,10 +110,6 @@ class Session:
     def _put(self, arriving: asyncio.Queue[list[Request] | None], requests: list[Request] | None) -> None:
         self._loop.call_soon_threadsafe(arriving.put_nowait, requests)
 
-    def reread(self, requests: Iterable[Request]) -> Report:
-        """As `Annotator.reread`: asks nothing."""
-        return self._call(lambda: self._annotator.reread(requests))
-
     def forecast(self, requests: Iterable[Request]) -> Forecast:
         """As `Annotator.forecast`: a dry run."""
         return self._call(lambda: self._annotator.forecast(requests))
@@ -146,14 +140,7 @@ class Session:
 
     async def _open(self) -> Annotator:
         ledger = await self._stack.enter_async_context(open_ledger(self._address))
-        made = Annotator(
-            self._config,
-            ledger,
-            media=self._media,
-            on_progress=self._on_progress,
-            shared_budget=self._shared_budget,
-        )
-        return await self._stack.enter_async_context(made)
+        return await self._stack.enter_async_context(Annotator(self._config, ledger, **self._options))
 
     async def _close(self) -> None:
         """End what runs, as where a person stops a build: a loop that stopped first would leave it pending."""

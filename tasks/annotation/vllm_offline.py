@@ -6,15 +6,16 @@ those under a structured choice would be masked and split over prefixes.
 
 from __future__ import annotations
 
-import base64
 import json
 from collections.abc import Sequence
 from typing import Any
 
 from earmark.schemas.errors import MissingExtraError
+from earmark.tasks.annotation.bodies import json_bytes
 from earmark.tasks.annotation.errors import AskError, BadRequest
 from earmark.tasks.annotation.inprocess import InProcess, completion
-from earmark.tasks.annotation.request import Audio, Choice, Image, Json, Message, Part, Request, Sampling, Text, YesNo
+from earmark.tasks.annotation.openai_compatible import message_body, sampled
+from earmark.tasks.annotation.request import Choice, Json, Request, Sampling, YesNo
 
 ENGINE_FIELD = "engine"
 """Field of `extra_body` whose fields go to `vllm.LLM`; all others go to `SamplingParams`."""
@@ -58,30 +59,15 @@ class VllmOffline(InProcess):
         return list(self._llm.chat(messages, params, use_tqdm=False))
 
     def _messages(self, request: Request) -> list[dict[str, Any]]:
-        return [self._message(message) for message in request.messages]
-
-    def _message(self, message: Message) -> dict[str, Any]:
-        return {"role": message.role, "content": [self._part(part) for part in message.parts]}
-
-    def _part(self, part: Part) -> dict[str, Any]:
-        match part:
-            case Text(text):
-                return {"type": "text", "text": text}
-            case Audio():
-                data = base64.b64encode(self.media.audio(part)).decode()
-                return {"type": "input_audio", "input_audio": {"data": data, "format": part.form.codec}}
-            case Image():
-                data = base64.b64encode(self.media.image(part)).decode()
-                return {"type": "image_url", "image_url": {"url": f"data:{part.media_type};base64,{data}"}}
+        bodies = [message_body(message, self.media) for message in request.messages]
+        messages: list[dict[str, Any]] = json.loads(json_bytes(bodies))
+        return messages
 
     def _params(self, request: Request) -> Any:
         from vllm import SamplingParams
 
         sampling = request.sampling
-        options: dict[str, Any] = {"max_tokens": sampling.max_tokens, "stop": list(sampling.stop) or None}
-        for name, value in (("temperature", request.temperature), ("top_p", sampling.top_p), ("seed", request.seed)):
-            if value is not None:
-                options[name] = value
+        options: dict[str, Any] = {"max_tokens": sampling.max_tokens, **sampled(request)}
         options |= {name: value for name, value in json.loads(sampling.extra).items() if name != ENGINE_FIELD}
         return SamplingParams(**options | self._constraint(request, sampling))
 

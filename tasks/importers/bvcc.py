@@ -106,7 +106,8 @@ def _read_texts(file: ListFile) -> tuple[dict[str, str], int]:
         if isinstance(cells, Reject | Note):
             unread += isinstance(cells, Reject)
             continue
-        wav, cluster = cells
+        row: Cells = cells
+        wav, cluster = row
         if cluster.strip() not in ("", "-1"):
             texts[wav.strip().removesuffix(".wav")] = cluster.strip()
     return texts, unread
