@@ -45,7 +45,8 @@ from pydantic import Field
 from earmark.schemas.annotation import AnnotatorConfig, Hearing
 
 Kind = Literal["yes_no", "preference", "scalar", "choice"]
-Answer = Literal["yes_no", "preference", "scalar", "choice"]
+Answer = Literal["yes_no", "preference", "scalar", "scores", "choice"]
+Blind = Literal["audio", "text"]
 
 
 class Examinee(AnnotatorConfig):
@@ -54,7 +55,8 @@ class Examinee(AnnotatorConfig):
     hearing: Hearing = Hearing()
     yes_no: Literal["probabilities", "words"] = Field(
         default="probabilities",
-        description="Yes against no by log-probabilities, or by the word alone for backends that offer none.",
+        description="Yes against no, and a rating's digits, by log-probabilities; by the word alone where a backend "
+        "offers none.",
     )
 
 
@@ -76,12 +78,20 @@ class Mode:
             with `yes_no`: the probability of yes is then the score.
             - `yes_no`: Yes or No; its probability from log-probabilities where the backend offers them, else 1 and 0.
             - `preference`: `A`, `B` or `tie`. The reverse order swaps what the prompt gets as a and b, or as
-              `a_audio` and `b_audio`, `a_text` and `b_text`, ….
-            - `scalar`: a number. - `choice`: a letter of `options`.
+              `a_audio` and `b_audio`, `a_text` and `b_text`, …, or as first and second.
+            - `scores`: of a preference, text that ends with `Final Scores: [[x, y]]`; the higher is preferred.
+            - `scalar`: a number, of the scale's digits by their log-probabilities, or in JSON.
+            - `choice`: a letter of `options`.
         json_field: of a prompt whose answer is a JSON object, the field that holds it. Without it, a word is asked for.
         items: a column of lists (VARCHAR[], or STRUCT(id VARCHAR, text VARCHAR)[]); each member is asked in a request
             of its own, which the prompt gets as `item`. A sample is yes if every item is (`schemas/rubric_rewards.py`);
             its score is the mean over its items; one with an item that has no answer has none.
+        together: all items are asked in one request, which the prompt gets as `items` (`id` from 1, `question`); the
+            answer is a JSON array of `id` and `answer` (yes, no).
+        each: of a preference that is asked by `scalar`, the prompt's name of a clip: `a_audio` and `b_audio` are rated
+            by themselves, and the higher is preferred.
+        ties: whether a preference may be answered with tie, where it is asked by a word.
+        scale: the digits of a `scalar` that is asked by a word.
         options: the column (VARCHAR[]) with the options of a `choice`, lettered from A.
         facts: values for `builtin:` annotators, besides the texts that are shown.
         says: one sentence for the list of evaluations.
@@ -93,6 +103,10 @@ class Mode:
     answer: Answer | None = None
     json_field: str | None = None
     items: str | None = None
+    together: bool = False
+    each: str | None = None
+    ties: bool = True
+    scale: tuple[int, int] = (1, 5)
     options: str = "options"
     facts: Mapping[str, Any] = field(default_factory=dict)
     says: str = ""
@@ -106,7 +120,8 @@ class Mode:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that a model is shown something of."""
-        return tuple(dict.fromkeys([*self.shown.values(), *([self.items] if self.items else ())]))
+        extra = [*([self.items] if self.items else ()), *(("a_audio", "b_audio") if self.each else ())]
+        return tuple(dict.fromkeys([*self.shown.values(), *extra]))
 
 
 @dataclass(frozen=True)

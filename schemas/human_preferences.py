@@ -149,16 +149,32 @@ def _preference(name: str, task: str, dimension: str, first: str, says: str) -> 
     params = {"task": task, "dimension": dimension}
     prompt = f"vote-pair-{dimension}"
     facts = {"dimensions": [dimension]}
-    mode = Mode("holistic", prompt, shows=_PAIR, json_field=dimension, facts=facts, says="Both clips in one request.")
+    # an arena's battles are read by musicality where clips are rated one by one, as in the released script
+    rated = "musicality" if dimension == "overall" else dimension
+    modes = (
+        Mode("holistic", prompt, shows=_PAIR, json_field=dimension, facts=facts, says="Both clips in one request."),
+        Mode("forced", f"vote-choice-{dimension}", shows=_PAIR, ties=False, facts=facts, says="A or B, and no tie."),
+        Mode(
+            "single",
+            f"clip-rating-{rated}",
+            shows=_PAIR[:3],
+            answer="scalar",
+            each="clip",
+            facts={"dimensions": [rated]},
+            says="Each clip by itself, rated from 1 to 5; the higher is preferred.",
+        ),
+    )
     order = "clip_a and clip_b of the table benchmark"
     sql = "human_preferences/tested_pairs"
-    return Evaluation(name, "preference", sql, says, (mode,), groups, order=order, clips=_CLIPS, params=params)
+    return Evaluation(name, "preference", sql, says, modes, groups, order=order, clips=_CLIPS, params=params)
 
 
 def _scalar(name: str, task: str, dimension: str, says: str) -> Evaluation:
     params = {"task": task, "dimension": dimension}
     sql = "human_preferences/tested_clips"
-    return Evaluation(name, "scalar", sql, says, groups=("system",), clips=_CLIPS, params=params)
+    facts = {"dimensions": [dimension]}
+    mode = Mode("score", f"clip-rating-{dimension}", ("text", "clip=audio"), facts=facts, says="A rating from 1 to 5.")
+    return Evaluation(name, "scalar", sql, says, (mode,), groups=("system",), clips=_CLIPS, params=params)
 
 
 EVALUATIONS = (

@@ -333,13 +333,22 @@ def _evaluation(dimension: Dimension, says: str) -> Evaluation:
         facts={"dimensions": [dimension]},
         says="The prompt and both clips; the answer is A, B or tie, with a reason.",
     )
+    single = Mode(
+        "single",
+        f"clip-rating-{dimension}",
+        ("text", "lyrics", "reference_audio"),
+        answer="scalar",
+        each="clip",
+        facts={"dimensions": [dimension]},
+        says="The prompt and each clip by itself, rated from 1 to 5; the higher is preferred.",
+    )
     groups = ("modality", "models")
     return Evaluation(
         dimension,
         "preference",
         "pseudo_preferences/judged_pairs",
         says,
-        (mode,),
+        (mode, single),
         groups,
         order="generation_a and generation_b of the table labels",
         clips=("clips", "generation_id"),

@@ -57,6 +57,14 @@ EVALUATIONS = (
                 says="Each item by itself; the score is the mean of their probabilities.",
             ),
             Mode(
+                "array",
+                "rubric-judge-{language}",
+                ("clip=clip_audio", "instruction"),
+                items="questions",
+                together=True,
+                says="All items in one JSON array, as `judge-sft` teaches it.",
+            ),
+            Mode(
                 "holistic",
                 "rubric-judge-holistic-{language}",
                 ("clip=clip_audio", "instruction"),

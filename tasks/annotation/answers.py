@@ -19,7 +19,7 @@ from jsonschema.exceptions import best_match
 
 from earmark.tasks.annotation.errors import BadAnswer, Empty, Refused, SchemaMismatch, Truncated, one_line
 from earmark.tasks.annotation.forgiving import as_json, fitted
-from earmark.tasks.annotation.request import Ask, Choice, FreeText, Json, YesNo
+from earmark.tasks.annotation.request import Ask, Choice, FreeText, Json, Rating, YesNo
 
 PARSER = 3
 MOST_TOKENS = 10_000_000
@@ -91,19 +91,22 @@ def _is_count(value: object) -> bool:
 
 
 def answer_value(ask: Ask, reply: Reply) -> Any:
-    """The answer's value: text, one of the choices, JSON, or for yes/no a dict with `p_yes` (0 to 1).
+    """The answer's value: text, one of the choices, JSON; for yes/no a dict with `p_yes` (0 to 1), for a rating
+    one with `score`.
 
     Raises:
         Refused: the model or a filter declined.
         Empty: no text.
         Truncated: the token cap cut the answer.
         SchemaMismatch: no JSON that fits, or more than one, or one that no table could hold.
-        BadAnswer: none of the choices, no log-probabilities of yes and no, or what is no text.
+        BadAnswer: none of the choices, no log-probabilities of yes and no or of digits, or what is no text.
     """
     if reply.refusal is not None:
         raise Refused(one_line(reply.refusal) or "no reason given")
     if isinstance(ask, YesNo):
         return yes_no(ask, reply)
+    if isinstance(ask, Rating):
+        return rating(ask, reply)
     text = reply.text.rpartition("</think>")[2].strip()
     if not text:
         raise Empty("the answer has no text")
@@ -133,20 +136,40 @@ def yes_no(ask: YesNo, reply: Reply) -> dict[str, Any]:
     Raises:
         BadAnswer: no log-probabilities, or neither word is listed.
     """
+    yes, no = _masses(reply, ask.words, f"{ask.yes} or {ask.no}")
+    least = math.exp(min(logprob for _, logprob in reply.first_token))
+    bounded = yes == 0 or no == 0
+    yes, no = yes or min(least, no), no or min(least, yes)
+    return {"p_yes": yes / (yes + no), "share": min(1.0, yes + no), "bounded": bounded}
+
+
+def rating(ask: Rating, reply: Reply) -> dict[str, Any]:
+    """The mean of the scale's digits by their share of the first token; a digit that is not listed counts as 0.
+
+    Returns:
+        `score`, from the scale's lowest to its highest; `share` (0 to 1), what its digits have of all tokens.
+
+    Raises:
+        BadAnswer: no log-probabilities, or no digit of the scale is listed.
+    """
+    masses = _masses(reply, ask.words, f"a digit from {ask.lowest} to {ask.highest}")
+    together = math.fsum(masses)
+    mean = math.fsum(int(word) * mass for word, mass in zip(ask.words, masses, strict=True)) / together
+    return {"score": mean, "share": min(1.0, together)}
+
+
+def _masses(reply: Reply, words: Sequence[str], wanted: str) -> list[float]:
+    """Probability of each word as the first token; one at least is listed."""
     if not reply.first_token:
         raise BadAnswer("expected log-probabilities of the first token, found none; does the server offer them?")
     for token, logprob in reply.first_token:
         if not logprob <= MOST_LOGPROB:  # nor is NaN
             raise BadAnswer(f"expected the logarithm of a probability, found {logprob:g} of {one_line(token)!r}")
-    yes = _mass(reply.first_token, ask.yes)
-    no = _mass(reply.first_token, ask.no)
-    if yes + no == 0:
+    masses = [_mass(reply.first_token, word) for word in words]
+    if not any(masses):
         likely = max(reply.first_token, key=lambda pair: pair[1])[0]
-        raise BadAnswer(f"expected {ask.yes} or {ask.no} as the first token, found {one_line(likely)!r} likelier")
-    least = math.exp(min(logprob for _, logprob in reply.first_token))
-    bounded = yes == 0 or no == 0
-    yes, no = yes or min(least, no), no or min(least, yes)
-    return {"p_yes": yes / (yes + no), "share": min(1.0, yes + no), "bounded": bounded}
+        raise BadAnswer(f"expected {wanted} as the first token, found {one_line(likely)!r} likelier")
+    return masses
 
 
 def _mass(tokens: tuple[tuple[str, float], ...], word: str) -> float:

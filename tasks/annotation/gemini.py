@@ -19,7 +19,7 @@ from earmark.tasks.annotation.batch_gemini import GeminiBatches
 from earmark.tasks.annotation.bodies import Base64, json_bytes
 from earmark.tasks.annotation.errors import AuthFailed, BadMedia, BadRequest, MalformedResponse, ModelMissing, shaped
 from earmark.tasks.annotation.http import JSON, HttpBackend, parsed_reply
-from earmark.tasks.annotation.request import Audio, Image, Json, Message, Part, Request, Text, YesNo
+from earmark.tasks.annotation.request import Audio, Image, Json, Message, Part, Rating, Request, Text, YesNo
 
 GEMINI_URL = "https://generativelanguage.googleapis.com/v1beta"
 KEYS = ("GOOGLE_API_KEY", "GEMINI_API_KEY")
@@ -202,7 +202,7 @@ def _generation(request: Request) -> dict[str, Any]:
         case Json(schema, _) if sampling.structured != "none":
             held["responseMimeType"] = "application/json"
             held["responseJsonSchema"] = json.loads(schema)
-        case YesNo():
+        case YesNo() | Rating():
             held |= {"maxOutputTokens": 1, "responseLogprobs": True, "logprobs": TOP_LOGPROBS}
     return held
 

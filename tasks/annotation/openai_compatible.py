@@ -23,6 +23,7 @@ from earmark.tasks.annotation.request import (
     Json,
     Message,
     Part,
+    Rating,
     Request,
     Sampling,
     Text,
@@ -164,11 +165,13 @@ def _constrain(body: dict[str, Any], ask: Ask, sampling: Sampling, cap: str) -> 
     """Tell the server what form the answer must have, as far as it takes such things."""
     structured = sampling.structured
     match ask:
-        case YesNo():
+        case YesNo() | Rating():
             body[cap] = 1
             body["logprobs"] = True
             body["top_logprobs"] = TOP_LOGPROBS
-            if sampling.yes_no_token_ids:  # vLLM: the full vocabulary's log-probabilities of exactly these
+            if (
+                isinstance(ask, YesNo) and sampling.yes_no_token_ids
+            ):  # vLLM: the full vocabulary's log-probabilities of exactly these
                 body["logprob_token_ids"] = list(sampling.yes_no_token_ids)
         case Json(schema, name) if structured == "response_format":
             held = {"name": name, "schema": json.loads(schema), "strict": True}

@@ -166,8 +166,26 @@ class YesNo:
     yes: str = "Yes"
     no: str = "No"
 
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The words whose log-probabilities are read."""
+        return self.yes, self.no
 
-Ask: TypeAlias = FreeText | Json | Choice | YesNo
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """A number on a scale of digits, 0 to 9: their mean, weighed by the first token's log-probabilities."""
+
+    lowest: int = 1
+    highest: int = 5
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The digits whose log-probabilities are read."""
+        return tuple(str(digit) for digit in range(self.lowest, self.highest + 1))
+
+
+Ask: TypeAlias = FreeText | Json | Choice | YesNo | Rating
 
 
 @dataclass(frozen=True)
@@ -262,6 +280,8 @@ def _head_json(model: str, ask: Ask, sampling: Sampling) -> str:
             asked = {"choices": list(ask.choices)}
         case YesNo():
             asked = {"yes": ask.yes, "no": ask.no}
+        case Rating():
+            asked = {"lowest": ask.lowest, "highest": ask.highest}
         case FreeText():
             asked = {"text": True}
     sampled = {

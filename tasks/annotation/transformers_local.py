@@ -13,7 +13,7 @@ from typing import Any
 from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.tasks.annotation.errors import AskError, BadRequest
 from earmark.tasks.annotation.inprocess import InProcess, chat, completion, waveform
-from earmark.tasks.annotation.request import Audio, Image, Request, YesNo
+from earmark.tasks.annotation.request import Audio, Image, Rating, Request, YesNo
 
 
 class TransformersLocal(InProcess):
@@ -51,7 +51,9 @@ class TransformersLocal(InProcess):
         except AskError as error:
             return error
         with self._torch.inference_mode():
-            return self._yes_no(request.ask, inputs) if isinstance(request.ask, YesNo) else self._text(request, inputs)
+            if isinstance(request.ask, YesNo | Rating):
+                return self._first_token(request.ask, inputs)
+            return self._text(request, inputs)
 
     def _inputs(self, request: Request) -> Any:
         if any(isinstance(part, Image) for part in request.parts()):
@@ -67,12 +69,12 @@ class TransformersLocal(InProcess):
         held = {"audio": clips, "sampling_rate": self._rate} if clips else {}
         return self._processor(text=prompt, return_tensors="pt", **held).to(self._model.device)
 
-    def _yes_no(self, ask: YesNo, inputs: Any) -> str | AskError:
+    def _first_token(self, ask: YesNo | Rating, inputs: Any) -> str | AskError:
         logits = self._model(**inputs).logits[0, -1]
         logprobs = self._torch.log_softmax(logits.float(), dim=-1)
         tokenizer = self._processor.tokenizer
         listed: dict[str, float] = {}
-        for word in (ask.yes, ask.no):
+        for word in ask.words:
             ids = {
                 tokenizer.encode(form, add_special_tokens=False)[0]
                 for form in (word, f" {word}")

@@ -15,7 +15,7 @@ from earmark.tasks.annotation.bodies import json_bytes
 from earmark.tasks.annotation.errors import AskError, BadRequest
 from earmark.tasks.annotation.inprocess import InProcess, completion
 from earmark.tasks.annotation.openai_compatible import message_body, sampled
-from earmark.tasks.annotation.request import Choice, Json, Request, Sampling, YesNo
+from earmark.tasks.annotation.request import Choice, Json, Rating, Request, Sampling, YesNo
 
 ENGINE_FIELD = "engine"
 """Field of `extra_body` whose fields go to `vllm.LLM`; all others go to `SamplingParams`."""
@@ -73,8 +73,9 @@ class VllmOffline(InProcess):
 
     def _constraint(self, request: Request, sampling: Sampling) -> dict[str, Any]:
         match request.ask:
-            case YesNo(yes, no):
-                ids = list(sampling.yes_no_token_ids or (self._token(yes), self._token(no)))
+            case YesNo() | Rating() as ask:
+                named = sampling.yes_no_token_ids if isinstance(ask, YesNo) else None
+                ids = list(named or map(self._token, ask.words))
                 return {"max_tokens": 1, "logprob_token_ids": ids}
             case Json(schema, _) if sampling.structured != "none":
                 return {"structured_outputs": _structured(json=json.loads(schema))}
@@ -91,7 +92,7 @@ class VllmOffline(InProcess):
     def _answer(self, request: Request, output: Any) -> str:
         said = output.outputs[0]
         first = None
-        if isinstance(request.ask, YesNo) and said.logprobs:
+        if isinstance(request.ask, YesNo | Rating) and said.logprobs:
             tokenizer = self._llm.get_tokenizer()
             first = {tokenizer.decode([token]): float(held.logprob) for token, held in said.logprobs[0].items()}
         return completion(
@@ -99,7 +100,7 @@ class VllmOffline(InProcess):
             said.text,
             tokens_in=len(output.prompt_token_ids or ()),
             tokens_out=len(said.token_ids),
-            cut=said.finish_reason == "length" and not isinstance(request.ask, YesNo),
+            cut=said.finish_reason == "length" and not isinstance(request.ask, YesNo | Rating),
             first_token=first,
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -12,28 +13,47 @@ from typing import Any
 
 from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.evaluations import Answer as AnswerKind
-from earmark.schemas.evaluations import Evaluation, Examinee, Mode, names_image
+from earmark.schemas.evaluations import Blind, Evaluation, Examinee, Mode, names_image
+from earmark.schemas.rewards import final_scores
 from earmark.schemas.views import names_clip
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.errors import PromptError
 from earmark.tasks.annotation.outcome import Outcome, Reject
 from earmark.tasks.annotation.prompts import Prompt, load_prompt
-from earmark.tasks.annotation.request import Ask, Audio, AudioForm, Choice, Image, Message, Request, YesNo
+from earmark.tasks.annotation.request import (
+    Ask,
+    Audio,
+    AudioForm,
+    Choice,
+    FreeText,
+    Image,
+    Message,
+    Rating,
+    Request,
+    Text,
+    YesNo,
+)
 from earmark.tasks.evaluation.samples import LETTERS, Clip
 
 YES_NO = ("Yes", "No")
 SIDES = ("A", "B", "tie")
 INCONSISTENT = "inconsistent"
+NO_AUDIO = "(no audio is given; answer by the words alone)"
+NO_TEXT = "(not given)"
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One request about a sample: of one item, in one order; `swapped` where the second side is shown first."""
+    """One request about a sample: of one item or clip, in one order; `swapped` where the second side is shown first.
+
+    `members` names the items that one request asks together.
+    """
 
     item: str
     order: str
     swapped: bool
     request: Request
+    members: tuple[str, ...] = ()
 
 
 @dataclass
@@ -64,6 +84,10 @@ class Prediction:
         return self.score is not None or self.choice is not None
 
 
+class Unreadable(ValueError):
+    """An answer of the right form that does not say what was asked."""
+
+
 class NoMedia(StoreError):
     """A sample cannot be asked about: its source withholds a clip, or the version was built without media."""
 
@@ -85,9 +109,11 @@ class Questioner:
         folder: where pictures go.
         drawn: whether samples say which side is shown first, in `swapped`.
         both: whether a preference is asked in both orders.
+        draws: how often each question is asked. Numbers are averaged, of choices the commonest counts.
+        blind: what of a sample is withheld, as a control.
 
     Raises:
-        ConfigError: both orders of what is no preference.
+        ConfigError: both orders of what is no comparison; several draws at temperature 0; nothing left to ask about.
     """
 
     def __init__(
@@ -99,12 +125,19 @@ class Questioner:
         folder: Path,
         drawn: bool = False,
         both: bool = False,
+        draws: int = 1,
+        blind: Blind | None = None,
     ) -> None:
         self._evaluation, self._mode, self._config = evaluation, mode, config
         self._clips, self._folder, self._drawn = clips, folder, drawn
         self.answer: AnswerKind = mode.answer or evaluation.kind
-        if both and self.answer != "preference":
+        self._compares = self.answer in ("preference", "scores")
+        if both and not self._compares:
             raise ConfigError(f"mode '{mode.name}' compares no clips: it has no second order to ask in")
+        if draws > 1 and config.temperature == 0:
+            raise ConfigError("--draws above 1 needs a temperature above 0 in --settings: at 0 all draws are the same")
+        self._draws, self._blind = draws, blind
+        self._check_blind()
         self._orders = {"forward": False, "reverse": True} if both else {"forward": False}
         self._form = AudioForm(**config.hearing.model_dump())
         self.prompts: dict[str, str] = {}
@@ -113,7 +146,7 @@ class Questioner:
     def columns(self) -> tuple[str, ...]:
         """What is read of a sample."""
         extra = [self._mode.options] if self.answer == "choice" else []
-        extra += ["swapped"] if self._drawn and self.answer == "preference" else []
+        extra += ["swapped"] if self._drawn and self._compares else []
         extra += ["language"] if "{language}" in self._mode.prompt else []
         return tuple(dict.fromkeys(["id", *self._mode.columns, *extra]))
 
@@ -126,46 +159,105 @@ class Questioner:
         prompt = prompt_named(self._mode.prompt.format(language=row.get("language")))
         self.prompts[prompt.id] = prompt.sha256
         shown = {name: self._part(column, row[column]) for name, column in self._mode.shown.items()}
-        members = [("", None)] if self._mode.items is None else _members(row[self._mode.items])
         asked = []
-        for name, text in members:
-            values = shown if text is None else {**shown, "item": text}
+        for name, more, members in self._questions(row):
             for order, turned in self._orders.items():
-                swapped = turned != bool(row.get("swapped"))
-                placed = _swapped(values) if swapped else values
+                swapped = turned != (self._compares and bool(row.get("swapped")))
+                placed = _swapped({**shown, **more}) if swapped else {**shown, **more}
                 facts = {k: v for k, v in placed.items() if not isinstance(v, Audio | Image)}
                 messages = self._rendered(prompt, row, placed)
                 ask = self._ask(prompt, row)
-                request = question(self._config, messages, ask, facts={**facts, **self._mode.facts})
-                asked.append(Asked(name, order, swapped, request))
+                for draw in range(self._draws):
+                    about = {**facts, **self._mode.facts}
+                    request = question(self._config, messages, ask, sample=draw, facts=about)
+                    asked.append(Asked(name, order, swapped, request, members))
         return asked
 
+    def _questions(self, row: Mapping[str, Any]) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
+        """The item or side of each question about a sample, what the prompt gets for it, and the items it asks of."""
+        if self._mode.each is not None:
+            sides = zip(self._evaluation.sides, ("a_audio", "b_audio"), strict=True)
+            return [(side, {self._mode.each: self._part(name, row[name])}, ()) for side, name in sides]
+        if self._mode.items is None:
+            return [("", {}, ())]
+        members = _members(row[self._mode.items])
+        if not self._mode.together:
+            return [(name, {"item": text}, ()) for name, text in members]
+        numbered = [{"id": place, "question": text} for place, (_, text) in enumerate(members, 1)]
+        return [("", {"items": numbered}, tuple(name for name, _ in members))] if members else []
+
     def read(self, sample: str, asked: Sequence[Asked], outcomes: Sequence[Outcome]) -> Prediction:
-        """What the answers say of a sample; one that lacks an answer to any of its requests has none."""
+        """What the answers say of a sample; one without a readable draw of any of its questions has no answer."""
         found = Prediction(sample, requests=[one.request.key for one in asked])
         if not asked:
             found.reason, found.detail = "no_items", f"the list '{self._mode.items}' of the sample is empty"
             return found
-        values = []
+        values: dict[tuple[str, str], list[Any]] = {}
+        faults: dict[tuple[str, str], tuple[str, str]] = {}
         for one, outcome in zip(asked, outcomes, strict=True):
+            place = (one.item, one.order)
+            readable = values.setdefault(place, [])
             if isinstance(outcome, Reject):
-                found.reason, found.detail = outcome.reason, f"{one.item or one.order}: {outcome.detail}"
-                return found
-            values.append(self._value(outcome.value))
-        if self.answer == "preference":
-            chosen = {self._side(value, one.swapped) for one, value in zip(asked, values, strict=True)}
-            found.choice = chosen.pop() if len(chosen) == 1 else INCONSISTENT
-        elif self.answer == "choice":
-            found.choice = values[0]
-        else:
-            if self._mode.items is not None:
-                found.items = [{"item": one.item, "score": v} for one, v in zip(asked, values, strict=True)]
-            found.score = sum(values) / len(values)
+                faults[place] = (outcome.reason, outcome.detail)
+                continue
+            try:
+                readable.append(self._value(outcome.value, one))
+            except Unreadable as fault:
+                faults[place] = ("unreadable", str(fault))
+        if lacking := next((place for place, readable in values.items() if not readable), None):
+            reason, detail = faults[lacking]
+            found.reason, found.detail = reason, f"{lacking[0] or lacking[1]}: {detail}"
+            return found
+        self._decide(found, values, asked[0].members)
         return found
+
+    def _decide(
+        self, found: Prediction, values: Mapping[tuple[str, str], Sequence[Any]], members: Sequence[str]
+    ) -> None:
+        """Fill in a prediction from the readable draws of each item or side, in each order."""
+        if self.answer == "choice":
+            found.choice = _commonest(next(iter(values.values())))
+        elif self.answer == "preference":
+            chosen = {_commonest(draws) for draws in values.values()}
+            found.choice = chosen.pop() if len(chosen) == 1 else INCONSISTENT
+        elif self._evaluation.kind == "preference":
+            means = [_mean(draws) for draws in values.values()]
+            leads = [means[0] - means[1]] if self._mode.each is not None else means
+            chosen = {self._leader(lead) for lead in leads}
+            found.score = _mean(leads)
+            found.choice = chosen.pop() if len(chosen) == 1 else INCONSISTENT
+        else:
+            scores = [_mean(draws) for draws in values.values()]
+            names = [item for item, _ in values]
+            if members:
+                scores, names = list(map(_mean, zip(*next(iter(values.values())), strict=True))), list(members)
+            if self._mode.items is not None:
+                found.items = [{"item": name, "score": score} for name, score in zip(names, scores, strict=True)]
+            found.score = _mean(scores)
+
+    def _leader(self, lead: float) -> str:
+        first, second = self._evaluation.sides
+        return first if lead > 0 else second if lead < 0 else "tie"
+
+    def _check_blind(self) -> None:
+        """Refuse a control that would leave nothing to ask about, or ask what is no control."""
+        if self._blind is None:
+            return
+        columns = self._mode.columns
+        clips = any(map(names_clip, columns))
+        words = any(not (names_clip(name) or names_image(name)) for name in columns)
+        where = f"--blind {self._blind}: mode '{self._mode.name}' of '{self._evaluation.name}'"
+        if not (clips and words):
+            raise ConfigError(f"{where} shows {'no words' if clips else 'no audio'}: nothing would be withheld or left")
+        if self._blind == "text" and self._mode.items is not None:
+            raise ConfigError(f"{where} asks about its items' words: choose another mode with --mode")
+        if self._blind == "audio" and self._config.annotator.startswith("builtin:"):
+            raise ConfigError(f"{where} needs a model that reads: '{self._config.annotator}' measures clips")
 
     def _rendered(self, prompt: Prompt, row: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[Message, ...]:
         try:
-            return prompt.render(**values)
+            messages = prompt.render(**values)
+            return tuple(map(_without_audio, messages)) if self._blind == "audio" else messages
         except PromptError as error:
             shown = [name for name in self._mode.shown.values() if names_clip(name) or names_image(name)]
             missing = [name for name in shown if row[name] is None]
@@ -175,26 +267,40 @@ class Questioner:
 
     def _ask(self, prompt: Prompt, row: Mapping[str, Any]) -> Ask:
         if prompt.schema is not None:
-            if self._mode.json_field is None:
+            if self._mode.json_field is None and not self._mode.together:
                 raise ConfigError(f"mode '{self._mode.name}': {prompt.id} answers in JSON; name a json_field")
             return prompt.ask
+        words = self._config.yes_no == "words" or self._config.annotator.startswith("builtin:")
         match self.answer:
             case "yes_no":
-                words = self._config.yes_no == "words" or self._config.annotator.startswith("builtin:")
                 return Choice(YES_NO) if words else YesNo(*YES_NO)
+            case "scalar":
+                digits = Rating(*self._mode.scale)
+                return Choice(digits.words) if words else digits
             case "preference":
-                return Choice(SIDES)
+                return Choice(SIDES if self._mode.ties else SIDES[:2])
+            case "scores":
+                return FreeText()
             case "choice":
                 return Choice(tuple(LETTERS[: len(row[self._mode.options])]))
-        raise ConfigError(f"mode '{self._mode.name}': a number is read from JSON; {prompt.id} has no answer schema")
+        raise ConfigError(f"mode '{self._mode.name}': no answer '{self.answer}'")
 
-    def _value(self, value: Any) -> Any:
-        """An answer as a number, or as a letter."""
+    def _value(self, value: Any, asked: Asked) -> Any:
+        """An answer as a number, as one a member, as how much the first side leads, as a side, or as a letter."""
+        if asked.members:
+            return _answers(value, len(asked.members))
+        if self.answer == "scores":
+            scores = final_scores(value)
+            if scores is None:
+                raise Unreadable("expected the last line 'Final Scores: [[x, y]]'")
+            return float(scores[1] - scores[0] if asked.swapped else scores[0] - scores[1])
         if self._mode.json_field is not None:
             value = value[self._mode.json_field]
         if self.answer == "yes_no":
             return float(value["p_yes"]) if isinstance(value, dict) else float(str(value).casefold() == "yes")
-        return float(value) if self.answer == "scalar" else str(value)
+        if self.answer == "scalar":
+            return float(value["score"] if isinstance(value, dict) else value)
+        return self._side(str(value), asked.swapped) if self.answer == "preference" else str(value)
 
     def _side(self, position: str, swapped: bool) -> str:
         """What a judge prefers, in the evaluation's own words: swapped, A of the prompt is the second side."""
@@ -205,9 +311,13 @@ class Questioner:
         if value is None:
             return None
         if names_clip(name):
+            if self._blind == "audio":
+                return Audio(value, "")
             clip = self._clips[value]
             return Audio(value, str(clip.path), duration_s=clip.duration_s, form=self._form)
-        return self._image(value) if names_image(name) else value
+        if names_image(name):
+            return self._image(value)
+        return NO_TEXT if self._blind == "text" and isinstance(value, str) else value
 
     def _image(self, held: Mapping[str, Any]) -> Image:
         sha256 = hashlib.sha256(held["bytes"]).hexdigest()
@@ -228,9 +338,33 @@ def _members(items: Sequence[Any] | None) -> list[tuple[str, str | None]]:
     ]
 
 
+def _answers(rows: Sequence[Mapping[str, Any]], members: int) -> list[float]:
+    """Of a JSON array, 1 for each item that is answered yes and 0 for no, in order."""
+    found = {row["id"]: float(row["answer"] == "yes") for row in rows}
+    if len(found) != len(rows) or found.keys() != set(range(1, members + 1)):
+        listed = ", ".join(str(row["id"]) for row in rows)
+        raise Unreadable(f"expected each of the items 1 to {members} once, found {listed}")
+    return [found[number] for number in range(1, members + 1)]
+
+
+def _commonest(chosen: Sequence[str]) -> str:
+    """What most draws chose; a tie where no choice leads."""
+    (first, count), *others = Counter(chosen).most_common(2)
+    return "tie" if others and others[0][1] == count else first
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def _without_audio(message: Message) -> Message:
+    parts = (Text(NO_AUDIO) if isinstance(part, Audio) else part for part in message.parts)
+    return Message(message.role, tuple(parts))
+
+
 def _swapped(values: Mapping[str, Any]) -> dict[str, Any]:
-    """What is shown as a stands as b, and the other way round."""
-    other = {"a": "b", "b": "a"}
+    """What is shown as a stands as b, and the other way round; so do first and second."""
+    other = {"a": "b", "b": "a", "first": "second", "second": "first"}
 
     def partner(name: str) -> str:
         side, _, rest = name.partition("_")

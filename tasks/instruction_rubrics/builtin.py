@@ -58,20 +58,29 @@ def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[st
         raise BadRequest(f"expected an ask of {', '.join(_WRITES)} and its facts, found no {missing}") from None
 
 
-def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str] | str:
+def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str] | list[dict[str, Any]] | str:
     """Whether a clip fits a text: by measured tempo, brightness and loudness, and by the words of its own caption.
 
     Args:
         facts: `instruction`, or `item`, a question about it; `ask`: `verify` (does it fit?), `mismatch` (is it wrong?),
-            or nothing for a plain Yes or No; `truth`, the clip's own caption, where it is known.
+            or nothing for a plain Yes or No; `truth`, the clip's own caption, where it is known; `items`, several
+            questions with an `id`, each of which is answered.
         clips: one clip's measurements.
 
     Returns:
-        `answer` and `evidence`, or the word alone. Evidence names what was measured, and what of the text could fit.
+        `answer` and `evidence`, a list of these with `id`, or the word alone. Evidence names what was measured, and
+        what of the text could fit.
 
     Raises:
         BadRequest: not one clip, or no text.
     """
+    if items := facts.get("items"):
+        answers = [rubric_judge({"ask": "verify", "item": one["question"]}, clips) for one in items]
+        return [
+            {"id": one["id"], **answer, "evidence": answer["evidence"][:400]}
+            for one, answer in zip(items, answers, strict=True)
+            if isinstance(answer, dict)
+        ]
     text = str(facts.get("item") or facts.get("instruction") or "")
     if len(clips) != 1 or not text:
         raise BadRequest(f"expected one clip and an instruction or item, found {len(clips)} and {text[:40]!r}")

@@ -53,6 +53,25 @@ def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str
     return answer
 
 
+def music_clip(facts: Mapping[str, Any], clips: list[Measured]) -> str:
+    """Rate one clip from 1 to 5: musicality by faults of the signal, alignment by tag words.
+
+    Args:
+        facts: `text`, the words that it was made from; `dimensions`, the one that is asked.
+        clips: measurements, the last of which is the clip's; one before it is a reference.
+
+    Raises:
+        BadRequest: no clip.
+    """
+    if not clips:
+        raise BadRequest("expected one clip, found none")
+    if facts.get("dimensions") == ["alignment"]:
+        points = 50 + 25 * alignment(str(facts.get("text") or ""), clips[-1], clips[-2] if clips[1:] else None).points
+    else:
+        points, _ = quality(clips[-1])
+    return str(round(1 + 4 * min(100.0, max(0.0, points)) / 100))
+
+
 def quality(clip: Measured) -> tuple[float, str]:
     """Points of signal quality, 0 to 100, and its faults, worst first."""
     faults = {
@@ -82,5 +101,5 @@ def _beyond(value: float, least: float, slope: float, most: float) -> float:
     return min(most, max(0.0, (value - least) * slope))
 
 
-FUNCTIONS = {"music-pair-2": music_pair}
+FUNCTIONS = {"music-clip-1": music_clip, "music-pair-2": music_pair}
 """By name with version."""
