@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -73,6 +73,22 @@ def judge(
             help="Ask each preference in both orders; an answer that depends on the order counts as wrong.",
         ),
     ] = False,
+    draws: Annotated[
+        int,
+        typer.Option(
+            "--draws",
+            metavar="N",
+            min=1,
+            max=100,
+            help="Ask each question N times: ratings are averaged, of choices the commonest counts.",
+        ),
+    ] = 1,
+    blind: Annotated[
+        Literal["audio", "text"] | None,
+        typer.Option(
+            "--blind", help="A control: ask the same model without the audio, or the text."
+        ),
+    ] = None,
     threshold: Annotated[
         float | None,
         typer.Option(
@@ -151,7 +167,7 @@ def judge(
     if threshold is not None and tune_on is not None:
         raise ConfigError("--threshold sets a threshold and --tune-on searches one: give only one of them")
     part = Part(split, language, limit)
-    wish = Wish(evaluation, mode, part, both_orders, tuple(audio_root or ()), threshold, tune_on)
+    wish = Wish(evaluation, mode, part, both_orders, tuple(audio_root or ()), threshold, tune_on, draws, blind)
     if template is not None:
         rows, option = reading.write_template(version, known, template, wish)
         done = {"template": str(template), "rows": rows, "option": option}

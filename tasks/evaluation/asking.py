@@ -227,10 +227,8 @@ class Questioner:
             found.score = _mean(leads)
             found.choice = chosen.pop() if len(chosen) == 1 else INCONSISTENT
         else:
-            scores = [_mean(draws) for draws in values.values()]
-            names = [item for item, _ in values]
-            if members:
-                scores, names = list(map(_mean, zip(*next(iter(values.values())), strict=True))), list(members)
+            parts = list(zip(*next(iter(values.values())), strict=True)) if members else list(values.values())
+            scores, names = [_mean(draws) for draws in parts], members or [item for item, _ in values]
             if self._mode.items is not None:
                 found.items = [{"item": name, "score": score} for name, score in zip(names, scores, strict=True)]
             found.score = _mean(scores)

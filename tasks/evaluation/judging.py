@@ -76,7 +76,8 @@ def judge(
             threshold = choose_threshold(version, corpus, evaluation, wish, samples, predict)
             predictions = predict(samples)
             asked: dict[str, Any] = {"mode": mode, "annotator": config.annotator, "scores": None}
-            asked |= {"prompts": prompts, "both_orders": wish.both_orders, "spent_usd": session.spent_usd}
+            asked |= {"prompts": prompts, "both_orders": wish.both_orders, "draws": wish.draws, "blind": wish.blind}
+            asked["spent_usd"] = session.spent_usd
             return record(version, store, samples, evaluation, wish, predictions, asked, out, threshold)
 
 
@@ -106,9 +107,11 @@ def _questioner(
     folder: Path,
 ) -> Questioner:
     mode = find_mode(evaluation, wish.mode)
-    clips = find_clips(samples, mode.columns, version, store, folder / "clips", wish.roots)
+    shown = () if wish.blind == "audio" else mode.columns
+    clips = find_clips(samples, shown, version, store, folder / "clips", wish.roots)
     drawn = "swapped" in samples.columns
-    return Questioner(evaluation, mode, config, clips, folder / "images", drawn, wish.both_orders)
+    pictures = folder / "images"
+    return Questioner(evaluation, mode, config, clips, pictures, drawn, wish.both_orders, wish.draws, wish.blind)
 
 
 def _questions(samples: Samples, questioner: Questioner) -> Iterator[tuple[str, list[Asked]]]:

@@ -162,5 +162,7 @@ def _name(facts: dict[str, Any]) -> str:
     parts = [facts["evaluation"], facts["mode"], who, *facts["splits"], facts["language"]]
     parts += [f"first-{facts['limit']}"] if facts["limit"] else []
     parts += ["both-orders"] if facts.get("both_orders") else []
+    parts += [f"{facts['draws']}-draws"] if facts.get("draws", 1) > 1 else []
+    parts += [f"blind-{facts['blind']}"] if facts.get("blind") else []
     named = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.") for part in parts if part)
     return f"{facts['corpus']}/{facts['version']}/{named}"

@@ -240,7 +240,10 @@ def _reasons(counts: Mapping[str, int]) -> str:
 def source_of(facts: Mapping[str, Any]) -> str:
     """Who or what was measured."""
     if facts["annotator"]:
-        return f"{facts['annotator']}, mode {facts['mode']}"
+        how = ", both orders" if facts.get("both_orders") else ""
+        how += f", {facts['draws']} draws" if facts.get("draws", 1) > 1 else ""
+        how += f", a control without the {facts['blind']}" if facts.get("blind") else ""
+        return f"{facts['annotator']}, mode {facts['mode']}{how}"
     return f"scores of {facts['scores']}" + (" a clip" if facts.get("per_clip") else "")
 
 

@@ -12,7 +12,7 @@ import duckdb
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
-from earmark.schemas.evaluations import Evaluation, Mode
+from earmark.schemas.evaluations import Blind, Evaluation, Mode
 from earmark.schemas.views import names_clip
 from earmark.tasks.audio.probe import Probe, probe
 from earmark.tasks.build.media import media_index
@@ -58,6 +58,8 @@ class Wish:
         roots: folders to look through for clips that moved.
         threshold: a score from which on a sample is yes, counted beside the rules about items.
         tune_on: the split on which the best threshold is looked for instead; it is not measured.
+        draws: how often each question is asked.
+        blind: what of a sample a model is not given, as a control.
     """
 
     evaluation: str | None = None
@@ -67,6 +69,8 @@ class Wish:
     roots: tuple[Path, ...] = ()
     threshold: float | None = None
     tune_on: str | None = None
+    draws: int = 1
+    blind: Blind | None = None
 
 
 @dataclass(frozen=True)

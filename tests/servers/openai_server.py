@@ -114,6 +114,7 @@ class OpenAIServer:
     ) -> None:
         self.faults = faults or Faults()
         self.answer = answer
+        self.first_token: Callable[[dict[str, Any], str], dict[str, Any]] = lambda body, content: _yes_no(content)
         self.batch_s = batch_s
         self._slot = asyncio.Semaphore(slots) if slots else nullcontext()
         self.files: dict[str, bytes] = {}
@@ -202,7 +203,7 @@ class OpenAIServer:
             message["content"] = garbled(kind, message["content"], self.faults)
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
         if body.get("logprobs"):
-            choice["logprobs"] = {"content": [_yes_no(content)]}
+            choice["logprobs"] = {"content": [self.first_token(body, content)]}
         usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
         return {
             "id": f"chatcmpl-{content[:12]}",
