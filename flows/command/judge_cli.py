@@ -85,9 +85,7 @@ def judge(
     ] = 1,
     blind: Annotated[
         Literal["audio", "text"] | None,
-        typer.Option(
-            "--blind", help="A control: ask the same model without the audio, or the text."
-        ),
+        typer.Option("--blind", help="A control: ask the same model without the audio, or the text."),
     ] = None,
     threshold: Annotated[
         float | None,

@@ -169,9 +169,8 @@ def _constrain(body: dict[str, Any], ask: Ask, sampling: Sampling, cap: str) -> 
             body[cap] = 1
             body["logprobs"] = True
             body["top_logprobs"] = TOP_LOGPROBS
-            if (
-                isinstance(ask, YesNo) and sampling.yes_no_token_ids
-            ):  # vLLM: the full vocabulary's log-probabilities of exactly these
+            # vLLM: the full vocabulary's log-probabilities of exactly these
+            if isinstance(ask, YesNo) and sampling.yes_no_token_ids:
                 body["logprob_token_ids"] = list(sampling.yes_no_token_ids)
         case Json(schema, name) if structured == "response_format":
             held = {"name": name, "schema": json.loads(schema), "strict": True}

@@ -1,4 +1,4 @@
-"""The ways in which a model is asked: ratings, single clips, forced choices, scores of both, arrays; draws; controls."""
+"""The ways in which a model is asked: ratings, single clips, forced choices, scores, arrays; draws; controls."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of
 from tests.evaluation.test_score_files import human, rated, rubric
-from tests.human_preferences.votes import SALT, build_votes, config_of
+from tests.human_preferences.votes import build_votes, config_of
 from tests.pseudo_preferences.music import write_clip
 from tests.servers.faults import Faults
 from tests.servers.openai_server import OpenAIServer, comparison
@@ -229,18 +229,20 @@ def test_scores_of_several_draws_are_averaged(speech: Version, server: OpenAISer
 
     server.answer = answer
     wish = Wish("quality", "scores", Part(limit=6), draws=3)
-    facts, rows = run(speech, server, tmp_path / "out", wish, seed=7, temperature=0.7)
+    _facts, rows = run(speech, server, tmp_path / "out", wish, seed=7, temperature=0.7)
     assert len(server.bodies) == 3 * len(rows)
     assert all(abs(row["score"]) == pytest.approx(2 / 3) and len(row["request_keys"]) == 3 for row in rows)
     one, alone = run(speech, server, tmp_path / "one", replace(wish, draws=1), seed=7, temperature=0.7)
     assert len(server.bodies) == 3 * len(rows)  # the first draw is the answer that is there already
     assert {row["id"]: row["choice"] for row in rows} == {row["id"]: row["choice"] for row in alone}
-    assert "3-draws" not in one["folder"].name and (tmp_path / "out/README.md").read_text().count("3 draws") == 1
+    assert "3-draws" not in one["folder"].name
+    assert (tmp_path / "out/README.md").read_text().count("3 draws") == 1
     given[8] = (0, 0)  # no scores from 1 to 10: such a draw is left out
     other = replace(wish, part=Part(limit=12))
     _, more = run(speech, server, tmp_path / "more", other, seed=7, temperature=0.7)
     new = [abs(row["score"]) for row in more if row["id"] not in {row["id"] for row in rows}]
-    assert new and new == pytest.approx([2.0] * len(new))
+    assert new
+    assert new == pytest.approx([2.0] * len(new))
     with pytest.raises(ConfigError, match="--draws above 1 needs a temperature above 0"):
         run(speech, server, tmp_path / "cold", wish, seed=7)
 
@@ -249,7 +251,8 @@ def test_scores_that_cannot_be_read_are_wrong(speech: Version, server: OpenAISer
     server.answer = lambda body, content: "Both are fine." if digit_of(clips(body)[0]) < 3 else comparison(8, 2)
     facts, rows = run(speech, server, tmp_path / "out", Wish("quality", "scores"))
     unread = [row for row in rows if row["reason"] == "unreadable"]
-    assert 0 < len(unread) < len(rows) and facts["unanswered"] == {"unreadable": len(unread)}
+    assert 0 < len(unread) < len(rows)
+    assert facts["unanswered"] == {"unreadable": len(unread)}
     right = sum(bool(row["right"]) for row in rows) / len(rows)
     assert facts["rows"][0]["metrics"]["accuracy"]["value"] == pytest.approx(right)
 
@@ -301,7 +304,8 @@ def test_a_model_without_the_audio_reads_the_same_words(heard: Version, server: 
     assert not any(map(clips, server.bodies))
     told = "(no audio is given; answer by the words alone)"
     assert {words(body).replace(told, "") for body in server.bodies} == {words(body) for body in whole}
-    assert {row["score"] for row in rows} == {4.0} and facts["blind"] == "audio"
+    assert {row["score"] for row in rows} == {4.0}
+    assert facts["blind"] == "audio"
     assert "a control without the audio" in (tmp_path / "deaf/README.md").read_text()
 
 
