@@ -415,6 +415,16 @@ def show_evaluation(facts: Mapping[str, Any], folder: Path) -> None:
     _print(*(f"note: {note}" for note in notes(facts)), f"predictions and table in {folder}")
 
 
+def show_comparison(facts: Mapping[str, Any], folder: Path) -> None:
+    """Print models side by side."""
+    from earmark.tasks.evaluation.comparison import grids, notes
+
+    for title, head, rows in grids(facts):
+        _print(f", {title}", head=f"{facts['corpus']} {facts['version']}")
+        console.print(grid_of(*head, rows=rows, right=len(head) - 1))
+    _print(*(f"note: {note}" for note in notes(facts)), f"tables and plot in {folder}")
+
+
 def show_template(done: Mapping[str, Any]) -> None:
     """Print what was written, and how it is read when it is filled."""
     path = done["template"]

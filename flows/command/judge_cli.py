@@ -41,6 +41,14 @@ def judge(
             "--template", metavar="FILE", help="Write a file for your scores to FILE: its rows, without scores."
         ),
     ] = None,
+    compare: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--compare",
+            metavar="MODEL",
+            help="Compare with the other --compare: a backend:model, a file of scores, or an earlier run's folder.",
+        ),
+    ] = None,
     evaluation: Annotated[
         str | None,
         typer.Option("--evaluation", "-e", metavar="NAME", help="The evaluation; needed if the corpus has several."),
@@ -140,6 +148,8 @@ def judge(
     `earmark judge pseudo-preferences -e musicality --scores my-reward-model.csv`
 
     `earmark judge human-preferences --template clips.csv`, then `--clip-scores clips.csv`
+
+    `earmark judge human-preferences --compare clips.csv --compare openai:gpt-audio`
     """
     from earmark.flows.command import console
     from earmark.flows.command.ending import stoppable
@@ -147,25 +157,33 @@ def judge(
     from earmark.tasks.build.progress import shown
     from earmark.tasks.build.registry import find_corpus
     from earmark.tasks.evaluation import judging, reading
+    from earmark.tasks.evaluation.comparing import Measure, compare_models
     from earmark.tasks.evaluation.samples import Part, Wish
     from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
     version = place.find(corpus)
     known = find_corpus(version.corpus)
-    given = [one for one in (scores, clip_scores, template, annotator or settings) if one is not None]
+    given = [one for one in (scores, clip_scores, template, compare or annotator or settings) if one is not None]
     if not given:
         _print(console.evaluation_facts(known)) if as_json else console.show_evaluations(version, known)
         return
     if len(given) > 1 or (dry_run and annotator is None and settings is None):
         raise ConfigError(
             "--scores, --clip-scores and --template send no request: give one of them alone, without --annotator, "
-            "--settings and --dry-run"
+            "--compare, --settings and --dry-run"
         )
+    if compare and (annotator is not None or dry_run):
+        raise ConfigError("--compare names its models itself: leave --annotator and --dry-run out")
     if threshold is not None and tune_on is not None:
         raise ConfigError("--threshold sets a threshold and --tune-on searches one: give only one of them")
     part = Part(split, language, limit)
     wish = Wish(evaluation, mode, part, both_orders, tuple(audio_root or ()), threshold, tune_on, draws, blind)
+    if compare:
+        with stoppable("answers are kept; run the same command again to continue"), shown():
+            told, folder = compare_models(Measure(version, known, place, wish, base_url, settings), compare, out)
+        _print({**told, "folder": str(folder)}) if as_json else console.show_comparison(told, folder)
+        return
     if template is not None:
         rows, option = reading.write_template(version, known, template, wish)
         done = {"template": str(template), "rows": rows, "option": option}

@@ -33,6 +33,7 @@ PREDICTIONS = pa.schema(
         ("id", pa.string()),
         ("split", pa.string()),
         ("target", pa.string()),
+        ("cluster", pa.string()),
         ("score", pa.float64()),
         ("choice", pa.string()),
         ("right", pa.bool_()),
@@ -152,7 +153,8 @@ def _written(
         right = None if evaluation.kind == "scalar" else right
         target = {True: "yes", False: "no"}[row["target"]] if evaluation.kind == "yes_no" else str(row["target"])
         held = (one.score, one.choice, right, one.reason, one.detail, one.items, one.requests)
-        written.append((row["id"], row["split"], target, *held))
+        cluster = None if row.get("cluster") is None else str(row["cluster"])
+        written.append((row["id"], row["split"], target, cluster, *held))
     return written
 
 

@@ -61,7 +61,7 @@ def credits_of(
     return {name: float(right) for name, right in found.items()}
 
 
-class _Measured:
+class Measured:
     """Predictions beside what is true, as columns: what every row of the table is counted from."""
 
     def __init__(
@@ -130,7 +130,7 @@ def count(
     left = Counter(one.reason for one in predictions.values() if one.reason in NOT_MEASURED)
     rows = [row for row in rows if predictions[row["id"]].reason not in NOT_MEASURED]
     found = [predictions[row["id"]] for row in rows]
-    measured = _Measured(evaluation, rows, found, threshold)
+    measured = Measured(evaluation, rows, found, threshold)
     table = [measured.row(None, ALL, range(len(rows)))]
     for group in evaluation.groups:
         blocks = [measured.row(group, value, places) for value, places in _members(group, rows)]
@@ -138,7 +138,7 @@ def count(
         if group == evaluation.groups[0] and len(blocks) > 1:
             table.append(_mean(group, blocks))
     for name, said in (baselines or {}).items():
-        control = _Measured(evaluation, rows, [said[row["id"]] for row in rows], None)
+        control = Measured(evaluation, rows, [said[row["id"]] for row in rows], None)
         table.append(control.row(BASELINE, name, range(len(rows))))
     facts: dict[str, Any] = {
         "samples": len(rows),

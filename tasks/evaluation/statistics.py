@@ -8,10 +8,10 @@ for a processor's own memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from scipy.stats import kendalltau, pearsonr, spearmanr
 Floats: TypeAlias = npt.NDArray[np.float64]
 Weights: TypeAlias = npt.NDArray[np.int32]
 Places: TypeAlias = npt.NDArray[np.int64]
+Measure: TypeAlias = Literal["accuracy", "correlations", "discrimination"]
 
 DRAWS = 2000
 COVERS = 0.95
@@ -123,6 +124,71 @@ def discrimination(
     return _resampled(values, metric, which, seed)
 
 
+@dataclass(frozen=True)
+class Difference:
+    """How much higher a metric is of one model than of another, over the same samples.
+
+    Attributes:
+        value: first less second; None where either is not defined.
+        low, high: the interval that covers 95 %.
+        p: two-sided, of no difference: twice the share of resamples on the other side of zero.
+    """
+
+    value: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+
+
+def resample(
+    metric: Measure, x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0
+) -> dict[str, Floats]:
+    """Metrics over resamples that depend on the clusters and the seed alone, so that models can be compared in pairs.
+
+    Args:
+        metric: `accuracy` of how right samples are (x; y is not looked at), `correlations`, or `discrimination`.
+        x: what a model gives, a number a sample.
+        y: what is true.
+        clusters: as for `accuracy`.
+        seed: of the resamples.
+
+    Returns:
+        `DRAWS` values of each metric; NaN where it is not defined.
+    """
+    xs, ys = _pair_of(x, y)
+    which = _clusters(len(xs), clusters)
+    if metric == "accuracy":
+        return _draws(lambda weights: {"accuracy": weights @ xs / weights.sum(axis=1)}, which, seed)
+    if len(xs) < 2 or np.ptp(xs) == 0 or np.ptp(ys) == 0:
+        names = ("lcc", "srcc", "ktau") if metric == "correlations" else ("auroc", "eer")
+        return {name: np.full(DRAWS, np.nan) for name in names}
+    return _draws(_correlator(xs, ys) if metric == "correlations" else _discriminator(xs, ys > 0), which, seed)
+
+
+def difference(first: float | None, second: float | None, resampled: Floats) -> Difference:
+    """A difference, from both values and the differences of the same resamples (Efron and Tibshirani 1993, ch. 16)."""
+    if first is None or second is None:
+        return Difference(None, None, None, None)
+    value = first - second
+    finite = resampled[np.isfinite(resampled)]
+    if len(finite) < DRAWS // 2:
+        return Difference(value, None, None, None)
+    low, high = np.quantile(finite, [(1 - COVERS) / 2, (1 + COVERS) / 2])
+    beyond = 1 + min(np.sum(finite <= 0), np.sum(finite >= 0))
+    return Difference(value, float(low), float(high), min(1.0, float(2 * beyond / (1 + len(finite)))))
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """p values of several tests, raised so that any false finding among them is as rare as one was (Holm 1979)."""
+    order = sorted((value, place) for place, value in enumerate(values) if value is not None)
+    found: list[float | None] = [None] * len(values)
+    highest = 0.0
+    for rank, (value, place) in enumerate(order):
+        highest = max(highest, min(1.0, value * (len(order) - rank)))
+        found[place] = highest
+    return found
+
+
 def best_threshold(scores: npt.ArrayLike, truth: npt.ArrayLike) -> float:
     """The threshold with the highest share of right answers, where a score from it on means yes.
 
@@ -173,6 +239,13 @@ def _resampled(values: dict[str, float], metric: Metric, which: Places, seed: in
     clusters = int(which.max()) + 1
     if clusters < 2:
         return {name: Estimate(value, None, None, len(which), clusters) for name, value in values.items()}
+    drawn = _draws(metric, which, seed)
+    return {name: _estimate(value, drawn[name], len(which), clusters) for name, value in values.items()}
+
+
+def _draws(metric: Metric, which: Places, seed: int) -> dict[str, Floats]:
+    """Metrics over resamples, which are the same for the same clusters and seed."""
+    clusters = int(which.max()) + 1
     rows = max(1, _AT_ONCE // len(which))
     sizes = [min(rows, DRAWS - start) for start in range(0, DRAWS, rows)]
     sources = np.random.default_rng(seed).spawn(len(sizes))
@@ -182,10 +255,7 @@ def _resampled(values: dict[str, float], metric: Metric, which: Places, seed: in
 
     with ThreadPoolExecutor(_THREADS) as threads:
         blocks = list(threads.map(block, sizes, sources))
-    return {
-        name: _estimate(value, np.concatenate([found[name] for found in blocks]), len(which), clusters)
-        for name, value in values.items()
-    }
+    return {name: np.concatenate([found[name] for found in blocks]) for name in blocks[0]}
 
 
 def _weights(which: Places, clusters: int, size: int, source: np.random.Generator) -> Weights:

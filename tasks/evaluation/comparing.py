@@ -1,0 +1,166 @@
+"""`earmark judge --compare`: models, files of scores and earlier runs measured side by side on a version."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import InputError
+from earmark.schemas.evaluations import Evaluation
+from earmark.tasks.evaluation.comparison import TEST, as_markdown, as_svg, check_samples, compare, ranking
+from earmark.tasks.evaluation.judging import examinee, judge
+from earmark.tasks.evaluation.reading import read, read_clips
+from earmark.tasks.evaluation.recording import RECORD as EVALUATION
+from earmark.tasks.evaluation.results import Threshold, source_of
+from earmark.tasks.evaluation.samples import NoSamples, Wish, find_evaluation
+from earmark.tasks.evaluation.scores import read_table
+from earmark.tasks.exports.folder import building
+from earmark.tasks.store.versions import Store, Version
+
+RECORD, PLOT = "comparison.json", "intervals.svg"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """Where models are measured: on what, and how those that are asked are reached."""
+
+    version: Version
+    corpus: Corpus
+    store: Store
+    wish: Wish
+    base_url: str | None = None
+    settings: Path | None = None
+
+
+def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) -> tuple[dict[str, Any], Path]:
+    """Measure each that is no earlier run, and write the comparison: tables, tests, ranks and a plot.
+
+    Args:
+        measure: on what.
+        entrants: two or more: a model (`backend:model`), a file with a score a sample or a clip, or the folder of an
+            earlier run, or of several.
+        out: where the comparison goes; a folder of the store by default. Runs of their own go to the store.
+
+    Returns:
+        The facts of `comparison.json`, and the folder.
+
+    Raises:
+        InputError: fewer than two, one twice, one that is nothing of these or of another version, no evaluation in
+            common, or other samples.
+        EarmarkError: as `judge`, `read` and `read_clips`.
+    """
+    named = {one: _name(one) for one in entrants}
+    if len(entrants) < 2:
+        raise InputError("--compare: expected two models or more: repeat the option, --compare A --compare B")
+    listed = [named[one] for one in entrants]
+    if twice := next((one for one in listed if listed.count(one) > 1), None):
+        raise InputError(f"--compare: '{twice}' stands there twice: a comparison needs a name for each; rename a file")
+    runs = {named[one]: _runs(measure, one) for one in entrants}
+    known = [one for one in measure.corpus.evaluations if any(one.name in held for held in runs.values())]
+    shared = [one for one in known if all(one.name in held for held in runs.values())]
+    if not shared:
+        each = "; ".join(f"{name}: {', '.join(held) or 'none'}" for name, held in runs.items())
+        raise InputError(f"--compare: no evaluation that every model was measured on ({each})")
+    tables = [_compared(one, {name: held[one.name] for name, held in runs.items()}) for one in shared]
+    facts = {
+        "corpus": measure.version.corpus,
+        "version": measure.version.name,
+        "manifest_sha256": measure.version.manifest.digest(),
+        "models": listed,
+        "runs": {name: {one.name: str(held[one.name]) for one in shared} for name, held in runs.items()},
+        "test": TEST,
+        "evaluations": tables,
+        "ranking": ranking(listed, tables),
+        "without": [one.name for one in known if one not in shared],
+    }
+    folder = (out or measure.store.root / "evaluations" / _folder(facts)).absolute()
+    with building(folder, force=True, record=RECORD) as place:
+        text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+        for name, content in ((RECORD, text), ("README.md", as_markdown(facts, PLOT)), (PLOT, as_svg(facts))):
+            (place / name).write_text(content, encoding="utf-8", newline="\n")
+    return facts, folder
+
+
+def _name(entrant: str) -> str:
+    """What a model is called in the tables."""
+    path = Path(entrant)
+    if not path.is_dir():
+        return path.stem if path.is_file() else entrant
+    records = _records(path)
+    facts = json.loads(records[0].read_bytes())
+    if facts["annotator"] is None:
+        return Path(facts["scores"]).stem
+    return source_of(facts) + (", both orders" if facts.get("both_orders") else "")
+
+
+def _records(folder: Path) -> list[Path]:
+    """The records of a run, or of the runs in a folder."""
+    found = [folder / EVALUATION] if (folder / EVALUATION).is_file() else sorted(folder.glob(f"*/{EVALUATION}"))
+    if not found:
+        raise InputError(f"--compare {folder}: expected the folder of an earlier run, with {EVALUATION}; found none")
+    return found
+
+
+def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
+    """The folders of an entrant's evaluations, by their names; what was not measured yet is."""
+    path, wish = Path(entrant), measure.wish
+    place = (measure.version, measure.corpus, measure.store)
+    if path.is_dir():
+        held = {}
+        for record in _records(path):
+            facts = json.loads(record.read_bytes())
+            if facts["manifest_sha256"] != measure.version.manifest.digest():
+                raise InputError(
+                    f"--compare {path}: measured on {facts['corpus']}@{facts['version']} with other content than "
+                    f"{measure.version.corpus}@{measure.version.name} has here: measure it again"
+                )
+            if wish.evaluation in (None, facts["evaluation"]):
+                held[facts["evaluation"]] = record.parent
+        return held
+    if path.is_file():
+        if {"clip", "id"} & set(read_table(path).column_names) == {"clip"}:
+            return {facts["evaluation"]: folder for facts, folder in read_clips(*place, path, wish, None)[0]}
+        facts, folder = read(*place, path, wish, None)
+        return {facts["evaluation"]: folder}
+    if ":" not in entrant:
+        raise InputError(
+            f"--compare {entrant}: expected backend:model, a file of scores or the folder of an earlier run; no such "
+            "file or folder"
+        )
+    config = examinee(entrant, measure.base_url, measure.settings)
+    held = {}
+    wanted = [one.name for one in measure.corpus.evaluations if one.modes and wish.evaluation in (None, one.name)]
+    for name in wanted or [find_evaluation(measure.corpus, wish.evaluation).name]:
+        try:
+            facts, folder = judge(*place, config, replace(wish, evaluation=name), None)
+        except NoSamples:
+            continue
+        held[facts["evaluation"]] = folder
+    return held
+
+
+def _compared(evaluation: Evaluation, folders: dict[str, Path]) -> dict[str, Any]:
+    rows, thresholds = {}, {}
+    for name, folder in folders.items():
+        table = pq.read_table(folder / "predictions.parquet")
+        if "cluster" not in table.column_names:
+            raise InputError(f"--compare {folder}: an earlier Earmark wrote this run, without clusters: run it again")
+        rows[name] = {row["id"]: row for row in table.to_pylist()}
+        said = json.loads((folder / EVALUATION).read_bytes()).get("threshold")
+        thresholds[name] = said and Threshold(**said)
+    check_samples(evaluation.name, rows)
+    return compare(evaluation, rows, thresholds)
+
+
+def _folder(facts: dict[str, Any]) -> str:
+    key = json.dumps([facts["models"], facts["runs"]], sort_keys=True)
+    words = re.sub(r"[^A-Za-z0-9._-]+", "-", "-vs-".join(facts["models"]))[:80].strip("-.")
+    return f"{facts['corpus']}/{facts['version']}/compare-{words}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"

@@ -1,0 +1,260 @@
+"""Several models on the same samples: one table, a paired test of each difference, ranks, a plot. Pure functions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy.stats import rankdata
+
+from earmark.schemas.errors import InputError
+from earmark.schemas.evaluations import Evaluation
+from earmark.tasks.evaluation.asking import Prediction
+from earmark.tasks.evaluation.results import LABELS, NOT_MEASURED, Measured, Threshold, cells, headings
+from earmark.tasks.evaluation.statistics import (
+    DRAWS,
+    Difference,
+    correlations,
+    difference,
+    discrimination,
+    holm,
+    resample,
+)
+
+TEST = f"paired bootstrap over clusters, {DRAWS:,} resamples, the same for every model; p by Holm over the pairs"
+HEADLINE = {"yes_no": "accuracy", "preference": "accuracy", "choice": "accuracy", "scalar": "srcc"}
+"""The metric that models are ranked by."""
+
+Rows = Mapping[str, Mapping[str, Any]]
+"""What an evaluation wrote of each sample (`predictions.parquet`), by id."""
+
+
+def check_samples(evaluation: str, runs: Mapping[str, Rows]) -> None:
+    """Refuse models that were measured on other samples than the first.
+
+    Raises:
+        InputError: they were.
+    """
+    (first, known), *others = runs.items()
+    for name, rows in others:
+        if odd := sorted(known.keys() ^ rows.keys()):
+            raise InputError(
+                f"--compare: '{name}' was measured on {len(rows):,} samples of '{evaluation}', '{first}' on "
+                f"{len(known):,}; the first that only one of them has is '{odd[0]}': measure both with the same "
+                "--split, --language and --limit"
+            )
+
+
+def compare(
+    evaluation: Evaluation, runs: Mapping[str, Rows], thresholds: Mapping[str, Threshold | None]
+) -> dict[str, Any]:
+    """Models on an evaluation's samples.
+
+    A sample that left the evaluation of one model leaves those of all. Correlations and AUROC are over the samples that
+    every model answered.
+
+    Args:
+        evaluation: what was measured.
+        runs: by model, what was written of the same samples.
+        thresholds: by model.
+
+    Returns:
+        `rows`: one a model; `differences`: of each pair and metric, first less second; `left_out` and `unanswered`:
+        how many samples.
+    """
+    names, first = list(runs), next(iter(runs.values()))
+    kept = [one for one in first if all(rows[one]["reason"] not in NOT_MEASURED for rows in runs.values())]
+    answered = [one for one in kept if all(_answered(rows[one]) for rows in runs.values())]
+    used = answered if evaluation.kind == "scalar" else kept
+    truth = [_sample(evaluation, first[one]) for one in used]
+    table, shares = [], {}
+    for name, rows in runs.items():
+        measured = Measured(evaluation, truth, [_prediction(rows[one]) for one in used], thresholds[name])
+        table.append(measured.row(None, name, range(len(used))))
+        shares[name] = measured.credits
+    clusters = None if "cluster" not in (truth or [{}])[0] else [row["cluster"] for row in truth]
+    found: dict[str, dict[str, tuple[float | None, Any]]] = {name: {} for name in names}
+    for place, name in enumerate(names):
+        value = table[place]["metrics"].get("accuracy")
+        if value is not None and used:
+            right = shares[name]["accuracy"]
+            drawn = resample("accuracy", right, right, clusters)
+            found[name]["accuracy"] = value["value"], drawn["accuracy"]
+        if evaluation.kind in ("scalar", "yes_no") and answered:
+            found[name] |= _scored(evaluation, first, runs[name], answered)
+    return {
+        "evaluation": evaluation.name,
+        "kind": evaluation.kind,
+        "headline": HEADLINE[evaluation.kind],
+        "samples": len(used),
+        "left_out": len(first) - len(kept),
+        "unanswered": len(kept) - len(answered),
+        "rows": table,
+        "differences": [one for metric in found[names[0]] for one in _differences(metric, found)],
+    }
+
+
+def _scored(evaluation: Evaluation, truth: Rows, rows: Rows, ids: Sequence[str]) -> dict[str, tuple[Any, Any]]:
+    """What scores are worth, and the same over resamples."""
+    scores = [rows[one]["score"] for one in ids]
+    samples = [_sample(evaluation, truth[one]) for one in ids]
+    clusters = None if "cluster" not in samples[0] else [one["cluster"] for one in samples]
+    targets = [float(one["target"]) for one in samples]
+    once = (correlations if evaluation.kind == "scalar" else discrimination)(scores, targets, clusters)
+    drawn = resample("correlations" if evaluation.kind == "scalar" else "discrimination", scores, targets, clusters)
+    return {name: (once[name].value, drawn[name]) for name in once}
+
+
+def _differences(metric: str, found: Mapping[str, Mapping[str, tuple[float | None, Any]]]) -> Iterator[dict[str, Any]]:
+    pairs = list(combinations(found, 2))
+    told: list[Difference] = []
+    for first, second in pairs:
+        (value, drawn), (other, beside) = found[first][metric], found[second][metric]
+        told.append(difference(value, other, drawn - beside))
+    corrected = holm([one.p for one in told])
+    for (first, second), one, p in zip(pairs, told, corrected, strict=True):
+        yield {"metric": metric, "first": first, "second": second, **asdict(one), "p_holm": p}
+
+
+def _answered(row: Mapping[str, Any]) -> bool:
+    return row["score"] is not None or row["choice"] is not None
+
+
+def _sample(evaluation: Evaluation, row: Mapping[str, Any]) -> dict[str, Any]:
+    target: Any = row["target"]
+    if evaluation.kind in ("yes_no", "scalar"):
+        target = target == "yes" if evaluation.kind == "yes_no" else float(target)
+    return {"id": row["id"], "target": target} | ({} if row["cluster"] is None else {"cluster": row["cluster"]})
+
+
+def _prediction(row: Mapping[str, Any]) -> Prediction:
+    return Prediction(row["id"], row["score"], row["choice"], row["reason"], row["detail"], row["items"] or [])
+
+
+def ranking(names: Sequence[str], tables: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Models by the mean of their ranks over the evaluations, 1 being best, equal ones sharing theirs.
+
+    Borda's count is of the models that each is better than, equal ones counting one half, summed over the evaluations.
+    A metric that is not defined ranks last.
+    """
+    ranks = []
+    for table in tables:
+        values = [row["metrics"][table["headline"]]["value"] for row in table["rows"]]
+        ranks.append(rankdata([np.inf if value is None else -value for value in values]))
+    rows = [
+        {
+            "model": name,
+            "mean_rank": float(np.mean([one[place] for one in ranks])),
+            "borda": float(sum(len(names) - one[place] for one in ranks)),
+            "ranks": {table["evaluation"]: float(one[place]) for table, one in zip(tables, ranks, strict=True)},
+        }
+        for place, name in enumerate(names)
+    ]
+    return sorted(rows, key=lambda row: (row["mean_rank"], row["model"]))
+
+
+# -- for a reader -------------------------------------------------------------------------------------------------
+
+
+def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """The tables: of each evaluation its models and their differences, and the ranks. Title, headings, rows."""
+    for table in facts["evaluations"]:
+        labels = ["model", *headings(table)[1:]]
+        yield f"{table['evaluation']}", labels, [list(row) for row in cells(table)]
+        rows = [
+            [f"{one['first']} − {one['second']}", LABELS[one["metric"]], _gap(one), _p(one["p"]), _p(one["p_holm"])]
+            for one in table["differences"]
+        ]
+        yield f"{table['evaluation']}: differences ({facts['test']})", _DIFFERENCES, rows
+    names = [table["evaluation"] for table in facts["evaluations"]]
+    ranked = [
+        [one["model"], f"{one['mean_rank']:.2f}", f"{one['borda']:g}", *(f"{one['ranks'][name]:g}" for name in names)]
+        for one in facts["ranking"]
+    ]
+    yield "Ranks", ["model", "mean rank", "Borda", *names], ranked
+
+
+_DIFFERENCES = ["first − second", "metric", "difference", "p", "p (Holm)"]
+
+
+def _gap(one: Mapping[str, Any]) -> str:
+    if one["value"] is None:
+        return "–"
+    if one["low"] is None:
+        return f"{one['value']:+.3f}"
+    return f"{one['value']:+.3f} [{one['low']:+.3f}, {one['high']:+.3f}]"
+
+
+def _p(value: float | None) -> str:
+    return "–" if value is None else f"{value:.3f}" if value >= 0.001 else "< 0.001"
+
+
+def notes(facts: Mapping[str, Any]) -> list[str]:
+    """What a reader of the tables must know, a sentence each."""
+    lines = []
+    for table in facts["evaluations"]:
+        if table["left_out"]:
+            lines.append(
+                f"{table['evaluation']}: {table['left_out']:,} samples left the evaluation of a model, and so of all"
+            )
+        if table["unanswered"]:
+            what = "are in no metric" if table["kind"] == "scalar" else "count as wrong for that model"
+            lines.append(f"{table['evaluation']}: {table['unanswered']:,} samples lack an answer of a model and {what}")
+    if facts["without"]:
+        lines.append(f"not compared, because not every model was measured on it: {', '.join(facts['without'])}")
+    return lines
+
+
+def as_markdown(facts: Mapping[str, Any], plot: str) -> str:
+    """The tables as a page, with the plot beside it."""
+    lines = [f"# {facts['corpus']} {facts['version']}: {len(facts['models'])} models side by side", ""]
+    lines += [f"![Values with intervals of 95 %]({plot})", ""]
+    for title, head, rows in grids(facts):
+        shown = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+        lines += [f"## {title}", "", "| " + " | ".join(head) + " |", "|" + "|".join("---" for _ in head) + "|"]
+        lines += [*("| " + " | ".join(row) + " |" for row in shown), ""]
+    lines += ["In brackets: intervals of 95 % by bootstrap.", *(f"- {note}" for note in notes(facts))]
+    return "\n".join(lines) + "\n"
+
+
+WIDTH, NAMES, STEP = 760, 260, 22
+
+
+def as_svg(facts: Mapping[str, Any]) -> str:
+    """Each model's headline value and interval, a block an evaluation, on one axis."""
+    low = -1.0 if any(table["headline"] == "srcc" for table in facts["evaluations"]) else 0.0
+
+    def across(value: float) -> float:
+        return NAMES + (WIDTH - NAMES - 20) * (value - low) / (1 - low)
+
+    shapes, y = [], 10
+    for table in facts["evaluations"]:
+        y += STEP
+        shapes.append(
+            f'<text x="8" y="{y}" class="b">{escape(table["evaluation"])}, {LABELS[table["headline"]]}</text>'
+        )
+        for row in table["rows"]:
+            y += STEP
+            metric = row["metrics"][table["headline"]]
+            shapes.append(f'<text x="20" y="{y}">{escape(row["value"])}</text>')
+            if metric["low"] is not None:
+                ends = f'x1="{across(metric["low"]):.1f}" x2="{across(metric["high"]):.1f}"'
+                shapes.append(f'<line {ends} y1="{y - 4}" y2="{y - 4}" class="i"/>')
+            if metric["value"] is not None:
+                shapes.append(
+                    f'<circle cx="{across(metric["value"]):.1f}" cy="{y - 4}" r="4">'
+                    f"<title>{escape(row['value'])}: {metric['value']:.3f}</title></circle>"
+                )
+    for tick in np.linspace(low, 1, 5):
+        shapes.append(f'<line x1="{across(tick):.1f}" x2="{across(tick):.1f}" y1="12" y2="{y + 10}" class="t"/>')
+        shapes.append(f'<text x="{across(tick):.1f}" y="{y + 26}" text-anchor="middle">{tick:g}</text>')
+    style = (
+        "text{font:13px sans-serif}.b{font-weight:bold}.i{stroke:#246;stroke-width:2}circle{fill:#246}.t{stroke:#ccc}"
+    )
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {y + 36}" width="{WIDTH}" role="img">'
+    ground = '<rect width="100%" height="100%" fill="#fff"/>'
+    return "\n".join([head, f"<style>{style}</style>", ground, *reversed(shapes), "</svg>"]) + "\n"
