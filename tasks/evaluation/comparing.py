@@ -98,7 +98,7 @@ def _name(entrant: str) -> str:
     facts = json.loads(records[0].read_bytes())
     if facts["annotator"] is None:
         return Path(facts["scores"]).stem
-    return source_of(facts) + (", both orders" if facts.get("both_orders") else "")
+    return source_of(facts)
 
 
 def _records(folder: Path) -> list[Path]:
