@@ -54,6 +54,12 @@ class Model(BaseModel):
         return value
 
 
+class OwnWords(Model):
+    """The words in which a model is asked."""
+
+    prompt: str = Field(description="A Markdown file as `earmark prompts show NAME` prints one.")
+
+
 class Linked(Model):
     """What names a folder of files."""
 
@@ -151,6 +157,11 @@ class BuildConfig(Model):
         "is committed, nor is an empty main table. 1.0 allows any share; null, which `--allow-rejects` sets, also an "
         "empty main table. Not part of what is built.",
     )
+    asks: dict[str, OwnWords] = Field(
+        default={},
+        description="Prompts of your own, by the name of the package's that each takes the place of: "
+        "`earmark prompts list`.",
+    )
     base: Path = Field(
         default=Path(), description="Folder that relative paths start from: the config file's own; else given here."
     )
@@ -181,6 +192,10 @@ class BuildConfig(Model):
             raise ConfigError(f"input: {fault}")
         require_below_roots("input", where)
         return place_of(where) if is_url(where) else Path(where).absolute()
+
+    def own_prompts(self) -> dict[str, Path]:
+        """The user's own prompt files, by the name of the prompt that each takes the place of."""
+        return {name: self.path(words.prompt) for name, words in self.asks.items()}
 
     def recorded(self) -> dict[str, Any]:
         """The config as a manifest keeps it: as written, with defaults.

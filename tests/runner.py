@@ -16,7 +16,6 @@ from prefect.flows import Flow
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
-from earmark.schemas.registry import load
 from earmark.tasks.annotation.outcome import Outcome, Report
 from earmark.tasks.annotation.request import Request
 from earmark.tasks.build import flow, plan, sessions
@@ -32,7 +31,7 @@ def run_flow(build: Flow[..., str], config: BuildConfig, store_root: Path, *, fo
     """Build a version by a corpus's flow, or find it up to date, as `earmark build` does."""
     corpus = find_corpus(build.name)
     store = open_store(str(store_root))
-    planned = load(corpus.plan)(config, store, None)
+    planned = plan.plan_build(corpus, config, store)
     if (done := planned.up_to_date()) and not force:
         version: Version = done
         return version

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 import traceback
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -15,13 +14,16 @@ from earmark.flows.command.judge_cli import judge
 from earmark.flows.command.ledger_cli import app as ledger_app
 from earmark.flows.command.options import (
     AllowRejectsOption,
+    ConfigOption,
     CorpusArgument,
     JsonOption,
+    LimitOption,
     StoreOption,
     VersionArgument,
     open_store,
     print_json,
 )
+from earmark.flows.command.prompts_cli import app as prompts_app
 from earmark.flows.command.publish_cli import publish
 from earmark.flows.command.rebuild_cli import rebuild
 from earmark.flows.command.review_cli import app as review_app
@@ -39,9 +41,6 @@ app = typer.Typer(
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-ConfigOption = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The build config, a TOML file.")]
-LimitOption = Annotated[int | None, typer.Option(min=1, help="Read only the first N rows of each source.")]
 
 _BUILD, _LOOK, _GIVE, _TEND = "Build", "Inspect versions", "Export and publish", "Operate"
 
@@ -310,6 +309,7 @@ def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
+app.add_typer(prompts_app, name="prompts", rich_help_panel=_BUILD)
 app.command(rich_help_panel=_LOOK)(judge)
 app.command(rich_help_panel=_GIVE)(export)
 app.command(rich_help_panel=_GIVE)(publish)

@@ -270,6 +270,11 @@ def show_findings(findings: Sequence[Finding]) -> None:
     console.print(grid_of("check", "state", "detail", rows=rows))
 
 
+def show_prompts(prompts: Sequence[Mapping[str, str]]) -> None:
+    """Print prompts by corpus, with the source of each."""
+    console.print(grid_of("corpus", "prompt", "source", rows=[tuple(one.values()) for one in prompts]))
+
+
 def show_ledger(stats: Mapping[str, Any]) -> None:
     """Print counts of requests, answers and cost by model."""
     _print(f"{stats['ledger']}, {stats['bytes']:,} bytes")

@@ -22,6 +22,8 @@ CorpusArgument = Annotated[str, typer.Argument(help="The corpus; `earmark list` 
 VersionArgument = Annotated[
     str, typer.Argument(metavar="CORPUS[@vN]", help="The corpus; its newest version, or version N with @vN.")
 ]
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The build config, a TOML file.")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Read only the first N rows of each source.")]
 OutFolderOption = Annotated[
     Path | None, typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist.")
 ]

@@ -78,13 +78,27 @@ def plan_build(
         Faults: what is wrong with the inputs, all of it.
         EarmarkError: an input cannot be read.
     """
+    from earmark.tasks.build.plan import plan_build as planned
     from earmark.tasks.build.preflight import check
 
     corpus = find_corpus(name)
     config = read_config(corpus, path, limit)
     config = config.model_copy(update={"most_rejected": None}) if allow_rejects else config
     check(config, store, load(corpus.peeks)(config) if corpus.peeks else ())
-    return load(corpus.plan)(config, store), config
+    return planned(corpus, config, store), config
+
+
+def story_of(name: str, path: Path) -> tuple[Corpus, Any, BuildConfig]:
+    """A corpus, the story that its flow tells, and a config of it, read from a file.
+
+    Raises:
+        ConfigError: it is not a config of that corpus, or one that asks nobody.
+    """
+    corpus = find_corpus(name)
+    config = read_config(corpus, path)
+    if not config.asked():
+        raise ConfigError(f"{path}: a build with this config asks no model")
+    return corpus, load(corpus.flow).story, config
 
 
 def forecast_build(

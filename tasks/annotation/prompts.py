@@ -22,14 +22,16 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import yaml
-from jinja2 import Environment, StrictUndefined, Template, TemplateError, pass_context
+from jinja2 import Environment, StrictUndefined, Template, TemplateError, meta, nodes, pass_context
 from jinja2.runtime import Context
 
 from earmark.schemas.config import nearest
@@ -38,6 +40,8 @@ from earmark.tasks.annotation.errors import PromptError
 from earmark.tasks.annotation.request import Audio, Image, Json, Message, Part, Role, Text
 
 LOCK = "prompts.lock"
+PACKAGED = Path(str(resources.files("earmark.prompts")))
+_OWN: ContextVar[Mapping[str, Prompt]] = ContextVar("own prompts by name", default={})  # noqa: B039 - never changed
 FIELDS = ("name", "version", "source", "schema", "trusted")
 ROLES: tuple[Role, ...] = ("system", "user", "assistant")
 _MARK_OPEN, _MARK_CLOSE = "\ue000", "\ue001"  # private-use characters; untrusted text is freed of them
@@ -71,6 +75,8 @@ class Prompt:
         sha256: of the file.
         schema: JSON schema of the answer; None where the caller asks for something else.
         trusted: names of variables that may be written without a fence: our own words, never data.
+        text: the file's.
+        own: whether a config names the file in place of a prompt of the package.
     """
 
     name: str
@@ -79,12 +85,14 @@ class Prompt:
     sha256: str
     schema: dict[str, Any] | None
     trusted: tuple[str, ...]
+    text: str = field(repr=False, compare=False)
     _turns: tuple[tuple[Role, Template], ...] = field(repr=False, compare=False)
+    own: bool = False
 
     @property
     def id(self) -> str:
-        """`name@version`, as tables keep it."""
-        return f"{self.name}@{self.version}"
+        """`name@version`, as tables keep it; of an own file `name@own-` and the beginning of its SHA-256."""
+        return f"{self.name}@own-{self.sha256[:12]}" if self.own else f"{self.name}@{self.version}"
 
     @property
     def ask(self) -> Json:
@@ -186,14 +194,99 @@ def load_prompt(folder: Path, name: str) -> Prompt:
     return prompt
 
 
-@cache
 def prompt_named(name: str) -> Prompt:
-    """A prompt of the repository.
+    """A prompt of the package, or what the config of the build under way names in its place (`own_words`).
 
     Raises:
         PromptError: as `load_prompt`.
     """
-    return load_prompt(Path(str(resources.files("earmark.prompts"))), name)
+    return _OWN.get().get(name) or packaged(name)
+
+
+@cache
+def packaged(name: str) -> Prompt:
+    """A prompt of the package.
+
+    Raises:
+        PromptError: as `load_prompt`.
+    """
+    return load_prompt(PACKAGED, name)
+
+
+@contextmanager
+def own_words(files: Mapping[str, Path]) -> Iterator[dict[str, Prompt]]:
+    """Within the block, files of the user's own stand for prompts of the package.
+
+    Args:
+        files: by the name of the prompt that each takes the place of.
+
+    Raises:
+        PromptError: as `own_prompt`.
+    """
+    prompts = {name: own_prompt(name, path) for name, path in files.items()}
+    token = _OWN.set({**_OWN.get(), **prompts})
+    try:
+        yield prompts
+    finally:
+        _OWN.reset(token)
+
+
+def own_prompt(name: str, path: Path) -> Prompt:
+    """A file in place of a prompt of the package, checked against what the asking code gives and reads.
+
+    It uses the same variables or fewer, places clips and pictures where the other does, fences what the other fences,
+    and its answers have the same form; without a schema it takes the other's.
+
+    Raises:
+        PromptError: no such prompt, or the file and line that cannot stand for it, and why.
+    """
+    known = sorted(file.stem for file in PACKAGED.glob("*/*.md"))
+    if name not in known:
+        raise PromptError(f"asks.{name}: no prompt has this name{nearest(name, known)} (earmark prompts list)")
+    ours, prompt = packaged(name), parse_prompt(path)
+    variables, media = _uses(ours)
+    own_variables, own_media = _uses(prompt)
+    for variable in sorted(own_variables - variables):
+        lines = enumerate(prompt.text.splitlines(), 1)
+        where = next((number for number, line in lines if re.search(rf"\b{variable}\b", line)), 1)
+        raise PromptError(f"{path}, line {where}: '{variable}' is no variable of {name}{nearest(variable, variables)}")
+    if missing := sorted(media - own_media):
+        raise PromptError(f"{path}: expected {{{{ {missing[0]} }}}} somewhere: {name} shows it to the model")
+    if trusted := sorted({*prompt.trusted} - {*ours.trusted}):
+        raise PromptError(f"{path}: trusted: '{trusted[0]}' is text from outside; write {{{{ {trusted[0]} | fence }}}}")
+    if prompt.schema is not None and (fault := _other_form(prompt.schema, ours.schema or {})):
+        raise PromptError(f"{path}: schema{fault}; the answers of {name} are read by this form")
+    return replace(prompt, name=name, schema=prompt.schema or ours.schema, own=True)
+
+
+def _uses(prompt: Prompt) -> tuple[set[str], set[str]]:
+    """The variables that a prompt needs, and its calls of `audio` and `image` on them, such as `audio(a)`."""
+    tree = _environment().parse(prompt.text.replace("\r\n", "\n").split("---\n", 2)[2])
+    given = meta.find_undeclared_variables(tree) - {"audio", "image", "fence_rule"}
+    calls = [node for node in tree.find_all(nodes.Call) if isinstance(node.node, nodes.Name)]
+    media = {
+        f"{call.node.name}({name})"
+        for call in calls
+        if isinstance(call.node, nodes.Name) and call.node.name in ("audio", "image") and call.args
+        for name in [getattr(call.args[0], "name", "…")]
+    }
+    return given, media
+
+
+def _other_form(own: Any, ours: Any, where: str = "") -> str | None:
+    """Where two schemas ask for answers of another form, by path; bounds and descriptions may differ."""
+    if not isinstance(own, dict) or not isinstance(ours, dict):
+        return None if own == ours else f"{where}: expected {ours!r}, found {own!r}"
+    for key in ("type", "enum", "const", "required"):
+        first, second = (sorted(map(str, v)) if isinstance(v, list) else v for v in (own.get(key), ours.get(key)))
+        if first != second:
+            return f"{where}: expected {key} {ours.get(key)!r}, found {own.get(key)!r}"
+    fields, others = own.get("properties", {}), ours.get("properties", {})
+    for name in sorted(fields.keys() ^ others.keys()):
+        return f"{where}.{name}: " + ("is missing" if name in others else "is unknown")
+    inner = [(fields[name], others[name], f"{where}.{name}") for name in fields]
+    inner += [(own.get("items", {}), ours.get("items", {}), f"{where}[]")] if "items" in own or "items" in ours else []
+    return next(filter(None, (_other_form(*one) for one in inner)), None)
 
 
 def parse_prompt(path: Path) -> Prompt:
@@ -214,7 +307,7 @@ def parse_prompt(path: Path) -> Prompt:
     turns = tuple(_turns(path, found.group(2)))
     trusted = tuple(front.get("trusted") or ())
     sha256 = hashlib.sha256(raw).hexdigest()
-    return Prompt(front["name"], front["version"], front["source"], sha256, front.get("schema"), trusted, turns)
+    return Prompt(front["name"], front["version"], front["source"], sha256, front.get("schema"), trusted, text, turns)
 
 
 def read_lock(folder: Path) -> dict[str, str]:

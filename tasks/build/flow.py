@@ -11,11 +11,12 @@ from prefect.flows import Flow
 
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.registry import load
+from earmark.tasks.annotation.prompts import own_words
 from earmark.tasks.build.artifacts import run_name, show
-from earmark.tasks.build.plan import Plan
+from earmark.tasks.build.plan import plan_build
 from earmark.tasks.build.sessions import sessions_of_build
 from earmark.tasks.build.shards import Shards
+from earmark.tasks.store.files import write_text
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Version, open_store
 
@@ -79,9 +80,11 @@ def build_version(
     Returns:
         The version, and the card's own sections; None for these if it was there already.
     """
-    plan: Plan = load(corpus.plan)(config, open_store(str(store)), inputs)
-    with plan.stage() as stage, sessions_of_build(stage.store):
+    plan = plan_build(corpus, config, open_store(str(store)), inputs)
+    with plan.stage() as stage, sessions_of_build(stage.store), own_words(config.own_prompts()) as own:
         if (done := plan.up_to_date(tidy=False)) and not force:
             return done, None
         sections = story(stage, config) or {}
+        for prompt in own.values():
+            write_text(stage.version / "prompts" / f"{prompt.id}.md", prompt.text)
         return plan.commit(stage, sections), sections

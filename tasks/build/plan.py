@@ -10,8 +10,9 @@ from typing import Any
 
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.errors import InputError
-from earmark.schemas.registry import Registered, named_in
+from earmark.schemas.errors import ConfigError, InputError
+from earmark.schemas.registry import Registered, load, named_in
+from earmark.tasks.annotation.prompts import own_words
 from earmark.tasks.build.code import code_digest
 from earmark.tasks.build.fingerprint import build_key, library_versions
 from earmark.tasks.build.losses import check_inputs, check_main_table
@@ -89,6 +90,28 @@ class Plan:
         return version
 
 
+def plan_build(corpus: Corpus, config: BuildConfig, store: Store, inputs: dict[str, str] | None = None) -> Plan:
+    """What a version of a corpus would be made from.
+
+    Args:
+        corpus: the corpus.
+        config: the build config.
+        store: where the version goes.
+        inputs: digests of the input files, if the caller has just computed them.
+
+    Raises:
+        ConfigError: `[asks]` names a prompt that this build does not use.
+        PromptError: an own prompt cannot stand for the one that it is named for.
+    """
+    with own_words(config.own_prompts()) as own:
+        plan: Plan = load(corpus.plan)(config, store, inputs)
+    for name, prompt in own.items():
+        if prompt.id not in plan.made.prompts:
+            used = sorted(one.partition("@")[0] for one in plan.made.prompts)
+            raise ConfigError(f"asks.{name}: this build asks nothing by this prompt; it asks by {', '.join(used)}")
+    return plan
+
+
 def make_plan(
     corpus: Corpus,
     config: BuildConfig,
@@ -115,6 +138,7 @@ def make_plan(
     inputs = digest() if inputs is None else inputs
     by_spec = {spec: store.find(spec).manifest.digest() for spec in config.reads()}
     identity: dict[str, Any] = {**config.identity(), "parents": [by_spec[spec] for spec in config.reads()]}
+    identity.pop("asks", None)  # where own prompts lie decides nothing; their digests are among `prompts`
     libraries = library_versions()
     named = list(named_in(config))
     own = [corpora()[corpus.name]] if corpus.name in corpora() else []

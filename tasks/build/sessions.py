@@ -48,6 +48,11 @@ class Sessions:
         self._make_room([*annotators.values()])
         return {role: self._session(config) for role, config in annotators.items()}
 
+    @property
+    def spent_usd(self) -> float:
+        """What the sessions that are open cost so far, in US dollars."""
+        return sum(session.spent_usd for _, session, _ in self._open)
+
     def _session(self, annotator: AnnotatorConfig) -> Session:
         for config, session, _ in self._open:
             if config is annotator:

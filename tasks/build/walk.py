@@ -31,6 +31,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.tasks.annotation.backend import Media
+from earmark.tasks.annotation.prompts import own_words
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.build.ask import Ask, Asker, Config, GivenUp, Put, Row
 from earmark.tasks.build.checks import check_failed
@@ -262,6 +263,13 @@ async def _lead(
     walk: Walk[Config], config: Config, rows: list[Row], item: Shard, put: Put, *, checks: bool = True
 ) -> list[Ended]:
     """Lead all rows at once; the first fault that is no reject ends them."""
+    with own_words(config.own_prompts()):  # here, since a cluster's processes know nothing but the config
+        return await _lead_all(walk, config, rows, item, put, checks=checks)
+
+
+async def _lead_all(
+    walk: Walk[Config], config: Config, rows: list[Row], item: Shard, put: Put, *, checks: bool
+) -> list[Ended]:
     askers = [Asker(config, item.start + number, walk.columns, put, checks=checks) for number in range(len(rows))]
     try:
         async with asyncio.TaskGroup() as group:

@@ -24,7 +24,6 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig, Linked, parse_config, read_toml
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.instrumentals import Instrumentals
-from earmark.schemas.registry import load
 from earmark.tasks.build import plan
 from earmark.tasks.build.fingerprint import distinct
 from earmark.tasks.build.registry import corpora, find_corpus
@@ -210,8 +209,7 @@ def test_the_lists_name_fields_that_there_are() -> None:
 def key_of(config: BuildConfig, store: Path) -> str:
     """The build key that a config would have."""
     corpus = find_corpus(config.corpus)
-    built: plan.Plan = load(corpus.plan)(config, open_store(str(store)))
-    return built.build_key
+    return plan.plan_build(corpus, config, open_store(str(store))).build_key
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from earmark.schemas.music_prompts import MusicPrompts
 from earmark.schemas.registry import load
 from earmark.schemas.score_questions import ScoreQuestions
 from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.plan import plan_build
 from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.music_prompts.sources import verified_clips
@@ -77,7 +78,7 @@ def key_of(corpus: str, home: Path, links: str | None = None) -> str:
     for part in parts if isinstance(parts, list) else [parts]:
         part.update({} if links is None else {"links": links})
     config: BuildConfig = parse_config(find_corpus(corpus).config, values, home / f"{demo}.toml")
-    return str(load(find_corpus(corpus).plan)(config, open_store(str(home.parent / "store"))).build_key)
+    return plan_build(find_corpus(corpus), config, open_store(str(home.parent / "store"))).build_key
 
 
 FORMS = [(corpus, "file") for corpus in NAMED]  # a folder too where it is not the one that the config names

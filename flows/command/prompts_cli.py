@@ -1,0 +1,166 @@
+"""`earmark prompts`: the words in which models are asked; what a build would send, and what comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from earmark.flows.command.options import ConfigOption, CorpusArgument, JsonOption, StoreOption, open_store, print_json
+
+if TYPE_CHECKING:
+    from earmark.tasks.annotation.request import Part
+    from earmark.tasks.build.forecast import Shown
+
+app = typer.Typer(
+    help="The prompts of the package, and what a build with yours would send.",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+)
+
+
+@app.command("list")
+def list_prompts(
+    corpus: Annotated[str | None, typer.Argument(help="Only this corpus's.")] = None, as_json: JsonOption = False
+) -> None:
+    """List the prompts by corpus.
+
+    **Example:** `earmark prompts list captions`
+    """
+    from earmark.flows.command import console
+    from earmark.schemas.errors import ConfigError
+    from earmark.tasks.annotation.prompts import PACKAGED, packaged
+    from earmark.tasks.build.registry import find_corpus
+
+    folder = find_corpus(corpus).name.replace("-", "_") if corpus else "*"
+    prompts = [(path.parent.name.replace("_", "-"), packaged(path.stem)) for path in PACKAGED.glob(f"{folder}/*.md")]
+    if not prompts:
+        raise ConfigError(f"no prompt of this package asks for '{corpus}'")
+    facts = [{"corpus": room, "prompt": one.name, "source": one.source} for room, one in sorted(prompts, key=_named)]
+    print_json(facts) if as_json else console.show_prompts(facts)
+
+
+@app.command()
+def show(name: Annotated[str, typer.Argument(help="A prompt; `earmark prompts list` shows all.")]) -> None:
+    """Print a prompt's file, to be copied and changed.
+
+    A config names the copy: `[asks.rubric-decompose]`, `prompt = "mine/decompose.md"`. It may use the same variables,
+    and its answers have the same form.
+
+    **Example:** `earmark prompts show rubric-decompose > mine/decompose.md`
+    """
+    from earmark.schemas.config import nearest
+    from earmark.schemas.errors import ConfigError
+    from earmark.tasks.annotation.prompts import PACKAGED, packaged
+
+    known = [path.stem for path in PACKAGED.glob("*/*.md")]
+    if name not in known:
+        raise ConfigError(f"no prompt is named '{name}'{nearest(name, known)}")
+    typer.echo(packaged(name).text, nl=False)
+
+
+@app.command()
+def render(
+    corpus: CorpusArgument,
+    config: ConfigOption,
+    row: Annotated[int, typer.Option(min=1, help="Which question of each kind, in the order of the rows.")] = 1,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Print one question of each kind as a model would get it, media by name; nothing is asked.
+
+    What a question takes from the answers to earlier ones is imagined.
+
+    **Example:** `earmark prompts render captions --config captions.toml --row 3`
+    """
+    from earmark.flows.command.running import story_of
+    from earmark.tasks.build.forecast import show_questions
+
+    known, story, settings = story_of(corpus, config)
+    shown = show_questions(known, story, settings, open_store(store), row)
+    if as_json:
+        print_json([_facts(one) for one in shown])
+        return
+    typer.echo("\n\n".join("\n".join(_lines(one)) for one in shown) or f"no question has number {row}")
+
+
+@app.command("try")
+def try_prompts(
+    corpus: CorpusArgument,
+    config: ConfigOption,
+    count: Annotated[int, typer.Option("-n", min=1, max=100, help="Questions of each kind.")] = 10,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Ask the first questions of each kind; print answers, what the checks say of them, and the cost. Builds nothing.
+
+    The answers stay in the ledger: a build that asks the same does not pay for them again.
+
+    **Example:** `earmark prompts try captions --config captions.toml -n 10`
+    """
+    from earmark.flows.command.ending import stoppable
+    from earmark.flows.command.running import story_of
+    from earmark.tasks.build.forecast import try_questions
+
+    known, story, settings = story_of(corpus, config)
+    with stoppable("answers are kept; run the same command again to continue"):
+        shown, spent_usd = try_questions(known, story, settings, open_store(store), count)
+    if as_json:
+        print_json({"questions": [_facts(one) for one in shown], "spent_usd": spent_usd})
+        return
+    for one in shown:
+        typer.echo(
+            "\n".join([*_lines(one), "", f"# answer{'' if one.fault is None else ', refused'}", *_answer(one), ""])
+        )
+    bad = sum(one.fault is not None or _answered(one) is None for one in shown)
+    typer.echo(f"{len(shown):,} questions, {bad:,} without an answer that can be used; {spent_usd:.4f} USD")
+
+
+def _named(both: tuple[str, Any]) -> tuple[str, str]:
+    return both[0], both[1].name
+
+
+def _lines(shown: Shown) -> Iterator[str]:
+    """A question as text that can be pasted; a model's own messages by their roles."""
+    yield f"=== {shown.ask}: {shown.prompt}, to {shown.request.model}"
+    for message in shown.request.messages:
+        yield f"# {message.role}"
+        yield from map(_part, message.parts)
+
+
+def _part(part: Part) -> str:
+    from earmark.tasks.annotation.request import Audio, Text
+
+    if isinstance(part, Text):
+        return part.text
+    if isinstance(part, Audio):
+        span = "" if part.start_s is None else f", {part.start_s:g} to {part.end_s or part.duration_s or 0:g} s"
+        return f"[audio: {part.path}{span}]"
+    return f"[image: {part.path}]"
+
+
+def _answered(shown: Shown) -> Any:
+    return getattr(shown.outcome, "value", None)
+
+
+def _answer(shown: Shown) -> Iterator[str]:
+    import json
+
+    from earmark.tasks.annotation.outcome import Reject
+
+    if isinstance(shown.outcome, Reject):
+        yield f"none: {shown.outcome.reason}: {shown.outcome.detail}"
+        return
+    yield json.dumps(_answered(shown), ensure_ascii=False)
+    if shown.fault is not None:
+        yield f"{shown.fault[0]}: {shown.fault[1]}"
+
+
+def _facts(shown: Shown) -> dict[str, Any]:
+    messages = [{"role": one.role, "content": [_part(part) for part in one.parts]} for one in shown.request.messages]
+    facts = {"ask": shown.ask, "prompt": shown.prompt, "model": shown.request.model, "messages": messages}
+    if shown.outcome is None:
+        return facts
+    lost = None if hasattr(shown.outcome, "value") else [shown.outcome.reason, shown.outcome.detail]
+    return {**facts, "answer": _answered(shown), "fault": shown.fault or lost}
