@@ -18,6 +18,7 @@ from tests.flows.day import Day, growth, quick_deployments, served
 FIRES = int(os.environ.get("EARMARK_DAY_FIRES", "24"))
 WARM = FIRES // 4  # until imports, caches and pools have been used
 RESTS = 3
+IDLE = 12  # threads of the server's pool that happen to wait or to have gone at a rest; one lost at a fire would be 24
 POOL = 15  # connections that Prefect's server opens to PostgreSQL at most: 5 that it keeps, 10 for a rush
 
 
@@ -47,7 +48,7 @@ def test_a_day_leaves_nothing_behind(day: Day, tmp_path: Path) -> None:
     for part in warm.parts:
         told = [rest.parts[part] for rest in day.rests]
         assert growth(rests, part, "others") <= 2, told
-        assert growth(rests, part, "threads") <= 4, told
+        assert growth(rests, part, "threads") <= (IDLE if part == "server" else 4), told
         assert growth(rests, part, "sockets") <= (POOL if part == "server" else 4), told
         assert growth(rests, part, "memory_mib") < 48, told
 

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,11 +42,21 @@ def run_of(prefect: Prefect, deployment: str) -> str:
     return str(prefect.ask(f"/deployments/{deployment}/create_flow_run", {})["id"])
 
 
+def patch(url: str, values: dict[str, Any]) -> None:
+    """Change what the server keeps; on a busy machine its database is locked for a while, which it says by 503."""
+    for _ in range(30):
+        answer = httpx.patch(url, json=values, timeout=60)
+        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE:
+            break
+        time.sleep(1)
+    answer.raise_for_status()
+
+
 def under_way(prefect: Prefect, run: str, worker: str, pid: int | None) -> None:
     """Make a run what its worker has made it when it went on."""
     place = f"{prefect.url}/flow_runs/{run}"
-    httpx.patch(f"{place}/labels", json={"prefect.worker.name": worker}, timeout=60).raise_for_status()
-    httpx.patch(place, json={"infrastructure_pid": pid and str(pid)}, timeout=60).raise_for_status()
+    patch(f"{place}/labels", {"prefect.worker.name": worker})
+    patch(place, {"infrastructure_pid": pid and str(pid)})
     prefect.ask(f"/flow_runs/{run}/set_state", {"state": {"type": "RUNNING", "name": "Running"}, "force": True})
 
 
