@@ -50,7 +50,7 @@ class Corpus:
             `tasks/build/preflight.py` tells how to write one.
         flow: `module:flow` that builds it.
         recount: `module:function` that writes the counted tables anew where rows were withdrawn;
-            `tasks/build/recounting.py` tells how to write one. None where no table is counted from others.
+            `recompute` in `tasks/store/commit.py` tells how to write one. None where no table is counted from others.
         card: `module:function` that gives the card's own sections from the tables alone, for a version of which rows
             were withdrawn; None where they speak of more than the tables.
         report: `module:function` that gives the report's own sections; `tasks/build/report.py` tells how to write one.

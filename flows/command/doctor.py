@@ -7,6 +7,7 @@ import shutil
 import sys
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from typing import Literal
@@ -47,39 +48,27 @@ def examine(store: Store) -> list[Finding]:
 
 def _installation() -> list[Finding]:
     python = ".".join(map(str, sys.version_info[:3]))
-    findings = [Finding("Python", "ok" if sys.version_info >= (3, 11) else "bad", python)]
-    missing = [name for name in CORE if _release(name) is None]
-    releases = ", ".join(f"{name} {_release(name)}" for name in CORE if name not in missing)
-    if missing:
-        findings.append(Finding("core", "bad", f"missing {', '.join(missing)}; run: make setup"))
-    else:
-        findings.append(Finding("core", "ok", releases))
-    for extra, names in EXTRAS.items():
-        absent = [name for name in names if _release(name) is None]
-        if absent:
-            findings.append(
-                Finding(
-                    f"extra {extra}", "off", f"not installed: {', '.join(absent)}; run: pip install 'earmark[{extra}]'"
-                )
-            )
-        else:
-            findings.append(Finding(f"extra {extra}", "ok", ", ".join(f"{name} {_release(name)}" for name in names)))
-    ffmpeg = shutil.which("ffmpeg")
-    findings.append(
-        Finding("ffmpeg", "ok" if ffmpeg else "off", ffmpeg or "not found; M4A audio and separation need it")
-    )
-    if has_chromaprint():
-        findings.append(Finding("Chromaprint", "ok", "instruction-rubrics compares recordings by sound"))
-    else:
-        without = "not found (Debian: libchromaprint1); instruction-rubrics compares clips by hash, not by sound"
-        findings.append(Finding("Chromaprint", "off", without))
-    gpu = shutil.which("nvidia-smi")
-    findings.append(
-        Finding(
-            "GPU", "ok" if gpu else "off", "NVIDIA driver found" if gpu else "none found; everything runs without one"
-        )
-    )
-    return findings
+    ffmpeg = shutil.which("ffmpeg") or ""
+    by_hash = "not found (Debian: libchromaprint1); instruction-rubrics compares clips by hash, not by sound"
+    return [
+        Finding("Python", "ok" if sys.version_info >= (3, 11) else "bad", python),
+        _packages("core", CORE, "bad", "make setup"),
+        *(_packages(f"extra {one}", names, "off", f"pip install 'earmark[{one}]'") for one, names in EXTRAS.items()),
+        _optional("ffmpeg", ffmpeg, ffmpeg, "not found; M4A audio and separation need it"),
+        _optional("Chromaprint", has_chromaprint(), "instruction-rubrics compares recordings by sound", by_hash),
+        _optional("GPU", shutil.which("nvidia-smi"), "NVIDIA driver found", "none found; everything runs without one"),
+    ]
+
+
+def _packages(what: str, names: Sequence[str], lacking: Literal["off", "bad"], command: str) -> Finding:
+    releases = {name: _release(name) for name in names}
+    if absent := [name for name, release in releases.items() if release is None]:
+        return Finding(what, lacking, f"not installed: {', '.join(absent)}; run: {command}")
+    return Finding(what, "ok", ", ".join(f"{name} {release}" for name, release in releases.items()))
+
+
+def _optional(what: str, there: object, detail: str, without: str) -> Finding:
+    return Finding(what, "ok", detail) if there else Finding(what, "off", without)
 
 
 def _store(store: Store) -> list[Finding]:
@@ -88,12 +77,9 @@ def _store(store: Store) -> list[Finding]:
     free = shutil.disk_usage(existing).free / 1e9
     counts = [f"{name}: {len(store.versions(name))}" for name in store.corpora()]
     counted = "versions: " + ", ".join(counts) if counts else "no versions yet"
+    there = f"{store.address} ({counted})"
     return [
-        Finding(
-            "store",
-            "ok" if writable else "bad",
-            f"{store.address} ({counted})" if writable else f"{existing} is not writable",
-        ),
+        Finding("store", "ok", there) if writable else Finding("store", "bad", f"{existing} is not writable"),
         _ledger(store),
         Finding("disk", "ok" if free > LITTLE_SPACE_GB else "bad", f"{free:,.0f} GB free at {existing}"),
     ]
@@ -133,10 +119,8 @@ def _services() -> list[Finding]:
 
 
 def _keys() -> list[Finding]:
-    return [
-        Finding(name, "ok" if os.environ.get(name) else "off", "set" if os.environ.get(name) else f"not set; for {use}")
-        for name, use in KEYS.items()
-    ] + [_key_hosts()]
+    keys = [_optional(name, os.environ.get(name), "set", f"not set; for {use}") for name, use in KEYS.items()]
+    return [*keys, _key_hosts()]
 
 
 def _key_hosts() -> Finding:

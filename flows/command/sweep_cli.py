@@ -25,7 +25,7 @@ def sweep(
     **Example:** `earmark sweep --store s3://lab/store --dry-run`
     """
     from earmark.schemas.errors import StoreError
-    from earmark.tasks.store.leftovers import find_leftovers, find_unended, remove_leftover, remove_unended
+    from earmark.tasks.store.leftovers import find_leftovers, find_unended, remove_unended
 
     place = open_store(store)
     if place.remote is None:
@@ -37,7 +37,7 @@ def sweep(
     versions = [left for left in find_leftovers(place.remote) if left.written <= before]
     uploads = [left for left in find_unended(place.remote) if left.written <= before]
     if not dry_run:
-        versions = [version for version in versions if remove_leftover(place.remote, version)]
+        versions = [version for version in versions if place.remote.discard(version.corpus, version.version)]
         for upload in uploads:
             remove_unended(place.remote, upload)
     facts = {

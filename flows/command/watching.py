@@ -70,10 +70,10 @@ class Models:
 
     def grid(self) -> Grid:
         """The counts as a table."""
-        grid = grid_of("model", "answered", "rejected", "open", "a second", "failed", "tokens", "USD", right=7)
-        for model, facts in self.look().items():
-            grid.add_row(model, *_cells(facts))
-        return grid
+        rows = [(model, *_cells(facts)) for model, facts in self.look().items()]
+        return grid_of(
+            "model", "answered", "rejected", "open", "a second", "failed", "tokens", "USD", rows=rows, right=7
+        )
 
     def lines(self) -> list[str]:
         """The counts as lines, without the speed: a line is printed once."""

@@ -55,11 +55,9 @@ class PostgresDriver:
         self._connection.rollback()
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> None:
-        """A statement whose result is not wanted."""
         self._connection.execute(_dialect(sql), values)
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """A statement and its rows."""
         return list(self._connection.execute(_dialect(sql), values).fetchall())
 
     def rows_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
@@ -85,12 +83,10 @@ class PostgresDriver:
         return int(self.rows(f"{query} AND relkind = 'r' AND pg_table_is_visible(oid)")[0][0])
 
     def vacuum(self) -> None:
-        """Give free space back."""
         for table in ("texts", "requests", "attempts", "batches", "batch_requests"):
             self._connection.execute(f"VACUUM (ANALYZE) {table}".encode())
 
     def close(self) -> None:
-        """Close the connection."""
         self._connection.close()
 
     def _migrate(self) -> None:

@@ -65,17 +65,14 @@ class SqliteDriver:
         self._end_turn()
 
     def rollback(self) -> None:
-        """Undo it."""
         if self._connection.in_transaction:
             self._connection.execute("ROLLBACK")
         self._end_turn()
 
     def run(self, sql: str, values: Sequence[Any] = ()) -> None:
-        """A statement whose result is not wanted."""
         self._connection.execute(sql, values)
 
     def rows(self, sql: str, values: Sequence[Any] = ()) -> list[Row]:
-        """A statement and its rows."""
         return self._connection.execute(sql, values).fetchall()
 
     def rows_in(self, sql: str, values: Sequence[Any]) -> list[Row]:
@@ -104,7 +101,6 @@ class SqliteDriver:
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Close the connections."""
         self._reader.close()
         self._connection.close()
         self._end_turn()

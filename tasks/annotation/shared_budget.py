@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 from typing import NamedTuple
 
 from earmark.schemas.annotation import AnnotatorConfig
@@ -94,9 +93,11 @@ class SharedBudget(Budget):
             LedgerError: the ledger cannot be written.
         """
         if self.cap_usd is not None:
-            change = partial(
-                reserve, name=self._name, owner=self._ledger.owner, worst_usd=worst_usd, cap_usd=self.cap_usd
-            )
+            cap_usd = self.cap_usd
+
+            def change(driver: Driver) -> Standing:
+                return reserve(driver, self._name, self._ledger.owner, worst_usd, cap_usd)
+
             while not (standing := await self._ledger.change(change)).granted:
                 if standing.closed:
                     raise BudgetExhausted(f"budget_usd = {self.cap_usd:g}: the build that it was given to has ended")
@@ -121,13 +122,5 @@ class SharedBudget(Budget):
 
     def _add(self, spent_usd: float, doubtful_usd: float, reserved_usd: float) -> None:
         if self.cap_usd is not None and (spent_usd or doubtful_usd or reserved_usd) and not self._ledger.broken:
-            self._ledger.change_soon(
-                partial(
-                    add,
-                    name=self._name,
-                    owner=self._ledger.owner,
-                    spent_usd=spent_usd,
-                    doubtful_usd=doubtful_usd,
-                    reserved_usd=reserved_usd,
-                )
-            )
+            amounts = (spent_usd, doubtful_usd, reserved_usd)
+            self._ledger.change_soon(lambda driver: add(driver, self._name, self._ledger.owner, *amounts))

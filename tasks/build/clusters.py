@@ -6,17 +6,18 @@ import logging
 import os
 import socket
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from prefect.futures import PrefectFuture
 
 from earmark.schemas.config import Engine, Share
 from earmark.schemas.errors import ConfigError, EarmarkError, MissingExtraError
 
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 
 LOCAL_STORE_BYTES = 256 << 20
 """Shared memory of a Ray of our own: shards get paths, not tables."""
@@ -27,7 +28,7 @@ _USERS: list[Engine] = []
 _MEETING = threading.Lock()
 
 
-class Cluster(Protocol):
+class Cluster(ABC):
     """A cluster that is connected. A shard whose process dies is worked on again, by another one.
 
     Attributes:
@@ -36,17 +37,23 @@ class Cluster(Protocol):
 
     offers: list[tuple[float, float]]
 
+    @abstractmethod
     def submit(self, share: Share, *given: Any) -> PrefectFuture[Any]:
         """Have a shard worked on; `given` is what a task runner's `submit` takes."""
 
     def at_once(self, share: Share) -> int:
         """How many processes work at once on shards that take so much."""
+        room = (
+            min(cpus / share.cpus, gpus / share.gpus if share.gpus else cpus / share.cpus) for cpus, gpus in self.offers
+        )
+        return max(1, sum(map(int, room)))
 
-    def ask_each(self, question: Callable[[], Told]) -> list[Told]:
+    @abstractmethod
+    def ask_each(self, question: Callable[[], Answer]) -> list[Answer]:
         """What each machine answers."""
 
 
-class RayCluster:
+class RayCluster(Cluster):
     """Ray: a process for each shard that is under way, with processors and GPUs of its own."""
 
     def __init__(self, stack: ExitStack, engine: Engine) -> None:
@@ -68,16 +75,12 @@ class RayCluster:
             future: PrefectFuture[Any] = self._runner.submit(*given)
             return future
 
-    def at_once(self, share: Share) -> int:
-        """As `Cluster`."""
-        return _at_once(self, share)
-
-    def ask_each(self, question: Callable[[], Told]) -> list[Told]:
+    def ask_each(self, question: Callable[[], Answer]) -> list[Answer]:
         """As `Cluster`."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        def answer() -> Told:
+        def answer() -> Answer:
             return question()  # Ray takes functions, and none that are given a part of what they need
 
         workers = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU")]
@@ -90,7 +93,7 @@ class RayCluster:
         return list(ray.get(asked))
 
 
-class DaskCluster:
+class DaskCluster(Cluster):
     """Dask: processes that each work on several shards, as far as what they offer of `cpus` and `gpus` goes."""
 
     def __init__(self, stack: ExitStack, engine: Engine) -> None:
@@ -125,18 +128,11 @@ class DaskCluster:
 
     def at_once(self, share: Share) -> int:
         """As `Cluster`: the threads of one process share a session."""
-        return max(1, min(len(self.offers), _at_once(self, share)))
+        return max(1, min(len(self.offers), super().at_once(share)))
 
-    def ask_each(self, question: Callable[[], Told]) -> list[Told]:
+    def ask_each(self, question: Callable[[], Answer]) -> list[Answer]:
         """As `Cluster`; each process counts as a machine."""
         return list(self._client.run(question).values())
-
-
-def _at_once(cluster: Cluster, share: Share) -> int:
-    room = [
-        min(cpus / share.cpus, gpus / share.gpus if share.gpus else cpus / share.cpus) for cpus, gpus in cluster.offers
-    ]
-    return max(1, sum(map(int, room)))
 
 
 def _unreachable(engine: Engine, error: Exception) -> ConfigError:

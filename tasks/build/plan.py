@@ -17,7 +17,6 @@ from earmark.tasks.build.code import code_digest
 from earmark.tasks.build.fingerprint import build_key, library_versions
 from earmark.tasks.build.losses import check_inputs, check_main_table
 from earmark.tasks.build.progress import say
-from earmark.tasks.build.recounting import recounting, retelling
 from earmark.tasks.build.registry import corpora
 from earmark.tasks.build.report import make_page
 from earmark.tasks.store.commit import Made, commit
@@ -154,8 +153,6 @@ def make_plan(
         parents=parents,
         prompts=prompts or {},
         models=models,
-        recount=recounting(corpus, config.recorded()),
-        retell=retelling(corpus),
     )
     return Plan(store, made, build_key(identity, inputs, corpus.tables, made.code, made.prompts), digest, config)
 

@@ -9,7 +9,7 @@ import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
@@ -19,10 +19,11 @@ LOG = logging.getLogger("earmark.progress")
 PLAIN_EVERY_S = 5.0
 
 
-class Display(Protocol):
-    """Where progress is shown."""
+class Display:
+    """Where progress is shown; this one shows nothing."""
 
-    def start(self, label: str, total: int | None) -> int: ...
+    def start(self, label: str, total: int | None) -> int:
+        return 0
 
     def advance(self, bar: int, count: int) -> None: ...
 
@@ -33,23 +34,6 @@ class Display(Protocol):
     def say(self, line: str) -> None: ...
 
 
-class _Silent:
-    def start(self, label: str, total: int | None) -> int:
-        return 0
-
-    def advance(self, bar: int, count: int) -> None:
-        return
-
-    def describe(self, bar: int, line: str) -> None:
-        return
-
-    def end(self, bar: int) -> None:
-        return
-
-    def say(self, line: str) -> None:
-        return
-
-
 @dataclass
 class _Line:
     label: str
@@ -58,7 +42,7 @@ class _Line:
     told_at: float = field(default_factory=time.monotonic)
 
 
-class PlainLines:
+class PlainLines(Display):
     """Lines on standard error, for logs and pipes: one when work starts, then at most one every five seconds."""
 
     def __init__(self) -> None:
@@ -83,9 +67,6 @@ class PlainLines:
             state.told_at = time.monotonic()
             self.say(line)
 
-    def end(self, bar: int) -> None:
-        return
-
     def say(self, line: str) -> None:
         print(line, file=sys.stderr, flush=True)
 
@@ -97,7 +78,7 @@ class LoggedLines(PlainLines):
         LOG.info(line)
 
 
-class RichBars:
+class RichBars(Display):
     """Bars on a terminal."""
 
     def __init__(self) -> None:
@@ -138,7 +119,7 @@ class Rows(Protocol):
 
 Batch = TypeVar("Batch", bound=Rows)
 
-_display: Display = _Silent()
+_display = Display()
 
 
 @contextmanager
@@ -148,23 +129,16 @@ def shown() -> Iterator[None]:
     Where it is shown already, as around several builds at once, that display stays.
     """
     global _display
-    if not isinstance(_display, _Silent):
+    if type(_display) is not Display:
         yield
         return
-    if sys.stderr.isatty() and not wanted():
-        bars = RichBars()
-        _display = bars
-        try:
-            with bars.progress:
-                yield
-        finally:
-            _display = _Silent()
-    else:
-        _display = LoggedLines() if wanted() else PlainLines()
-        try:
+    bars = RichBars() if sys.stderr.isatty() and not wanted() else None
+    _display = bars or (LoggedLines() if wanted() else PlainLines())
+    try:
+        with bars.progress if bars else nullcontext():
             yield
-        finally:
-            _display = _Silent()
+    finally:
+        _display = Display()
 
 
 class Work:

@@ -141,7 +141,7 @@ class Awaited(PrefectFutureList[PrefectFuture[Any]]):
         Raises:
             EarmarkError: processes died again and again, or the cluster is gone.
         """
-        with _told_in_a_line("the cluster lost a shard", "what is finished is kept, go on with: earmark resume"):
+        with _cluster_faults("the cluster lost a shard", "what is finished is kept, go on with: earmark resume"):
             return super().result(timeout, raise_on_failure)
 
 
@@ -226,7 +226,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
         if self.engine.address is None or not stages or not configs:
             return
         question = partial(look_around, stages[0], configs[0], configs[0].inputs())
-        with _told_in_a_line("a machine of the cluster cannot run Earmark", "install the same as here"):
+        with _cluster_faults("a machine of the cluster cannot run Earmark", "install the same as here"):
             there = self._cluster.ask_each(question)
         check_machines(stages[0], question(), there)
 
@@ -334,7 +334,7 @@ def _given(parameters: Mapping[str, Any], kind: type[Given]) -> list[Given]:
 
 
 @contextmanager
-def _told_in_a_line(what: str, then: str) -> Iterator[None]:
+def _cluster_faults(what: str, then: str) -> Iterator[None]:
     """Have a fault of the cluster itself told in one line."""
     try:
         yield
@@ -342,8 +342,8 @@ def _told_in_a_line(what: str, then: str) -> Iterator[None]:
         theirs = type(error).__module__.partition(".")[0] in ("ray", "distributed")
         if not theirs and not isinstance(error, ModuleNotFoundError):
             raise
-        said = (str(error) or type(error).__name__).strip().splitlines()[0]
-        raise EarmarkError(f"engine: {what}: {said}; {then}") from error
+        line = (str(error) or type(error).__name__).strip().splitlines()[0]
+        raise EarmarkError(f"engine: {what}: {line}; {then}") from error
 
 
 @contextmanager

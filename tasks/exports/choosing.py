@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,8 +10,8 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
 from earmark.schemas.registry import load
 from earmark.schemas.views import View, Writer
-from earmark.tasks.exports.formats import FORMATS, TABLE, Format, Row, Write
-from earmark.tasks.exports.rows import Selection, view_columns
+from earmark.tasks.exports.formats import FORMATS, TABLE, Format
+from earmark.tasks.exports.rows import view_columns
 from earmark.tasks.exports.shapes import Shape, plain
 from earmark.tasks.store.versions import Version
 
@@ -46,30 +46,20 @@ class Target:
     """How an export is written.
 
     Attributes:
-        format: its name.
-        says: what reads it.
-        sink: the kind of file; `own` for what only its corpus or package can write.
+        format: the format; for what only its corpus can write, one made of its `Writer`.
         shape: a row as the trainer's row.
         clips: whether the clips become files.
         view: the view; None for a table.
         command: how to train or load, with `{train}`, `{split}` and `{name}` to fill in.
-        suffix: the file's ending, for `own`.
-        whole: the one file of all splits, for `own`; without it, one a split.
-        write: writes a file, for `own`.
-        finish: writes what else is read beside the files of rows.
+        whole: the one file of all splits; without it, one a split.
     """
 
-    format: str
-    says: str
-    sink: str
+    format: Format
     shape: Shape
     clips: bool
-    view: View | None
+    view: View | None = None
     command: str = ""
-    suffix: str = ""
     whole: str = ""
-    write: Write | None = None
-    finish: Callable[[Path, Selection, Shape], None] | None = None
 
 
 @dataclass(frozen=True)
@@ -141,20 +131,13 @@ def _for_table(format_: Format | None, wish: Wish) -> Target:
         raise StoreError(f"{wish.format} takes views, not tables; formats for tables: {can}")
     if wish.view is not None:
         raise StoreError("give --view or --table, not both")
-    return _target(format_, TABLE, plain, clips=True)
+    return Target(format_, plain, clips=True, command=format_.command.get(TABLE, ""))
 
 
 def _for_view(format_: Format, view: View, columns: Sequence[str]) -> Target:
     row = format_.row(view.kind, columns)
     assert row is not None
-    return _target(format_, row, format_.shapes[row], clips=format_.hears, view=view)
-
-
-def _target(format_: Format, row: Row, shape: Shape, *, clips: bool, view: View | None = None) -> Target:
-    return Target(
-        format_.name, format_.says, format_.sink, shape, clips, view, format_.command.get(row, ""), format_.suffix,
-        write=format_.write, finish=format_.finish,
-    )  # fmt: skip
+    return Target(format_, format_.shapes[row], format_.hears, view, format_.command.get(row, ""))
 
 
 def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:
@@ -162,7 +145,5 @@ def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:
     if not fitting:
         raise StoreError(f"{wish.format} is written from the view '{added[0][1].name}', not from '{wish.view}'")
     writer, view = fitting[0]
-    write = load(writer.function)
-    return Target(
-        writer.format, writer.says, "own", plain, writer.audio, view, "", writer.suffix, writer.whole, write=write
-    )
+    own = Format(writer.format, writer.says, {}, "own", True, {}, write=load(writer.function), suffix=writer.suffix)
+    return Target(own, plain, writer.audio, view, whole=writer.whole)

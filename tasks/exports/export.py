@@ -77,7 +77,7 @@ def _write_rows(
 ) -> dict[str, Any]:
     if target.view is not None:
         selection.check(target.view, clips=target.clips)
-    packed = target.sink == "tar"
+    packed = target.format.sink == "tar"
     clips = Clips(place, {})
     if target.clips:
         home = place / PACKED if packed else place
@@ -88,11 +88,11 @@ def _write_rows(
             _write_split(place, name, target, rows, clips)
     if packed:
         shutil.rmtree(place / PACKED, ignore_errors=True)
-    if target.finish is not None:
-        target.finish(place, selection, target.shape)
+    if target.format.finish is not None:
+        target.format.finish(place, selection, target.shape)
     files = sorted(path for path in place.iterdir() if path.is_file())
     return {
-        "format": target.format,
+        "format": target.format.name,
         "corpus": version.corpus,
         "version": version.name,
         "manifest_sha256": version.manifest.digest(),
@@ -106,16 +106,16 @@ def _write_rows(
 
 
 def _write_split(place: Path, split: str, target: Target, batches: Iterator[pa.RecordBatch], clips: Clips) -> None:
-    if target.write is not None:
-        target.write(
+    if target.format.write is not None:
+        target.format.write(
             _with_files(batches, clips) if target.clips else batches,
-            place / (target.whole or f"{split}{target.suffix}"),
+            place / (target.whole or f"{split}{target.format.suffix}"),
         )
         return
     rows: Iterator[Batch] = ((batch.schema, _shaped(batch, target, clips)) for batch in batches)
-    if target.sink == "parquet":
+    if target.format.sink == "parquet":
         write_parquet(place / f"{split}.parquet", rows)
-    elif target.sink == "tar":
+    elif target.format.sink == "tar":
         write_tars(place, split, rows, place / PACKED)
     else:
         write_lines(place / f"{split}.jsonl", rows)

@@ -16,16 +16,16 @@ def render_readme(record: dict[str, Any], target: Target) -> str:
     """The README's text. Its YAML lets `load_dataset` read the folder as it is."""
     splits = list(record["rows"])
     head = ""
-    if target.sink in _SUFFIX:
-        files = [{"split": split, "path": f"{split}.{_SUFFIX[target.sink]}"} for split in splits]
+    if target.format.sink in _SUFFIX:
+        files = [{"split": split, "path": f"{split}.{_SUFFIX[target.format.sink]}"} for split in splits]
         mark = content_mark(facts["sha256"] for facts in record["files"].values())
         configs = [{"config_name": "default", "description": mark, "data_files": files}]
         head = f"---\n{yaml.safe_dump({'configs': configs}, sort_keys=False)}---\n"
     says = f"{target.view.says}\n\n" if target.view else ""
     counts = "".join(f"| {split} | {count:,} |\n" for split, count in record["rows"].items())
     return (
-        f"{head}# {record['corpus']} {record['version']}: {_name(record)}, for {target.format}\n\n"
-        f"{says}Read by {target.says}.\n\n| split | rows |\n|---|--:|\n{counts}\n{_use(target, record)}"
+        f"{head}# {record['corpus']} {record['version']}: {_name(record)}, for {target.format.name}\n\n"
+        f"{says}Read by {target.format.says}.\n\n| split | rows |\n|---|--:|\n{counts}\n{_use(target, record)}"
         f"Clips: {record['clips']:,}, named by the SHA-256 of the clip, paths from this folder. `export.json` holds "
         f"the files' hashes.\n\nMade from the version whose manifest has SHA-256 `{record['manifest_sha256']}`.\n"
     )
@@ -39,7 +39,7 @@ def _use(target: Target, record: dict[str, Any]) -> str:
 def command_of(target: Target, record: dict[str, Any]) -> str:
     """The command line that uses the export; it is run in the export's folder."""
     split = "train" if "train" in record["rows"] else next(iter(record["rows"]))
-    file = {"tar": f"{split}-000000.tar"}.get(target.sink, f"{split}.jsonl")
+    file = {"tar": f"{split}-000000.tar"}.get(target.format.sink, f"{split}.jsonl")
     return target.command.replace("{train}", file).replace("{split}", split).replace("{name}", _name(record))
 
 

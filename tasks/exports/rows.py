@@ -16,7 +16,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.tables import UNSPLIT, Table, embeds
 from earmark.schemas.views import ANSWERS, FORBIDDEN, REQUIRED, View, names_file
 from earmark.tasks.store.card import split_order
-from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.sql import connect, query, quoted, view_parquet
 from earmark.tasks.store.versions import Version
 
 BATCH = 8_192
@@ -145,7 +145,7 @@ def select_table(
         names = [f'"{c}".path AS "{c}{"" if names_file(c) else "_audio"}"' for c in table.embedded]
         selected = ", ".join([f'"{field.name}"' for field in table.schema if not embeds(field)] + names)
         split_column = "" if "split" in table.schema.names else f", '{UNSPLIT}' AS split"
-        rows = f"SELECT {selected}{split_column} FROM {_quoted(name)}"
+        rows = f"SELECT {selected}{split_column} FROM {quoted(name)}"
         connection.execute(f"CREATE VIEW everything AS {rows}")
         columns, _ = _described(connection, "everything")
         numbered = "SELECT *, row_number() OVER () AS _order FROM everything"
@@ -172,7 +172,7 @@ def opened(version: Version, corpus: Corpus, spill: Path | None) -> Iterator[duc
     with connect(spill) if spill else duckdb.connect() as connection:
         for table in corpus.tables:
             files = [version.folder / entry.path for entry in version.manifest.entries(table.name)]
-            name = _quoted(table.name) if files else table.name  # an optional table may be absent: it is empty then
+            name = quoted(table.name) if files else table.name  # an optional table may be absent: it is empty then
             view_parquet(connection, name, files, table.schema)
         yield connection
 
@@ -216,7 +216,3 @@ def _check_columns(view: View, names: list[str]) -> None:
 def _described(connection: duckdb.DuckDBPyConnection, name: str) -> tuple[list[str], dict[str, str]]:
     described = connection.execute(f"DESCRIBE {name}").fetchall()
     return [row[0] for row in described], {row[0]: row[1] for row in described}
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

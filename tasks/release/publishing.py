@@ -16,7 +16,7 @@ from earmark.schemas.errors import HubError, HubUnreachableError, StoreError
 from earmark.schemas.places import require_below_roots
 from earmark.tasks.build.progress import say, working
 from earmark.tasks.store.hub import Repo, State
-from earmark.tasks.store.hub_tree import Difference, check_heir, compare
+from earmark.tasks.store.hub_tree import Difference, check_successor, compare
 from earmark.tasks.store.publication import Bundle, bundled
 from earmark.tasks.store.receipts import Receipt, save_receipt
 from earmark.tasks.store.restating import unsearchable
@@ -247,4 +247,4 @@ def _check_state(repo: Repo, bundle: Bundle, state: State, private: bool) -> Non
             "make it private, or leave --private out"
         )
     if bundle.manifest.version not in state.tags:
-        check_heir(repo.name, bundle.manifest, state.manifest, state.files)
+        check_successor(repo.name, bundle.manifest, state.manifest, state.files)

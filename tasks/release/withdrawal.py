@@ -13,7 +13,6 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
 from earmark.schemas.tables import REJECTS, UNSPLIT
 from earmark.tasks.build.progress import say, working
-from earmark.tasks.build.recounting import recounting, retelling
 from earmark.tasks.build.report import make_page
 from earmark.tasks.store.commit import PAGES, Made, commit
 from earmark.tasks.store.files import place
@@ -241,8 +240,6 @@ def _without(store: Store, corpus: Corpus, version: Version, withdrawal: Withdra
             prompts=manifest.prompts,
             models=manifest.models,
             page=partial(make_page, corpus),
-            recount=recounting(corpus, manifest.config),
-            retell=retelling(corpus),
             rules=manifest.rules,
         )
         return commit(stage, made)

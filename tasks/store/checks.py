@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from earmark.schemas.errors import StoreError
 from earmark.schemas.tables import Table
 from earmark.tasks.store.manifest import Step
+from earmark.tasks.store.sql import quoted
 
 
 def check_accounts(steps: Sequence[Step], rows: Mapping[str, int]) -> None:
@@ -88,7 +89,7 @@ def _names(files: Sequence[Path]) -> list[str]:
 
 
 def _check_required(connection: duckdb.DuckDBPyConnection, table: Table, names: list[str]) -> None:
-    counts = ", ".join(f"count(*) - count({_quoted(name)})" for name in table.required)
+    counts = ", ".join(f"count(*) - count({quoted(name)})" for name in table.required)
     row = connection.execute(f"SELECT {counts} FROM {_rows('files')}", {"files": names}).fetchall()[0]
     for name, nulls in zip(table.required, row, strict=True):
         if nulls:
@@ -100,7 +101,7 @@ def _check_key(connection: duckdb.DuckDBPyConnection, table: Table, names: list[
 
     Equal keys have equal hashes, so as many hashes as rows proves the keys unique; only otherwise are keys compared.
     """
-    key = ", ".join(_quoted(name) for name in table.key)
+    key = ", ".join(quoted(name) for name in table.key)
     rows, hashes = connection.execute(
         f"SELECT count(*), count(DISTINCT hash({key})) FROM {_rows('files')}",
         {"files": names},
@@ -124,13 +125,9 @@ def _check_exclusive(
     for index, split in enumerate(splits):
         for other in splits[index + 1 :]:
             shared = connection.execute(
-                f"""SELECT {_quoted(column)} FROM {_rows("here")} WHERE {_quoted(column)} IS NOT NULL
-                    INTERSECT SELECT {_quoted(column)} FROM {_rows("there")} ORDER BY ALL LIMIT 1""",
+                f"""SELECT {quoted(column)} FROM {_rows("here")} WHERE {quoted(column)} IS NOT NULL
+                    INTERSECT SELECT {quoted(column)} FROM {_rows("there")} ORDER BY ALL LIMIT 1""",
                 {"here": _names(files[split]), "there": _names(files[other])},
             ).fetchall()
             if shared:
                 raise StoreError(f"table {table.name}: {column} {shared[0][0]!r} is in both {split} and {other}")
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

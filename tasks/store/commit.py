@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pydantic import ValidationError
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
+from earmark.schemas.registry import load
 from earmark.schemas.tables import REJECTS, UNSPLIT, Table
 from earmark.tasks.store.card import render_card, split_order
 from earmark.tasks.store.checks import check_accounts, check_rejects, check_table
 from earmark.tasks.store.croissant import render_croissant
 from earmark.tasks.store.diff import Change, diff_table
 from earmark.tasks.store.figures import Page
-from earmark.tasks.store.files import link_over, sha256_file, sync, write_text
+from earmark.tasks.store.files import link_over, sync, write_text
 from earmark.tasks.store.manifest import RULES, FileEntry, Manifest, Parent, Step, claimant_of, digest_of
+from earmark.tasks.store.parquet import file_entry
 from earmark.tasks.store.places import hide_places
 from earmark.tasks.store.redaction import without_withdrawn
 from earmark.tasks.store.report import render_report
@@ -50,8 +54,6 @@ class Made:
         models: the models that were asked.
         sections: further sections of the card, Markdown by heading.
         page: gives the report's sections once every table is staged.
-        recount: counts tables anew where rows of others were withdrawn; gives the steps with other accounts.
-        retell: gives the card's sections where rows were withdrawn, from the tables that are left.
         rules: by which the rows were made.
     """
 
@@ -65,8 +67,6 @@ class Made:
     models: tuple[str, ...] = ()
     sections: dict[str, str] = field(default_factory=dict)
     page: Callable[[Stage], Page] = lambda stage: Page()
-    recount: Callable[[Stage], Sequence[Step]] = lambda stage: ()
-    retell: Callable[[Stage], Mapping[str, str]] = lambda stage: {}
     rules: int = RULES
 
 
@@ -95,9 +95,9 @@ def _commit(stage: Stage, made: Made) -> Version | None:
     known = withdrawals(stage.store.root)
     if marks := marks_for(known, stage.corpus):
         whole = stage
-        stage, steps = without_withdrawn(whole, made.corpus.tables, steps, marks, made.recount)
-        if stage is not whole:
-            made = replace(made, sections=dict(made.retell(stage)))  # the build's own tell of what was withdrawn, too
+        stage, steps = without_withdrawn(whole, made.corpus.tables, steps, marks, partial(recompute, made))
+        if stage is not whole:  # the build's own sections speak of what was withdrawn, too
+            made = replace(made, sections=dict(load(made.corpus.card)(stage)) if made.corpus.card else {})
     written = stage.tables()
     _check(stage, made.corpus.tables, written, steps)
     stage.store.refresh(stage.corpus)
@@ -122,6 +122,32 @@ def _commit(stage: Stage, made: Made) -> Version | None:
     return _put(stage, manifest, before)
 
 
+def recompute(made: Made, stage: Stage) -> Sequence[Step]:
+    """Write the tables anew that a corpus computes from others (`Table.counted`), where some of their rows left.
+
+    A corpus with such tables names `recount="earmark.tasks.<room>.<module>:recount"` in `Corpus`. That function gets
+    the stage, whose tables are without what was withdrawn, and the build's config. It reads nothing else, and returns
+    the steps whose accounts are other ones now. Where nothing was withdrawn, it would write the same bytes.
+
+    Raises:
+        StoreError: the config is one of an earlier release.
+    """
+    corpus = made.corpus
+    if corpus.recount is None:
+        return ()
+    try:
+        config = corpus.config.model_validate(made.config, context={"file": "manifest", "recorded": True})
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise StoreError(
+            f"{corpus.name}: the version's config is of an earlier release ({where}: {first['msg']}); build the "
+            "corpus again: the build leaves out what was withdrawn"
+        ) from None
+    steps: Sequence[Step] = load(corpus.recount)(stage, config)
+    return steps
+
+
 def _write_pages(stage: Stage, made: Made, manifest: Manifest, before: Version | None) -> Manifest:
     """Write what the version says of itself; the manifest with those files."""
     pages = {
@@ -139,8 +165,8 @@ def _write_pages(stage: Stage, made: Made, manifest: Manifest, before: Version |
     }
     for name, text in pages.items():
         write_text(stage.version / name, text)
-    told = [_entry(stage.version / name, stage.version) for name in PAGES]
-    return manifest.model_copy(update={"files": (*manifest.files, *told)})
+    entries = [file_entry(stage.version / name, stage.version) for name in PAGES]
+    return manifest.model_copy(update={"files": (*manifest.files, *entries)})
 
 
 def _put(stage: Stage, manifest: Manifest, before: Version | None) -> Version | None:
@@ -178,14 +204,14 @@ class _Draft(Version):
 def _changes(stage: Stage, tables: Sequence[Table], manifest: Manifest, before: Version) -> list[Change]:
     """What differs from the version before; tables whose files are the same are not read."""
     draft = _Draft(stage.corpus, stage.version, manifest)
-    found: list[Change] = []
+    changes: list[Change] = []
     with _duckdb(stage) as connection:
         for table in tables:
             if [e.sha256 for e in manifest.entries(table.name)] != [
                 e.sha256 for e in before.manifest.entries(table.name)
             ]:
-                found += diff_table(connection, table, before, draft)
-    return found
+                changes += diff_table(connection, table, before, draft)
+    return changes
 
 
 def _duckdb(stage: Stage) -> duckdb.DuckDBPyConnection:
@@ -236,20 +262,8 @@ def _list_files(stage: Stage, tables: Sequence[Table]) -> list[FileEntry]:
         for path in stage.version.rglob("*")
         if path.is_file() and path.relative_to(stage.version).as_posix() not in (MANIFEST, *PAGES)
     ]
-    entries = [_entry(path, stage.version, *by_table.get(path, (None, None))) for path in paths]
+    entries = [file_entry(path, stage.version, *by_table.get(path, (None, None))) for path in paths]
     return sorted(entries, key=lambda entry: (order.get(entry.table or "", len(order)), entry.path))
-
-
-def _entry(path: Path, root: Path, table: str | None = None, split: str | None = None) -> FileEntry:
-    rows = pq.read_metadata(path).num_rows if table else None
-    return FileEntry(
-        path=path.relative_to(root).as_posix(),
-        sha256=sha256_file(path),
-        bytes=path.stat().st_size,
-        rows=rows,
-        table=table,
-        split=split,
-    )
 
 
 def _data_files(manifest: Manifest) -> list[FileEntry]:

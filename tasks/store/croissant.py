@@ -12,47 +12,24 @@ from earmark.schemas.tables import THINGS, Table, embeds
 from earmark.tasks.store.card import PERSONAL
 from earmark.tasks.store.manifest import FileEntry, Manifest
 
-CONTEXT: dict[str, Any] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
-    "conformsTo": "dct:conformsTo",
-    "cr": "http://mlcommons.org/croissant/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataBiases": "cr:dataBiases",
-    "dataCollection": "cr:dataCollection",
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "equivalentProperty": "cr:equivalentProperty",
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileObject": "cr:fileObject",
-    "fileProperty": "cr:fileProperty",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
-    "parentField": "cr:parentField",
-    "path": "cr:path",
-    "personalSensitiveInformation": "cr:personalSensitiveInformation",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate",
-    "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
-}
+_OWN = (
+    *("citeAs", "column", "dataBiases", "dataCollection", "equivalentProperty", "extract", "field", "fileObject"),
+    *("fileProperty", "fileSet", "format", "includes", "isLiveDataset", "jsonPath", "key", "md5", "parentField"),
+    *("path", "personalSensitiveInformation", "recordSet", "references", "regex", "repeated", "replace"),
+    *("samplingRate", "separator", "source", "subField", "transform"),
+)
+CONTEXT: dict[str, Any] = dict(
+    sorted(
+        {
+            **{name: f"cr:{name}" for name in _OWN},
+            **{name: {"@id": f"cr:{name}", "@type": "@json"} for name in ("data", "examples")},
+            **{"@language": "en", "@vocab": "https://schema.org/", "sc": "https://schema.org/"},
+            **{"cr": "http://mlcommons.org/croissant/", "rai": "http://mlcommons.org/croissant/RAI/"},
+            **{"dct": "http://purl.org/dc/terms/", "conformsTo": "dct:conformsTo"},
+            "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+        }.items()
+    )
+)
 PARQUET = "application/x-parquet"
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.tables import UNSPLIT, Table
+from earmark.tasks.store.sql import quoted
 from earmark.tasks.store.versions import Version
 
 
@@ -43,7 +44,7 @@ def diff_table(connection: duckdb.DuckDBPyConnection, table: Table, old: Version
 def changed_rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterator[dict[str, Any]]:
     """The added, removed and changed rows that `diff_table` found: what happened, and the row's key."""
     names = ["what", "split", *_key(table)]
-    columns = ", ".join(_quoted(name) for name in names)
+    columns = ", ".join(quoted(name) for name in names)
     cursor = connection.execute(f"SELECT {columns} FROM changes WHERE what <> 'same' ORDER BY ALL")
     while rows := cursor.fetchmany(1000):
         for row in rows:
@@ -55,8 +56,8 @@ def _compare(connection: duckdb.DuckDBPyConnection, table: Table, old: Version, 
     columns = _common_columns(table, [version for version in (old, new) if table.name in version.manifest.rows])
     for name, version in (("old_rows", old), ("new_rows", new)):
         _read_rows(connection, name, table, version, columns)
-    same = " AND ".join(f"o.{c} IS NOT DISTINCT FROM n.{c}" for c in [*map(_quoted, _key(table)), "occurrence"])
-    values = ", ".join(f"coalesce(n.{c}, o.{c}) AS {c}" for c in map(_quoted, _key(table)))
+    same = " AND ".join(f"o.{c} IS NOT DISTINCT FROM n.{c}" for c in [*map(quoted, _key(table)), "occurrence"])
+    values = ", ".join(f"coalesce(n.{c}, o.{c}) AS {c}" for c in map(quoted, _key(table)))
     connection.execute(
         f"""CREATE OR REPLACE TABLE changes AS
             SELECT {values}, coalesce(n.split_of, o.split_of) AS split,
@@ -77,9 +78,9 @@ def _read_rows(
 ) -> None:
     """Create a table of keys, splits and content hashes; empty where the version has no such table."""
     connection.execute(f"DROP TABLE IF EXISTS {name}")
-    key = ", ".join(map(_quoted, _key(table)))
-    split = _quoted("split") if table.splits else f"'{UNSPLIT}'"
-    select = f"""SELECT {key}, {split} AS split_of, hash({", ".join(map(_quoted, columns))}) AS content,
+    key = ", ".join(map(quoted, _key(table)))
+    split = quoted("split") if table.splits else f"'{UNSPLIT}'"
+    select = f"""SELECT {key}, {split} AS split_of, hash({", ".join(map(quoted, columns))}) AS content,
                         row_number() OVER (PARTITION BY {key}) AS occurrence"""
     if table.name in version.manifest.rows:
         files = [str(path) for path in version.files(table.name)]
@@ -93,7 +94,3 @@ def _read_rows(
 
 def _key(table: Table) -> tuple[str, ...]:
     return table.key or tuple(field.name for field in table.schema if not pa.types.is_list(field.type))
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -9,9 +9,14 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.files import open_regular
+
+Kept = TypeVar("Kept", bound=BaseModel)
 
 
 def sha256_file(path: Path) -> str:
@@ -42,6 +47,23 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def read_record(kind: type[Kept], path: Path, what: str) -> Kept:
+    """A record that the store keeps as JSON.
+
+    Args:
+        kind: its model.
+        path: the file.
+        what: what it should be, for the message.
+
+    Raises:
+        StoreError: it is none.
+    """
+    try:
+        return kind.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise StoreError(f"{path} is not {what}: {error.errors()[0]['msg']}; remove it to go on") from None
 
 
 def sync(path: Path) -> None:

@@ -79,9 +79,9 @@ def compare(entries: Sequence[Entry], remote: Iterable[Remote], earlier: Iterabl
     # A stray file in a table's folder would be loaded as rows, so it goes too.
     delete = [path for path in extra if path in named or ("/" in path and path.partition("/")[0] in folders)]
     same = [entry for entry in entries if entry.path in there and is_same(entry, there[entry.path])]
-    held = {entry.path for entry in same}
+    equal = {entry.path for entry in same}
     return Difference(
-        upload=tuple(entry for entry in entries if entry.path not in held),
+        upload=tuple(entry for entry in entries if entry.path not in equal),
         delete=tuple(delete),
         same=tuple(same),
         foreign=tuple(path for path in extra if path not in delete),
@@ -103,7 +103,7 @@ def git_sha1(path: Path) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def check_heir(repo: str, manifest: Manifest, there: Mapping[str, object] | None, files: Iterable[Remote]) -> None:
+def check_successor(repo: str, manifest: Manifest, there: Mapping[str, object] | None, files: Iterable[Remote]) -> None:
     """Refuse a repository that holds something else, or a later version.
 
     Args:
@@ -125,6 +125,6 @@ def check_heir(repo: str, manifest: Manifest, there: Mapping[str, object] | None
         return
     if there.get("corpus") != manifest.corpus:
         raise HubError(f"{repo} holds the corpus {there.get('corpus')}; expected {manifest.corpus}")
-    held, ours = str(there.get("version")), manifest.version
-    if held[1:].isdecimal() and int(held[1:]) > int(ours[1:]):
-        raise HubError(f"{repo} holds {held} on main; publishing the older {ours} would take it back")
+    theirs, ours = str(there.get("version")), manifest.version
+    if theirs[1:].isdecimal() and int(theirs[1:]) > int(ours[1:]):
+        raise HubError(f"{repo} holds {theirs} on main; publishing the older {ours} would replace it")

@@ -40,30 +40,25 @@ def find_leftovers(remote: Remote) -> list[Leftover]:
     """All objects under names of versions that have no manifest, or an empty one that a sweep put, by version."""
     root = remote.url.partition("://")[2]
     with one_line(remote.url, StoreError):
-        found: dict[str, dict[str, Any]] = remote.files.find(remote.url, detail=True)
-    held: dict[tuple[str, str], list[str]] = {}
-    for path in found:
+        objects: dict[str, dict[str, Any]] = remote.files.find(remote.url, detail=True)
+    by_version: dict[tuple[str, str], list[str]] = {}
+    for path in objects:
         corpus, *inner = path.removeprefix(f"{root}/").split("/")
         if len(inner) < 2 or not _VERSION.fullmatch(inner[0]) or inner[1:] == [MANIFEST]:
             continue
-        manifest = found.get(f"{root}/{corpus}/{inner[0]}/{MANIFEST}")
+        manifest = objects.get(f"{root}/{corpus}/{inner[0]}/{MANIFEST}")
         if manifest is None or manifest["size"] == len(CLOSED):
-            held.setdefault((corpus, inner[0]), []).append(path)
+            by_version.setdefault((corpus, inner[0]), []).append(path)
     return [
         Leftover(
             corpus,
             version,
             tuple(paths),
-            sum(found[path]["size"] for path in paths),
-            max(found[path]["LastModified"] for path in paths),
+            sum(objects[path]["size"] for path in paths),
+            max(objects[path]["LastModified"] for path in paths),
         )
-        for (corpus, version), paths in sorted(held.items())
+        for (corpus, version), paths in sorted(by_version.items())
     ]
-
-
-def remove_leftover(remote: Remote, left: Leftover) -> bool:
-    """Remove what a commit sent; whether it was so: what was committed since it was found stays."""
-    return remote.discard(left.corpus, left.version)
 
 
 def find_unended(remote: Remote) -> Iterator[Unended]:
@@ -72,14 +67,14 @@ def find_unended(remote: Remote) -> Iterator[Unended]:
     more: dict[str, str] = {}
     while True:
         with one_line(remote.url, StoreError):
-            said = remote.files.call_s3(
+            page = remote.files.call_s3(
                 "list_multipart_uploads", Bucket=bucket, Prefix=f"{prefix}/" if prefix else "", **more
             )
-        for one in said.get("Uploads", ()):
+        for one in page.get("Uploads", ()):
             yield Unended(one["Key"], one["UploadId"], one["Initiated"])
-        if not said.get("IsTruncated"):
+        if not page.get("IsTruncated"):
             return
-        more = {"KeyMarker": said["NextKeyMarker"], "UploadIdMarker": said["NextUploadIdMarker"]}
+        more = {"KeyMarker": page["NextKeyMarker"], "UploadIdMarker": page["NextUploadIdMarker"]}
 
 
 def remove_unended(remote: Remote, left: Unended) -> None:

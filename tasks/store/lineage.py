@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.tables import REJECTS, Table
-from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.sql import connect, query, quoted
 from earmark.tasks.store.withdrawals import Mark
 
 Files: TypeAlias = Mapping[str, Mapping[str, Sequence[Path]]]
@@ -151,7 +151,7 @@ class Lineage:
         for column, kind, role in table.refs:
             if column in names and role != "mentions":
                 many = pa.types.is_list(table.schema.field(column).type)
-                ids = _quoted(column) if many else f"[{_quoted(column)}]"
+                ids = quoted(column) if many else f"[{quoted(column)}]"
                 things = f"[{{'kind': '{kind}', 'id': id}} FOR id IN {ids}]"
                 self._connection.execute(query("store/refs").replace("{things}", things), {**given, "role": role})
         if table.name == REJECTS.name:
@@ -164,7 +164,3 @@ class Lineage:
         mask = np.zeros(self._sizes[table], bool)
         mask[rows.fetchnumpy()["row"]] = True
         return mask
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

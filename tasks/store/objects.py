@@ -45,10 +45,11 @@ def one_line(where: str, kind: type[EarmarkError]) -> Iterator[None]:
     except (FileNotFoundError, FileExistsError):
         raise
     except (PermissionError, NoCredentialsError) as error:
-        said = f"{where}: access denied ({_said(error)}); check the keys in AWS_… variables and what they may do there"
-        raise kind(said) from None
+        raise kind(
+            f"{where}: access denied ({_first_words(error)}); check the keys in AWS_… variables and what they allow"
+        ) from None
     except (OSError, BotoCoreError, ClientError) as error:
-        raise kind(f"{where}: cannot be reached: {_said(error)}") from None
+        raise kind(f"{where}: cannot be reached: {_first_words(error)}") from None
 
 
 def require_bucket(files: Any, url: str, kind: type[EarmarkError]) -> None:
@@ -98,5 +99,5 @@ def blocks(
             raise FileNotFoundError(target) from None
 
 
-def _said(error: Exception) -> str:
+def _first_words(error: Exception) -> str:
     return without_secrets(" ".join(str(error).split()))

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.tables import Table
-from earmark.tasks.store.files import replacing, sync
+from earmark.tasks.store.files import replacing, sha256_file, sync
+from earmark.tasks.store.manifest import FileEntry
 
 EMBEDDED_BYTES_PER_GROUP = 200_000_000  # a reader holds one row group; the Hub's viewer wants at most 300 MB
 EMBEDDED_BYTES_PER_FILE = 500_000_000
@@ -51,6 +52,18 @@ def write_shards(folder: Path, table: Table, split: str, batches: Iterable[pa.Re
         writer = _open(written[-1], table)
     writer.close()
     return [_settle(path, split, index, len(written)) for index, path in enumerate(written)]
+
+
+def file_entry(path: Path, root: Path, table: str | None = None, split: str | None = None) -> FileEntry:
+    """A file below a version's folder as its manifest names it."""
+    return FileEntry(
+        path=path.relative_to(root).as_posix(),
+        sha256=sha256_file(path),
+        bytes=path.stat().st_size,
+        rows=pq.read_metadata(path).num_rows if table else None,
+        table=table,
+        split=split,
+    )
 
 
 def write_rows(path: Path, schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> None:

@@ -21,7 +21,7 @@ from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Version
 
 FOLDER = "places"  # of the corpus's folder, beside its versions
-_SAID = tuple(name for name in REJECTS.schema.names if name not in ("file", "line", "made_from"))
+_SHARED = tuple(name for name in REJECTS.schema.names if name not in ("file", "line", "made_from"))
 
 
 def hide_places(stage: Stage, rejects: pa.Table) -> pa.Table:
@@ -63,12 +63,12 @@ def with_places(version: Version, rows: Sequence[dict[str, Any]]) -> list[dict[s
     items = pa.array(sorted({row["item"] for row in rows}), pa.string())
     known: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for kept in pq.read_table(path, filters=pc.is_in(pc.field("item"), items)).to_pylist():
-        known[_said(kept)].append({"file": kept["file"], "line": kept["line"]})
-    return [{**row, **(known[_said(row)].pop(0) if known[_said(row)] else {})} for row in rows]
+        known[_shared(kept)].append({"file": kept["file"], "line": kept["line"]})
+    return [{**row, **(known[_shared(row)].pop(0) if known[_shared(row)] else {})} for row in rows]
 
 
-def _said(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in _SAID)
+def _shared(row: dict[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in _SHARED)
 
 
 def _path(folder: Path, build_key: str) -> Path:

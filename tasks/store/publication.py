@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import yaml
 
 from earmark.schemas.config import Licence
@@ -20,6 +19,7 @@ from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.hub_tree import Entry
 from earmark.tasks.store.licences import Loss, Redaction, Terms, licences_of
 from earmark.tasks.store.manifest import FileEntry, Manifest
+from earmark.tasks.store.parquet import file_entry
 from earmark.tasks.store.staging import locked
 from earmark.tasks.store.versions import MANIFEST, Store, Version
 
@@ -91,7 +91,8 @@ def bundled(
             if lost or closed:
                 manifest = _copy(version, redaction, lost, folder)
             elif _sounds(version) and not redaction.all_audible:
-                manifest = _without_report(version, folder)
+                files = version.manifest.files  # the sound in the report may not leave, though every row may
+                manifest = _restated(version, folder, tuple(file for file in files if file.path != REPORT))
             elif version.manifest.applied_withdrawals:
                 manifest = _restated(version, folder, version.manifest.files)
             else:
@@ -110,11 +111,6 @@ def _sounds(version: Version) -> bool:
     """Whether the report holds clips or images, which may be more than the tables hold."""
     path = version.folder / REPORT
     return path.is_file() and any(mark in path.read_bytes() for mark in EMBEDS)
-
-
-def _without_report(version: Version, folder: Path) -> Manifest:
-    """The version without its report: the sound in it may not leave, though every row may."""
-    return _restated(version, folder, tuple(file for file in version.manifest.files if file.path != REPORT))
 
 
 def _restated(version: Version, folder: Path, files: tuple[FileEntry, ...]) -> Manifest:
@@ -148,7 +144,7 @@ def _copy(version: Version, redaction: Redaction, lost: Mapping[str, Loss], fold
         for split in version.manifest.rows[name]:
             if redaction.touches(name, split):
                 paths = redaction.write(folder, table, split)
-                entries = [_entry(path, folder, name, split) for path in paths]
+                entries = [file_entry(path, folder, name, split) for path in paths]
             else:
                 entries = list(version.manifest.entries(name, split))
             files += entries
@@ -158,25 +154,14 @@ def _copy(version: Version, redaction: Redaction, lost: Mapping[str, Loss], fold
         raise HubError(f"{version.corpus} {version.name}: the licences hold every row back; nothing is left to publish")
     files += [file for file in _loose(version) if file.path in redaction.files]
     card = (version.folder / CARD).read_text("utf-8")
-    write_text(folder / CARD, _told(card, version, lost, rows))
-    files.append(_entry(folder / CARD, folder))
+    write_text(folder / CARD, _card_of_part(card, version, lost, rows))
+    files.append(file_entry(folder / CARD, folder))
     manifest = version.manifest.model_copy(update={"rows": rows, "files": tuple(files), "applied_withdrawals": ()})
     write_text(folder / MANIFEST, manifest.to_json())
     return manifest
 
 
-def _entry(path: Path, folder: Path, table: str | None = None, split: str | None = None) -> FileEntry:
-    return FileEntry(
-        path=path.relative_to(folder).as_posix(),
-        sha256=sha256_file(path),
-        bytes=path.stat().st_size,
-        rows=pq.read_metadata(path).num_rows if table else None,
-        table=table,
-        split=split,
-    )
-
-
-def _told(card: str, version: Version, lost: Mapping[str, Loss], rows: Mapping[str, Mapping[str, int]]) -> str:
+def _card_of_part(card: str, version: Version, lost: Mapping[str, Loss], rows: Mapping[str, Mapping[str, int]]) -> str:
     """The card of a part: its YAML names only what is there, and its first section says what is not."""
     _, head, body = card.split("---\n", 2)
     facts: dict[str, Any] = yaml.safe_load(head)
@@ -202,7 +187,7 @@ def _told(card: str, version: Version, lost: Mapping[str, Loss], rows: Mapping[s
                 here = rows.get(name, {}).get(split, 0)
                 counts = f"{here:,} | {loss.rows.get(split, 0):,} | {loss.audio.get(split, 0):,}"
                 lines.append(f"| {markdown_cell(name)} | {markdown_cell(split)} | {counts} |")
-    before, found, after = body.partition("\n## ")
-    told = "\n".join(lines)
+    before, mark, after = body.partition("\n## ")
+    held_back = "\n".join(lines)
     shown = yaml.safe_dump(facts, sort_keys=False, allow_unicode=True)
-    return f"---\n{shown}---\n{before}\n{told}\n{found}{after}"
+    return f"---\n{shown}---\n{before}\n{held_back}\n{mark}{after}"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
-from earmark.schemas.errors import StoreError
-from earmark.tasks.store.files import write_text
+from earmark.tasks.store.files import read_record, write_text
 from earmark.tasks.store.versions import Store
 
 FOLDER = "published"
@@ -52,8 +51,8 @@ def save_receipt(store: Store, receipt: Receipt) -> Path:
     """Keep a receipt; the first of a publication stays. Its path."""
     name = f"{receipt.version}--{receipt.repo.replace('/', '--')}.json"
     path = store.folder(receipt.corpus) / FOLDER / name
-    held = _read(path) if path.is_file() else None
-    if held is None or held.model_copy(update={"published": receipt.published}) != receipt:
+    first = read_record(Receipt, path, "a receipt") if path.is_file() else None
+    if first is None or first.model_copy(update={"published": receipt.published}) != receipt:
         write_text(path, receipt.model_dump_json(indent=1) + "\n")
     return path
 
@@ -64,12 +63,5 @@ def receipts(store: Store, corpus: str) -> list[Receipt]:
     Raises:
         StoreError: one cannot be read.
     """
-    found = [_read(path) for path in (store.folder(corpus) / FOLDER).glob("*.json")]
+    found = [read_record(Receipt, path, "a receipt") for path in (store.folder(corpus) / FOLDER).glob("*.json")]
     return sorted(found, key=lambda receipt: (int(receipt.version[1:]), receipt.repo))
-
-
-def _read(path: Path) -> Receipt:
-    try:
-        return Receipt.model_validate_json(path.read_bytes())
-    except ValidationError as error:
-        raise StoreError(f"{path} is not a receipt: {error.errors()[0]['msg']}; remove it to go on") from None

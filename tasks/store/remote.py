@@ -66,13 +66,13 @@ class Remote:
         return sorted({corpus for corpus, _ in self._committed("*")})
 
     def _committed(self, corpus: str) -> list[tuple[str, str]]:
-        with self._told():
+        with self._one_line():
             found = self.files.glob(f"{self.url}/{corpus}/v*/{MANIFEST}", detail=True)
         return [(path.split("/")[-3], path.split("/")[-2]) for path, held in found.items() if held["size"]]
 
     def read_manifest(self, corpus: str, name: str) -> Manifest:
         """A version's manifest."""
-        with self._told():
+        with self._one_line():
             return Manifest.model_validate_json(self.files.cat_file(f"{self.url}/{corpus}/{name}/{MANIFEST}"))
 
     # -- commit -----------------------------------------------------------------------------------------------
@@ -99,13 +99,13 @@ class Remote:
                 break
             if holder is not None:
                 return False
-        with self._told():
+        with self._one_line():
             return not self.files.exists(f"{self.url}/{corpus}/{version}/{MANIFEST}")
 
     def _claimant(self, corpus: str, version: str) -> str | None:
         """Who claimed a name; None where the claim is gone."""
         try:
-            with self._told():
+            with self._one_line():
                 held = json.loads(self.files.cat_file(f"{self.url}/{corpus}/{CLAIMS}/{version}.json"))
         except FileNotFoundError:
             return None
@@ -128,7 +128,7 @@ class Remote:
             target = f"{place}/{entry.path}"
             if self._holds(target, entry):
                 continue
-            with self._told():
+            with self._one_line():
                 if before and entry.sha256 in lying:
                     source = f"{self.url}/{before.corpus}/{before.version}/{lying[entry.sha256]}"
                     self.files.cp_file(source, target)
@@ -151,7 +151,7 @@ class Remote:
             raise StoreError(f"{place}: the claim to this name was removed meanwhile from {CLAIMS}/; build again")
         text = (folder / MANIFEST).read_bytes()
         if not self._create(f"{manifest.corpus}/{manifest.version}/{MANIFEST}", text):
-            with self._told():
+            with self._one_line():
                 found = self.files.cat_file(f"{place}/{MANIFEST}")
             if found == CLOSED:
                 raise StoreError(f"{place}: what was sent of this version was swept away meanwhile; build again")
@@ -166,7 +166,7 @@ class Remote:
         """
         place = f"{self.url}/{corpus}/{version}"
         closed = self._create(f"{corpus}/{version}/{MANIFEST}", CLOSED)
-        with self._told():
+        with self._one_line():
             if not closed and self.files.cat_file(f"{place}/{MANIFEST}") != CLOSED:
                 return False
             folder = place.partition("://")[2] + "/"
@@ -178,7 +178,7 @@ class Remote:
     def _holds(self, target: str, entry: FileEntry) -> bool:
         """Whether an earlier try has sent a file whole: its hash was stored with it."""
         try:
-            with self._told():
+            with self._one_line():
                 return bool(
                     self.files.info(target)["size"] == entry.bytes
                     and self.files.metadata(target).get("sha256") == entry.sha256
@@ -188,7 +188,7 @@ class Remote:
 
     def _create(self, path: str, content: bytes) -> bool:
         """Make an object that is not there; whether it was so."""
-        with self._told():
+        with self._one_line():
             try:
                 self.files.pipe_file(f"{self.url}/{path}", content, mode="create")
             except FileExistsError:
@@ -233,7 +233,7 @@ class Remote:
                 found.append(f"{entry.path}: {given} in {place}")
         named = {entry.path for entry in manifest.files} | {MANIFEST}
         root = place.partition("://")[2] + "/"
-        with self._told():
+        with self._one_line():
             there = [path.removeprefix(root) for path in self.files.find(place)]
         return found + [f"{path}: not named in the manifest in {place}" for path in there if path not in named]
 
@@ -243,7 +243,7 @@ class Remote:
         except FileNotFoundError:
             raise StoreError(f"{target}: missing") from None
 
-    def _told(self) -> AbstractContextManager[None]:
+    def _one_line(self) -> AbstractContextManager[None]:
         return one_line(self.url, StoreError)
 
 

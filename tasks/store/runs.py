@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Literal
 
 import psutil
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.files import private_folder
-from earmark.tasks.store.files import write_text
+from earmark.tasks.store.files import read_record, write_text
 from earmark.tasks.store.versions import Store
 
 State = Literal["running", "completed", "failed", "interrupted"]
@@ -117,13 +117,7 @@ def list_runs(store: Store) -> list[Run]:
     Raises:
         StoreError: a record cannot be read.
     """
-    runs = []
-    for path in sorted(_folder(store).glob("*.json")):
-        try:
-            runs.append(Run.model_validate_json(path.read_bytes()))
-        except ValidationError as error:
-            raise StoreError(f"{path} is not a run record: {error.errors()[0]['msg']}; remove it to go on") from None
-    return runs
+    return [read_record(Run, path, "a run record") for path in sorted(_folder(store).glob("*.json"))]
 
 
 def find_run(store: Store, name: str | None) -> Run:

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.tables import Table
 from earmark.tasks.store.hub_tree import Entry
+from earmark.tasks.store.sql import quoted
 
 TEXT_ENDINGS = (".md", ".json", ".html", ".txt", ".csv", ".jsonl", ".yaml", ".toml")
 ROWS = 2_000
@@ -113,7 +114,7 @@ def _in_table(
         return
     columns = [_text_of(schema.field(name)) for name in texts]
     might = " OR ".join(f"regexp_matches({column}, $hint)" for column in columns)
-    shown = ", ".join([*(f"CAST({_quoted(name)} AS VARCHAR)" for name in key), "file_row_number", *columns])
+    shown = ", ".join([*(f"CAST({quoted(name)} AS VARCHAR)" for name in key), "file_row_number", *columns])
     cursor = connection.execute(
         f"SELECT {shown} FROM read_parquet($file, hive_partitioning = false, file_row_number = true) WHERE {might}",
         {"file": str(path), "hint": scanner.hint},
@@ -152,7 +153,7 @@ def _has_text(type_: pa.DataType) -> bool:
 
 def _text_of(field: pa.Field) -> str:
     """A column as text; of a column of audio the names alone."""
-    name = _quoted(field.name)
+    name = quoted(field.name)
     if pa.types.is_struct(field.type) and "bytes" in [part.name for part in field.type]:
         return f"{name}.path"
     return name if pa.types.is_string(field.type) else f"CAST({name} AS VARCHAR)"
@@ -160,7 +161,3 @@ def _text_of(field: pa.Field) -> str:
 
 def _mark(value: str) -> str:
     return hashlib.sha256(value.encode()).hexdigest()[:16]
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

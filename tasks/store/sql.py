@@ -57,6 +57,11 @@ def exactly(path: Path) -> str:
     return glob.escape(str(path))
 
 
+def quoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def literal(path: Path | str) -> str:
     """A path as an SQL string, for the statements that take no parameters."""
     return "'" + str(path).replace("'", "''") + "'"

@@ -18,9 +18,9 @@ from earmark.flows.command.cli import app
 from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import EarmarkError, StoreError
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences
-from earmark.tasks.build.recounting import recounting
 from earmark.tasks.build.registry import corpora, find_corpus
 from earmark.tasks.release import withdrawal
+from earmark.tasks.store.commit import Made, recompute
 from earmark.tasks.store.diff import changed_rows, diff_table
 from earmark.tasks.store.staging import staging
 from earmark.tasks.store.versions import Store, Version, verify
@@ -230,7 +230,7 @@ def test_counting_again_where_nothing_left_gives_the_same_bytes(demo: Store, cha
     old = store.find(name)
     with staging(store, name, "0" * 16, say=print) as stage:
         shutil.copytree(old.folder, stage.version, dirs_exist_ok=True)
-        steps = recounting(ALL[name], old.manifest.config)(stage)
+        steps = recompute(Made(ALL[name], old.manifest.config, {}, "", {}), stage)
         written = {path: held for path, held in contents_of(stage.version).items() if path.endswith(".parquet")}
     assert written == tables_of(old)
     places = {step.name: step.place for step in old.manifest.steps}
@@ -364,7 +364,7 @@ def test_a_config_of_an_earlier_release_is_one_line(tmp_path: Path) -> None:
         staging(store, CORPUS.name, "0" * 16, say=print) as stage,
         pytest.raises(StoreError, match=r"an earlier release \(sources: .*\); build the corpus again"),
     ):
-        recounting(CORPUS, {"sources": []})(stage)
+        recompute(Made(CORPUS, {"sources": []}, {}, "", {}), stage)
 
 
 def test_who_cannot_be_read_is_not_shown(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from earmark.flows.command.cli import app
 from earmark.schemas.errors import StoreError
 from earmark.schemas.mos_preferences import TABLES
 from earmark.tasks.store.diff import diff_table
-from earmark.tasks.store.leftovers import find_leftovers, remove_leftover
+from earmark.tasks.store.leftovers import find_leftovers
 from earmark.tasks.store.manifest import claimant_of
 from earmark.tasks.store.remote import ADDRESS, CLAIMS, Remote
 from earmark.tasks.store.versions import Store, open_store, verify
@@ -218,7 +218,7 @@ def test_a_commit_that_is_swept_while_it_goes_on_ends_with_an_error(
     def swept(path: str) -> None:
         if path.endswith(f"/v1/{at}"):
             server.on_put = lambda path: None
-            done.extend(remove_leftover(remote, left) for left in find_leftovers(remote))
+            done.extend(remote.discard(left.corpus, left.version) for left in find_leftovers(remote))
 
     server.on_put = swept
     with pytest.raises(StoreError, match="swept away meanwhile; build again"):
@@ -242,7 +242,7 @@ def test_a_commit_that_ends_after_the_sweep_has_looked_keeps_its_files(
     before = len(server.put)
     assert build_version(read_config(configs[0]), store.root).name == "v1"  # goes on, and writes only its manifest
     assert [path.rpartition("/")[2] for path in server.put[before:] if "/v1/" in path] == ["manifest.json"]
-    assert not remove_leftover(store.remote, left)
+    assert not store.remote.discard(left.corpus, left.version)
     assert_whole(url, unharmed, tmp_path / "there")
 
 
@@ -265,7 +265,7 @@ def test_a_sweep_that_is_killed_is_ended_by_the_next(
     with monkeypatch.context() as patch:
         patch.setattr(store.remote.files, "rm", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            remove_leftover(store.remote, left)
+            store.remote.discard(left.corpus, left.version)
     assert find_leftovers(store.remote) == [left]
     assert build_version(read_config(configs[0]), store.root).name == "v2"
     assert f"{CORPUS} v1, never committed: " in sweep(url, "--older-h", "0")
