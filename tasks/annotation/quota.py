@@ -107,8 +107,8 @@ class Quota:
         """Reserve until nobody waits; whoever gave up meanwhile is left out."""
         while wanted := [(tokens, told) for tokens, told in self._waiting if not told.done()]:
             self._waiting.clear()
-            name, rates = self._name, {"request_s": self._request_s, "token_s": self._token_s}
-            change = partial(reserve, name=name, wanted=[tokens for tokens, _ in wanted], **rates)
+            ahead = [tokens for tokens, _ in wanted]
+            change = partial(reserve, name=self._name, request_s=self._request_s, token_s=self._token_s, wanted=ahead)
             try:
                 waits = await self._ledger.change(change)
             except LedgerError as error:
