@@ -29,6 +29,7 @@ from earmark.tasks.annotation.request import (
     Text,
     YesNo,
 )
+from earmark.tasks.annotation.strict import HOSTS, strict_schema
 
 OPENAI_URL = "https://api.openai.com/v1"
 TOP_LOGPROBS = 20
@@ -78,8 +79,14 @@ class OpenAICompatible(HttpBackend):
         body |= sampled(request)
         if sampling.extra != "{}":
             body.update(json.loads(sampling.extra))
-        _constrain(body, request.ask, sampling, self._config.max_tokens_field)
+        narrow = is_openai(self._url.host or "")
+        _constrain(body, request.ask, sampling, self._config.max_tokens_field, narrow=narrow)
         return body
+
+
+def is_openai(host: str) -> bool:
+    """Whether a host is OpenAI's own, or Azure's for it."""
+    return any(host == known or host.endswith(f".{known}") for known in HOSTS)
 
 
 def sampled(request: Request) -> dict[str, Any]:
@@ -161,8 +168,11 @@ def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...]:
     return tuple(pairs.items())
 
 
-def _constrain(body: dict[str, Any], ask: Ask, sampling: Sampling, cap: str) -> None:
-    """Tell the server what form the answer must have, as far as it takes such things."""
+def _constrain(body: dict[str, Any], ask: Ask, sampling: Sampling, cap: str, *, narrow: bool) -> None:
+    """Tell the server what form the answer must have, as far as it takes such things.
+
+    A `narrow` one, OpenAI's own, refuses schemas with keywords that other servers need, lest an answer never ends.
+    """
     structured = sampling.structured
     match ask:
         case YesNo() | Rating():
@@ -173,8 +183,12 @@ def _constrain(body: dict[str, Any], ask: Ask, sampling: Sampling, cap: str) -> 
             if isinstance(ask, YesNo) and sampling.yes_no_token_ids:
                 body["logprob_token_ids"] = list(sampling.yes_no_token_ids)
         case Json(schema, name) if structured == "response_format":
-            held = {"name": name, "schema": json.loads(schema), "strict": True}
-            body["response_format"] = {"type": "json_schema", "json_schema": held}
+            asked = json.loads(schema)
+            if narrow and asked.get("type") != "object":
+                return  # it takes no list as an answer's form; the prompt says what is asked for
+            taken = strict_schema(asked) if narrow else asked
+            form = {"name": name, "schema": asked if taken is None else taken, "strict": taken is not None}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
         case Json(schema, _) if structured == "vllm":
             body["structured_outputs"] = {"json": json.loads(schema)}
         case Choice(choices) if structured == "vllm":
