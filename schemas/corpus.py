@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.evaluations import Evaluation
@@ -58,6 +59,8 @@ class Corpus:
         hides_places: whether the file and line of a reject lead to a person: versions then name its source alone, and
             the store keeps the rest for `earmark explain`.
         evaluations: what `earmark judge` measures models with; `schemas/evaluations.py` tells how to declare one.
+        layouts: published benchmark files that the evaluations measure as they are, `earmark judge FILE --layout NAME`:
+            `module:function(path, folder for embedded audio) -> rows by table`, where `file` in a row names a clip.
     """
 
     name: str
@@ -76,3 +79,4 @@ class Corpus:
     hides_places: bool = False
     views: tuple[View, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
+    layouts: Mapping[str, str] = field(default_factory=dict)

@@ -11,7 +11,7 @@ from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
-from earmark.schemas.views import View
+from earmark.schemas.views import View, Writer
 from earmark.schemas.vote_tables import TABLES
 
 
@@ -205,6 +205,22 @@ VIEWS = (
         "human_preferences/trained_on",
         "Pairs and scalar ratings in one list, with the clips, as a reward model with both losses reads them.",
     ),
+    View(
+        "benchmark",
+        "rows",
+        "human_preferences/released",
+        "The benchmark in CMI-RewardBench's own layout, a line a comparison or rated clip.",
+        writers=(
+            Writer(
+                "cmi-rewardbench",
+                "earmark.tasks.human_preferences.released:write",
+                ".jsonl",
+                "The scripts of CMI-RewardBench, and `earmark judge FILE --layout cmi-rewardbench`.",
+                audio=True,
+                whole="all_test.jsonl",
+            ),
+        ),
+    ),
 )
 
 CORPUS = Corpus(
@@ -222,4 +238,5 @@ CORPUS = Corpus(
     report="earmark.tasks.human_preferences.report:sections",
     views=VIEWS,
     evaluations=EVALUATIONS,
+    layouts={"cmi-rewardbench": "earmark.tasks.human_preferences.released:read"},
 )

@@ -252,4 +252,5 @@ CORPUS = Corpus(
     report="earmark.tasks.instruction_rubrics.report:sections",
     views=VIEWS,
     evaluations=EVALUATIONS,
+    layouts={"anyaudio-judge-bench": "earmark.tasks.instruction_rubrics.released:read"},
 )

@@ -10,8 +10,13 @@ import typer
 
 
 def judge(
+    context: typer.Context,
     corpus: Annotated[
-        str, typer.Argument(metavar="CORPUS[@vN]", help="The corpus; its newest version, or version N with @vN.")
+        str,
+        typer.Argument(
+            metavar="CORPUS[@vN]",
+            help="The corpus; its newest version, or version N with @vN. With --layout, a published benchmark file.",
+        ),
     ],
     annotator: Annotated[
         str | None,
@@ -110,6 +115,14 @@ def judge(
     base_url: Annotated[
         str | None, typer.Option("--base-url", metavar="URL", help="The server's address, including /v1.")
     ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            "--layout",
+            metavar="NAME",
+            help="CORPUS is a file as its benchmark publishes it: cmi-rewardbench or anyaudio-judge-bench.",
+        ),
+    ] = None,
     settings: Annotated[
         Path | None,
         typer.Option(
@@ -150,6 +163,8 @@ def judge(
     `earmark judge human-preferences --template clips.csv`, then `--clip-scores clips.csv`
 
     `earmark judge human-preferences --compare clips.csv --compare openai:gpt-audio`
+
+    `earmark judge all_test.jsonl --layout cmi-rewardbench --audio-root data -a openai:gpt-audio -e pam-musicality`
     """
     from earmark.flows.command import console
     from earmark.flows.command.ending import stoppable
@@ -158,12 +173,17 @@ def judge(
     from earmark.tasks.build.registry import find_corpus
     from earmark.tasks.evaluation import judging, reading
     from earmark.tasks.evaluation.comparing import Measure, compare_models
+    from earmark.tasks.evaluation.released import released
     from earmark.tasks.evaluation.samples import Part, Wish
     from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
-    version = place.find(corpus)
-    known = find_corpus(version.corpus)
+    if layout is None:
+        version = place.find(corpus)
+        known = find_corpus(version.corpus)
+    else:
+        held = released(Path(corpus), layout, place, audio_root or ())
+        version, known = context.with_resource(held)
     given = [one for one in (scores, clip_scores, template, compare or annotator or settings) if one is not None]
     if not given:
         _print(console.evaluation_facts(known)) if as_json else console.show_evaluations(version, known)

@@ -1,0 +1,109 @@
+"""A published benchmark file measured as it is: its rows as the tables that a corpus's evaluations ask, for one run.
+
+A corpus names the layouts in `layouts`; a layout's function reads the file into rows by table. A row with `file` names
+a clip: below `--audio-root`, or beside the benchmark file. A clip that is not there leaves its samples to files of
+scores, which need no audio; a model is not asked about them.
+"""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from earmark.schemas.config import nearest
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import ConfigError, InputError
+from earmark.schemas.registry import load
+from earmark.schemas.tables import UNSPLIT
+from earmark.tasks.audio.probe import Probe
+from earmark.tasks.build.media import media_index
+from earmark.tasks.build.registry import all_corpora
+from earmark.tasks.store.files import sha256_file
+from earmark.tasks.store.manifest import MANIFEST, FileEntry, Manifest
+from earmark.tasks.store.versions import Store, Version
+
+
+@contextmanager
+def released(path: Path, layout: str, store: Store, roots: Sequence[Path]) -> Iterator[tuple[Version, Corpus]]:
+    """What a benchmark file holds, as a version that lasts as long as the block, and the corpus whose it is.
+
+    Args:
+        path: the file, or a folder of such files.
+        layout: one that a corpus names.
+        store: whose media index measures the clips.
+        roots: folders with the clips, tried in order; the file's own without one.
+
+    Raises:
+        ConfigError: no such layout.
+        InputError: the file cannot be read, or a row of it.
+    """
+    known = {name: corpus for corpus in all_corpora()[0].values() for name in corpus.layouts}
+    if layout not in known:
+        raise ConfigError(
+            f"--layout: no layout '{layout}'{nearest(layout, known)}; layouts: {', '.join(sorted(known))}"
+        )
+    if not path.exists():
+        raise InputError(f"{path}: no such file")
+    corpus = replace(known[layout], name=layout)
+    order = tuple(replace(one, order="the first and second clip of a line") for one in corpus.evaluations)
+    with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
+        embedded = Path(temporary) / "audio"
+        embedded.mkdir()
+        tables = load(corpus.layouts[layout])(path, embedded)
+        _name_clips(tables, store, [*(root.absolute() for root in roots), _home(path)])
+        files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
+        inputs = {one.name: sha256_file(one) for one in files}
+        named = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")
+        folder = Path(temporary) / f"{named}-{min(inputs.values())[:8]}"
+        yield _written(folder, corpus, tables, inputs), replace(corpus, evaluations=order)
+
+
+def _home(path: Path) -> Path:
+    return (path if path.is_dir() else path.parent).absolute()
+
+
+def _name_clips(tables: dict[str, list[dict[str, Any]]], store: Store, roots: Sequence[Path]) -> None:
+    """Give each row that names a file the SHA-256 of its clip; null where no root has it."""
+    rows = [row for held in tables.values() for row in held if row.get("file")]
+    places: dict[str, Path] = {}
+    for name in dict.fromkeys(row["file"] for row in rows):
+        found = next((root / name for root in roots if (root / name).is_file()), None)
+        if found is not None:
+            places[name] = found
+    looked = zip(places, media_index(store).look(list(places.values())), strict=True)
+    clips = {name: probe.clip_sha256 for name, probe in looked if isinstance(probe, Probe)}
+    for row in rows:
+        row["clip_sha256"] = clips.get(row["file"])
+
+
+def _written(folder: Path, corpus: Corpus, tables: dict[str, list[dict[str, Any]]], inputs: dict[str, str]) -> Version:
+    """A version of these rows, whose digest follows from them."""
+    schemas = {table.name: table.schema for table in corpus.tables}
+    entries, counts = [], {}
+    folder.mkdir()
+    for name, rows in tables.items():
+        if not rows:
+            continue
+        schema = pa.schema([pa.field(field.name, field.type) for field in schemas[name]])
+        path = folder / f"{name}.parquet"
+        pq.write_table(pa.Table.from_pylist(rows, schema), path)
+        size = path.stat().st_size
+        entry = FileEntry(
+            path=path.name, sha256=sha256_file(path), bytes=size, rows=len(rows), table=name, split=UNSPLIT
+        )
+        entries.append(entry)
+        counts[name] = {UNSPLIT: len(rows)}
+    manifest = Manifest(
+        corpus=corpus.name, version=folder.name, build_key="", inputs=inputs, config={}, code="", libraries={},
+        steps=(), rejects={}, rows=counts, files=tuple(entries),
+    )  # fmt: skip
+    (folder / MANIFEST).write_text(manifest.to_json(), encoding="utf-8", newline="\n")
+    return Version(corpus.name, folder)

@@ -1,0 +1,79 @@
+"""AnyAudio-Judge-Bench's rows as they are released, in Parquet or JSON lines."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from earmark.schemas.errors import InputError
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.table import named_rows, table_file
+
+Row = dict[str, Any]
+
+WANTED = {name: name for name in ("uuid", "audio", "caption", "label", "type", "subset", "rubric")}
+QUESTION = ("question", "题目")
+_CHINESE = re.compile(r"[\u4e00-\u9fff]")
+
+
+def read(path: Path, embedded: Path) -> dict[str, list[Row]]:
+    """The rows of a file, or of all files below a folder, as rows of `samples` and `items`.
+
+    A row's language is its column of that name, else Chinese where the caption has Chinese signs. One without any
+    question is asked about its caption as the only item. `type` stands in `kind` as it is published.
+
+    Args:
+        path: the file or folder.
+        embedded: where audio that stands in a table is written.
+
+    Raises:
+        InputError: a file cannot be read, or a row is not of this layout.
+    """
+    found = [path]
+    if path.is_dir():
+        found = [one for one in sorted(path.rglob("*")) if one.suffix in (".parquet", ".jsonl") and one.is_file()]
+    if not found:
+        raise InputError(f"{path}: expected files that end in .parquet or .jsonl, found none")
+    tables: dict[str, list[Row]] = {"samples": [], "items": []}
+    for one in found:
+        for line, row in named_rows(table_file(one, one.name), WANTED, {"language": "language"}):
+            if isinstance(row, Reject):
+                raise InputError(f"{one}, line {line}: {row.detail}")
+            if not isinstance(row, Note):
+                _add(tables, row, f"{one}, line {line}", embedded)
+    return tables
+
+
+def _add(tables: dict[str, list[Row]], row: Row, where: str, embedded: Path) -> None:
+    if row["label"] not in ("yes", "no"):
+        raise InputError(f"{where}: expected yes or no as label, found {str(row['label'])[:80]!r}")
+    caption, rubric = str(row["caption"] or ""), row["rubric"] or []
+    if not row["uuid"] or not caption or not isinstance(rubric, list):
+        raise InputError(f"{where}: expected a uuid, a caption and a list as rubric")
+    language = row["language"] or ("zh" if _CHINESE.search(caption) else "en")
+    sample = {"sample_id": str(row["uuid"]), "split": "test", "pair_id": str(row["uuid"]), "subset": row["subset"]}
+    named = {"instruction_id": str(row["uuid"]), "language": language, "instruction": caption, "kind": row["type"]}
+    tables["samples"].append(
+        {**sample, **named, "follows": row["label"] == "yes", "file": _file(row["audio"], where, embedded)}
+    )
+    asked = [next((item[name] for name in QUESTION if item.get(name)), None) for item in rubric]
+    for place, text in enumerate([one for one in asked if one] or [caption], 1):
+        about = {"instruction_id": named["instruction_id"], "language": language, "item": place}
+        tables["items"].append({**about, "question": str(text)})
+
+
+def _file(audio: Any, where: str, embedded: Path) -> str | None:
+    """The file that a row names, or the file with what it embeds."""
+    if not isinstance(audio, Mapping):
+        return None if audio is None else str(audio)
+    content, name = audio.get("bytes"), str(audio.get("path") or "")
+    if content is None:
+        return name or None
+    if not isinstance(content, bytes):
+        raise InputError(f"{where}: expected the bytes of a file as audio, found {type(content).__name__}")
+    path = embedded / f"{hashlib.sha256(content).hexdigest()}{PurePosixPath(name).suffix or '.wav'}"
+    path.write_bytes(content)
+    return str(path)

@@ -1,0 +1,208 @@
+"""Published benchmark files that are measured as they are, and exports that write their layouts back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from earmark.flows.command.cli import app
+from earmark.schemas.errors import EarmarkError
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.evaluation import statistics
+from earmark.tasks.evaluation.released import released
+from earmark.tasks.evaluation.samples import Part, find_evaluation, select_samples
+from earmark.tasks.store.versions import Store, Version
+from tests.conftest import real_lists
+from tests.evaluation.test_score_files import REAL, rubric
+from tests.human_preferences.votes import SALT, build_votes, cmi, config_of, vote, write_jsonl
+from tests.pseudo_preferences.music import write_clip
+
+Row = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Intervals are tested elsewhere, and take most of the time."""
+    monkeypatch.setattr(statistics, "DRAWS", 40)
+
+
+@pytest.fixture(scope="module")
+def votes(tmp_path_factory: pytest.TempPathFactory) -> Version:
+    """Votes of CMI-Pref with all that a prompt may hold, battles of an arena, and rated clips; with their audio."""
+    root = tmp_path_factory.mktemp("votes")
+    for number in range(8):
+        for side in "ab":
+            write_clip(root / f"{number}-{side}.wav", 2 * number + (side == "b"), gain=0.1 + 0.1 * (side == "b"))
+    sure = ["1.5", "3.0", "4.5", "3.5", ""]
+    rows = [
+        vote(
+            number,
+            lyrics=f"la {number}" if number % 2 else "",
+            **{"ref-audio-path": "7-a.wav" if number > 2 else "", "confidence_preference-musicality": sure[number]},
+            **{"preference-musicality": "model_b" if number % 3 else "model_a"},
+        )
+        for number in range(5)
+    ]
+    rows.append({**rows[1], "user id": "bob", "confidence_preference-musicality": "4.0"})  # 3.5 on the whole
+    battle = {"date": "2025-06-11", "system_a": "ant", "system_b": "bee", "user_pseudonym": "v1"}
+    battles = [
+        {**battle, "battle_uuid": f"u{n}", "prompt": f"battle {n}", "preference": "AB"[n % 2]}
+        | {"audio_a": f"{n}-a.wav", "audio_b": f"{n}-b.wav"}
+        for n in (5, 6)
+    ]
+    write_jsonl(root / "m.jsonl", battles)
+    scores = [f"{n}-a.wav,{1.5 + n / 4},{4.5 - n / 8},a tune with {n} drums,sys{n % 2}" for n in range(4)]
+    (root / "pam.csv").write_text("\n".join(["file,OVL,REL,text,system", *scores]))
+    arena = {"name": "arena", "format": "music-arena", "files": ["m.jsonl"]}
+    pam = {"name": "pam", "format": "pam", "files": ["pam.csv"], "columns": {"system": "system"}}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EARMARK_SALT", SALT)
+        return build_votes(config_of(root, cmi(root, rows, split="test"), arena, pam, audio="embed"), root / "store")
+
+
+def earmark(store: Path, *words: str | Path, code: int = 0) -> Any:
+    """What the command prints, as JSON, or its one line of error."""
+    said = CliRunner().invoke(app, [*map(str, words), "--store", str(store), "--json"])
+    if code == 0:
+        assert said.exit_code == 0, said.output
+        return json.loads(said.stdout)
+    assert said.exit_code == code
+    return said.exception if isinstance(said.exception, EarmarkError) else said.output
+
+
+def metrics(facts: Row) -> Row:
+    """The row over all samples."""
+    return {name: one["value"] for name, one in facts["rows"][0]["metrics"].items()}
+
+
+def samples_of(version: Version, corpus: Any, evaluation: str, spill: Path) -> list[Row]:
+    """What an evaluation asks about, without names that depend on where clips lie."""
+    spill.mkdir(exist_ok=True)
+    with select_samples(version, corpus, find_evaluation(corpus, evaluation), Part("all"), spill) as samples:
+        wanted = [
+            name for name in samples.columns if name not in ("a_clip", "b_clip", "clip", "cluster", "id", "split")
+        ]
+        return sorted((row for rows in samples.batches(100, wanted) for row in rows), key=repr)
+
+
+PAIRS = ("cmi-pref-musicality", "cmi-pref-alignment", "music-arena")
+
+
+def test_the_benchmark_is_written_back_as_it_is_read(votes: Version, tmp_path: Path) -> None:
+    store, out = votes.folder.parent.parent, tmp_path / "out"
+    earmark(store, "export", "human-preferences", "--for", "cmi-rewardbench", "--view", "benchmark", "--out", out)
+    lines = [json.loads(line) for line in (out / "all_test.jsonl").read_text().splitlines()]
+    assert len(lines) == 5 + 2 + 4
+    assert {line["source"] for line in lines} == {"cmi-arena-annotation", "Music Arena", "PAM"}
+    assert all((out / line["audio-path"]).is_file() for line in lines)
+    corpus = find_corpus("human-preferences")
+    with released(out / "all_test.jsonl", "cmi-rewardbench", Store(store), ()) as (version, known):
+        for name in (*PAIRS, "pam-musicality", "pam-alignment"):
+            ours = samples_of(votes, corpus, name, tmp_path / "a")
+            theirs = samples_of(version, known, name, tmp_path / "b")
+            assert len(ours) > 1
+            if name.startswith("cmi"):  # what a build does not know, and the layout says
+                assert {row["vocals"] for row in theirs} == {"vocal", "instrumental"}
+            assert [{**row, "vocals": None} for row in theirs] == [{**row, "vocals": None} for row in ours]
+
+
+@pytest.mark.parametrize("name", ["cmi-pref-musicality", "music-arena", "pam-musicality"])
+def test_a_model_is_measured_on_the_file_as_on_the_version(votes: Version, tmp_path: Path, name: str) -> None:
+    store, out = votes.folder.parent.parent, tmp_path / "out"
+    earmark(store, "export", "human-preferences", "--for", "cmi-rewardbench", "--view", "benchmark", "--out", out)
+    judge = "builtin:music-clip-1" if name.startswith("pam") else "builtin:music-pair-2"
+    asked = ("-e", name, "-a", judge)
+    on_version = earmark(store, "judge", "human-preferences", *asked)
+    (moved := tmp_path / "moved").mkdir()
+    (out / "all_test.jsonl").rename(moved / "all_test.jsonl")
+    file = ("judge", moved / "all_test.jsonl", "--layout", "cmi-rewardbench")
+    on_file = earmark(tmp_path / "fresh", *file, *asked, "--audio-root", out)
+    assert metrics(on_file) == metrics(on_version)
+    assert on_file["corpus"] == "cmi-rewardbench"
+    assert Path(on_file["folder"]).parent.parent.name == "cmi-rewardbench"
+    again = earmark(tmp_path / "fresh", *file, *asked, "--audio-root", out)
+    assert again["manifest_sha256"] == on_file["manifest_sha256"]
+    lost = earmark(tmp_path / "none", *file, *asked, code=1)  # without its folder no clip is there
+    assert "no sample has an answer; most for 'no_media'" in str(lost)
+
+
+def test_a_bench_of_rubrics_is_measured_as_it_was_exported(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    version = rubric(tmp_path / "store")
+    out = tmp_path / "out"
+    earmark(tmp_path / "store", "export", "instruction-rubrics", "--for", "jsonl", "--view", "bench", "--out", out)
+    (file,) = out.glob("*.jsonl")
+    asked = ("-a", "builtin:rubric-judge-1", "--mode", "array", "--split", "all")
+    ours = earmark(tmp_path / "store", "judge", "instruction-rubrics", *asked)
+    told = ("--layout", "anyaudio-judge-bench")
+    theirs = earmark(tmp_path / "fresh", "judge", file, *told, *asked)
+    assert theirs["samples"] == ours["samples"] == sum(1 for _ in file.open())
+    assert metrics(theirs) == metrics(ours)
+    groups = {row["value"] for row in theirs["rows"] if row["group"] == "kind"}
+    assert groups == {json.loads(line)["type"] for line in file.open()}  # in the words of the bench
+    rows = [json.loads(line) for line in file.open()]
+    for row in rows:
+        row["audio"] = {"bytes": (out / row["audio"]).read_bytes(), "path": Path(row["audio"]).name}
+        row.pop("language")
+    (tmp_path / "hub/en").mkdir(parents=True)
+    half = len(rows) // 2
+    pq.write_table(pa.Table.from_pylist(rows[:half]), tmp_path / "hub/en/test-00000-of-00002.parquet")
+    pq.write_table(pa.Table.from_pylist(rows[half:]), tmp_path / "hub/en/test-00001-of-00002.parquet")
+    embedded = earmark(tmp_path / "hubs", "judge", tmp_path / "hub", *told, *asked)
+    assert metrics(embedded) == metrics(ours)
+    assert version.name == "v1"
+
+
+def test_the_published_votes_and_scores_say_what_was_counted_by_hand(tmp_path: Path) -> None:
+    path = real_lists() / REAL
+    if not path.is_file():
+        pytest.skip(f"no real votes at {path}; set EARMARK_REAL to a folder that holds them")
+    scores = {}
+    for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
+        for clip, end in (("audio-path", ""), ("audio2", "_b")):
+            given = (row[f"predicted_{name}{end}"] for name in ("musicality", "text-music alignment"))
+            scores[row[clip]] = ",".join(map(str, (row[clip], *given)))
+    (tmp_path / "clips.csv").write_text("\n".join(["clip,musicality,alignment", *scores.values()]))
+    told = ("--layout", "cmi-rewardbench", "--clip-scores", tmp_path / "clips.csv")
+    tables = {facts["evaluation"]: facts for facts in earmark(tmp_path / "store", "judge", path, *told)}
+    counted = {"cmi-pref-musicality": (0.780, 0.781), "cmi-pref-alignment": (0.738, 0.740)}
+    assert tables.keys() == counted.keys()
+    for name, facts in tables.items():
+        said = metrics(facts)
+        assert (said["accuracy"], said["accuracy_tie_half"]) == (counted[name][0], counted[name][1])
+        for group, size in (("modality", 125), ("vocals", 250)):
+            assert {
+                row["samples"] for row in facts["rows"] if row["group"] == group and row["value"] != "mean of groups"
+            } == {size}
+    bands = {row["value"]: row for row in tables["cmi-pref-musicality"]["rows"] if row["group"] == "confidence_band"}
+    shares = {name: (row["samples"], round(row["metrics"]["accuracy"]["value"], 3)) for name, row in bands.items()}
+    assert shares == {"<3": (66, 0.667), "3": (128, 0.750), ">3": (306, 0.817)}
+
+
+def faulty() -> Iterator[tuple[str, Row, str]]:
+    """A layout, what a good line gets instead, and what is said of it."""
+    yield "cmi-rewardbench", {"source": "elsewhere"}, "line 1: expected a source such as PAM, MusicEval, .*'elsewhere'"
+    yield "cmi-rewardbench", {"preference-musicality": "model_c"}, "line 1: expected a, b or tie, found 'model_c'"
+    yield "cmi-rewardbench", {"source": "PAM", "musicality": "loud"}, "expected a number as musicality, found 'loud'"
+    yield "cmi-rewardbench", {"source": "PAM"}, "expected a number as musicality or text-music alignment, found none"
+    yield "anyaudio-judge-bench", {}, "uuid"
+    yield "cmi-reward-bench", {}, "no layout 'cmi-reward-bench'.*cmi-rewardbench"
+
+
+@pytest.mark.parametrize(("layout", "values", "says"), faulty())
+def test_a_file_of_another_form_is_one_line(tmp_path: Path, layout: str, values: Row, says: str) -> None:
+    write_jsonl(tmp_path / "all_test.jsonl", [vote(0, **{"source": "cmi-arena-annotation", **values})])
+    with (
+        pytest.raises(EarmarkError, match=says) as raised,
+        released(tmp_path / "all_test.jsonl", layout, Store(tmp_path / "store"), ()),
+    ):
+        pass
+    assert "\n" not in str(raised.value)
