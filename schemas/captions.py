@@ -9,10 +9,10 @@ from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
 from earmark.schemas.caption_checks import CaptionFault, Checks
-from earmark.schemas.config import BuildConfig, Model, Name
+from earmark.schemas.config import Model, Name
 from earmark.schemas.corpus import Corpus, Story
-from earmark.schemas.instrumentals import Fitness, Source
-from earmark.schemas.tables import REJECTS, WORDS, Split, Table, column
+from earmark.schemas.tables import REJECTS, WORDS, Table, column
+from earmark.schemas.tracks import TracksConfig
 from earmark.schemas.views import View, Writer
 
 Asking = Literal["direct", "describe", "mix"]
@@ -124,27 +124,22 @@ class Repeats(Model):
     action: Literal["flag", "reject"] = "flag"
 
 
-class Captions(BuildConfig):
+class Captions(TracksConfig):
     """Build config of `captions`."""
 
     corpus: Literal["captions"] = "captions"
-    source: Source = Field(description="The tracks.")
     instrumentals: str | None = Field(
         default=None,
         description="`instrumentals` (the store's newest) or `instrumentals@vN`: tracks in it are heard without voice.",
     )
-    tracks: Fitness = Field(default=Fitness(), description="Which audio is fit.")
     pipelines: tuple[Pipeline, ...] = Field(min_length=1)
     repeats: Repeats | None = Field(default=Repeats(), description="Near-duplicates over the corpus.")
-    shares: dict[Split, float] = Field(default={"train": 1.0}, description="Shares of artists by split.")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         names = [pipeline.name for pipeline in self.pipelines]
         if len(set(names)) < len(names):
             raise ValueError(f"expected pipelines of different names, found {', '.join(names)}")
-        if any(share < 0 for share in self.shares.values()) or abs(sum(self.shares.values()) - 1) > 1e-6:
-            raise ValueError(f"expected shares that add up to 1, found {self.shares}")
         return self
 
     def asked(self) -> dict[str, AnnotatorConfig]:

@@ -9,12 +9,12 @@ from pydantic import Field, model_validator
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
 from earmark.schemas.corpus import Corpus, Story
-from earmark.schemas.instrumentals import Fitness
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
 from earmark.schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
 from earmark.schemas.rubric_views import EVALUATIONS, VIEWS
 from earmark.schemas.tables import REJECTS
+from earmark.schemas.tracks import Fitness
 
 Domain = Literal["speech", "sound", "music", "mixed"]
 Language = Literal["en", "zh"]

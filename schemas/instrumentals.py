@@ -2,47 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
 import pyarrow as pa
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from earmark.schemas.config import BuildConfig, Linked, Model, Name
+from earmark.schemas.config import Model
 from earmark.schemas.corpus import Corpus, Story
-from earmark.schemas.places import without_place
-from earmark.schemas.registry import OneOf
-from earmark.schemas.tables import REJECTS, WORDS, Split, Table, audio_column, column
+from earmark.schemas.tables import REJECTS, WORDS, Table, audio_column, column
+from earmark.schemas.tracks import TracksConfig
 from earmark.schemas.views import View
 
 FLAGS = ("mix_clipped", "emptied", "nothing_removed", "little_left", "voice_left", "length_mismatch")
 
 Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class Source(Linked):
-    """Where the tracks are: a list of them, and the folder of their audio."""
-
-    name: Name = Field(description="What the rows' column `source` says, and what `licences` is asked by.")
-    format: Annotated[str, OneOf("earmark.tasks.importers.tracks:TRACK_LAYOUTS")] = Field(
-        default="mtg-jamendo",
-        description="mtg-jamendo: its TSV; table: any table with track_id, audio, artist_id?, album_id?, tags?.",
-    )
-    tracks: str = Field(description="The list of tracks.")
-    tag_map: str | None = Field(default=None, description="Synonyms of tags: JSON, as MTG-Jamendo's `tag_map.json`.")
-    audio_root: str | None = Field(default=None, description="Folder of the audio; without it, that of the list.")
-
-    def identity(self) -> dict[str, Any]:
-        """What of it decides rows: not where it lies."""
-        tag_map = without_place(self.tag_map) if self.tag_map else None
-        return {"name": self.name, "format": self.format, "tracks": without_place(self.tracks), "tag_map": tag_map}
-
-
-class Fitness(Model):
-    """Which audio is fit to be separated. What is not is a reject."""
-
-    shortest_s: float = Field(default=2.0, ge=0, description="Shorter tracks are rejects.")
-    longest_s: float = Field(default=7200.0, gt=0, le=43_200.0, description="Longer tracks are rejects, not decoded.")
-    silence_dbfs: float = Field(default=-60.0, le=0, description="Tracks whose peak is lower are rejects.")
 
 
 class Separation(Model):
@@ -93,28 +66,17 @@ class Checks(Model):
     length_s: float = Field(default=0.06, gt=0, description="Difference in length between mix and instrumental.")
 
 
-class Instrumentals(BuildConfig):
+class Instrumentals(TracksConfig):
     """Build config of `instrumentals`."""
 
     corpus: Literal["instrumentals"] = "instrumentals"
-    source: Source = Field(description="The tracks.")
-    tracks: Fitness = Field(default=Fitness(), description="Which audio is fit.")
     separator: Separation = Field(default=Separation(), description="What takes the voice out.")
     output: Result = Field(default=Result(), description="How instrumentals are kept.")
     checks: Checks = Field(default=Checks(), description="When a result is flagged.")
-    shares: dict[Split, float] = Field(default={"train": 1.0}, description="Shares of artists by split.")
     known_leads: str | None = Field(
         default=None,
         description="For demos: a folder with the true lead of tracks, `<id>.flac`, to report how much is gone.",
     )
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if any(share < 0 for share in self.shares.values()) or abs(sum(self.shares.values()) - 1) > 1e-6:
-            raise ValueError(f"expected shares that add up to 1, found {self.shares}")
-        if self.tracks.shortest_s > self.tracks.longest_s:
-            raise ValueError("expected tracks.shortest_s to be at most tracks.longest_s")
-        return self
 
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files are, and what only decides how fast a model runs."""

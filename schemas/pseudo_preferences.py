@@ -12,7 +12,7 @@ from earmark.schemas.config import BuildConfig, Linked, Model
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
-from earmark.schemas.tables import REJECTS, Split, Table, audio_column, column
+from earmark.schemas.tables import REJECTS, Shares, Table, audio_column, column
 from earmark.schemas.views import View
 
 Dimension = Literal["musicality", "alignment"]
@@ -78,7 +78,7 @@ class PseudoPreferences(Linked, BuildConfig):
     clips: Clips = Clips()
     judge: Judge
     prices: Prices | None = Field(default=None, description="What the judge's provider charges.")
-    shares: dict[Split, float] = Field(
+    shares: Shares = Field(
         default={"train": 0.9, "validation": 0.05, "test": 0.05}, description="Shares of prompts by split."
     )
     known_order: str | None = Field(
@@ -93,12 +93,6 @@ class PseudoPreferences(Linked, BuildConfig):
         if isinstance(values, dict) and isinstance(values.get("judge"), dict) and values.get("prices") is not None:
             return {**values, "judge": {"prices": values["prices"], **values["judge"]}}
         return values
-
-    @model_validator(mode="after")
-    def _shares_add_up(self) -> Self:
-        if any(share < 0 for share in self.shares.values()) or abs(sum(self.shares.values()) - 1) > 1e-6:
-            raise ValueError(f"expected shares that add up to 1, found {self.shares}")
-        return self
 
     def asked(self) -> dict[str, AnnotatorConfig]:
         """Who is asked, by role."""

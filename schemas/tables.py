@@ -3,16 +3,36 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import pyarrow as pa
+from pydantic import AfterValidator
 
 SPLITS: tuple[str, ...] = ("train", "validation", "test", "ood")
 UNSPLIT = "full"  # the one split of a table without splits; `datasets` keeps the word "all" for itself
 SPLIT_ALIASES = {"dev": "validation", "val": "validation", "valid": "validation", "eval": "test"}
 Split = Literal["train", "validation", "test", "ood"]
 Role = Literal["from", "is", "keeps", "part", "mentions"]
+
+
+def _add_up(shares: dict[Split, float]) -> dict[Split, float]:
+    if any(share < 0 for share in shares.values()) or abs(sum(shares.values()) - 1) > 1e-6:
+        raise ValueError(f"expected shares that add up to 1, found {shares}")
+    return shares
+
+
+Shares = Annotated[dict[Split, float], AfterValidator(_add_up)]
+
+
+def split_ends(shares: Mapping[Split, float]) -> dict[str, float]:
+    """Where each split ends on the line from 0 to 1; the last one that has a share takes all that is left."""
+    ends, total = {}, 0.0
+    for split in SPLITS[:3]:
+        total += shares.get(split, 0.0)  # type: ignore[call-overload]
+        ends[f"{split}_upto"] = 2.0 if total > 1 - 1e-9 else total
+    return ends
 
 
 class Ref(NamedTuple):

@@ -6,6 +6,7 @@ import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -17,10 +18,15 @@ from earmark.tasks.audio.index import MediaIndex
 from earmark.tasks.audio.probe import AudioFault, Probe
 from earmark.tasks.audio.similarity import Similarity
 from earmark.tasks.build.mirror import bring
+from earmark.tasks.build.progress import working
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.versions import Store
 
 INDEX = "EARMARK_MEDIA_INDEX"
+MEASURED = (
+    "clip_sha256 string, duration_s float64, sample_rate_hz int64, channels int64, peak_dbfs float64, "
+    "level_dbfs float64, silent_share float64, codec string, reason string, detail string"
+)  # columns of what `measure` gives
 EMBEDDED_AT_ONCE = 16  # clips whose audio is in memory while a table is written, beside the row group under way
 
 
@@ -44,6 +50,30 @@ def clip_below(root: Root, path: Path) -> Path | AudioFault:
     return AudioFault(
         "audio_outside_root", f"expected a file below the root, found a link out of it; {FOLLOW} allows it"
     )
+
+
+def measure(
+    store: Store, label: str, files: Sequence[Path | AudioFault], longest_s: float = LONGEST_S
+) -> list[tuple[Any, ...]]:
+    """Hash and measure audio files, each once: what was measured of it, or why it cannot be used (`MEASURED`).
+
+    Args:
+        store: whose media index remembers it.
+        label: of the progress.
+        files: as `clip_below` gives them.
+        longest_s: longer ones are faults.
+    """
+    distinct = list(dict.fromkeys(files))
+    with working(label, len(distinct)) as work:
+        probes = media_index(store).look(distinct, longest_s=longest_s, seen=work.advance)
+    rows = {file: fault_row(*probe) if isinstance(probe, AudioFault) else (*probe, None, None)
+            for file, probe in zip(distinct, probes, strict=True)}  # fmt: skip
+    return [rows[file] for file in files]
+
+
+def fault_row(reason: str, detail: str) -> tuple[Any, ...]:
+    """Columns `MEASURED` of a file that cannot be used."""
+    return (*[None] * len(Probe._fields), reason, detail)
 
 
 def audio_digest(

@@ -19,22 +19,13 @@ from earmark.tasks.captions.asking import flags_of, pipeline_of
 from earmark.tasks.captions.captioning import caption_tracks
 from earmark.tasks.importers.jamendo import MARK, Tag
 from earmark.tasks.store.files import replacing
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.text.near_texts import near_duplicates
 from earmark.tasks.text.tag_words import Lexicon
 
-TEXTS = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("pipeline", pa.string()),
-        ("segment", pa.int64()),
-        ("text", pa.string()),
-        ("repeats_row", pa.int64()),
-        ("named", pa.list_(pa.string())),
-    ]
-)
+TEXTS = row_schema("row int64, pipeline string, segment int64, text string, repeats_row int64, named string[]")
 
 
 WRITTEN = [("text", pa.string()), ("flags", pa.list_(pa.string()))]

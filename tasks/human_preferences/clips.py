@@ -13,27 +13,14 @@ import pyarrow.parquet as pq
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.tables import AUDIO, SPLITS
 from earmark.schemas.vote_tables import CLIPS
-from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, clip_below, embed, media_index
-from earmark.tasks.build.progress import working
+from earmark.tasks.build.media import EMBEDDED_AT_ONCE, MEASURED, clip_below, embed, measure
 from earmark.tasks.build.step import Done, step
 from earmark.tasks.human_preferences.sources import Exports, audio_folder, root_of
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.staging import Stage
 
-MEDIA_SCHEMA = pa.schema(
-    [
-        ("source", pa.string()),
-        ("file", pa.string()),
-        ("clip_sha256", pa.string()),
-        ("duration_s", pa.float64()),
-        ("sample_rate_hz", pa.int64()),
-        ("channels", pa.int64()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-    ]
-)
+MEDIA = row_schema(f"source string, file string, {MEASURED}")
 
 
 @step("measure", label="")
@@ -41,7 +28,7 @@ def measure_clips(stage: Stage, config: HumanPreferences, exports: Exports) -> D
     """Hash and measure every clip that is named, each once; none where the config leaves audio alone.
 
     Returns:
-        Parquet, columns `MEDIA_SCHEMA`.
+        Parquet, columns `MEDIA`.
     """
     here = {source.name for source in config.sources if source.clips == "here"}
     named: set[tuple[str, str]] = set()
@@ -51,15 +38,11 @@ def measure_clips(stage: Stage, config: HumanPreferences, exports: Exports) -> D
                 named |= {(row["source"], row[name]) for name in columns if row[name] and row["source"] in here}
     clips = sorted(named)
     roots = {source.name: root_of(config, source) for source in config.sources}
-    with working("measure clips", len(clips)) as work:
-        files = [clip_below(roots[source], roots[source].folder / file) for source, file in clips]
-        probes = media_index(stage.store).look(files, seen=work.advance)
-    rows = [
-        (*clip, *([None] * 4), *probe) if isinstance(probe, AudioFault) else (*clip, *probe[:4], None, None)
-        for clip, probe in zip(clips, probes, strict=True)
-    ]
+    files = [clip_below(roots[source], roots[source].folder / file) for source, file in clips]
+    measured = measure(stage.store, "measure clips", files)
+    rows = [(*clip, *each) for clip, each in zip(clips, measured, strict=True)]
     path = stage.work / "media.parquet"
-    write_rows(path, MEDIA_SCHEMA, rows)
+    write_rows(path, MEDIA, rows)
     return Done(path)
 
 

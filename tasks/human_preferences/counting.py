@@ -12,7 +12,7 @@ from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.tables import SPLITS, Table
 from earmark.schemas.vote_tables import COMPARISONS, RATINGS, VOTES
 from earmark.tasks.build.step import Account, Done, step
-from earmark.tasks.human_preferences.clips import MEDIA_SCHEMA, write_clips
+from earmark.tasks.human_preferences.clips import MEDIA, write_clips
 from earmark.tasks.human_preferences.sources import (
     RATINGS_READ,
     VOTES_READ,
@@ -55,7 +55,7 @@ def open_votes(connection: duckdb.DuckDBPyConnection, config: HumanPreferences, 
     """Create views of what was read and the tables that say what counts."""
     view_parquet(connection, "votes", [exports.votes], VOTES_READ)
     view_parquet(connection, "ratings", [exports.ratings], RATINGS_READ)
-    view_parquet(connection, "media", [media], MEDIA_SCHEMA)
+    view_parquet(connection, "media", [media], MEDIA)
     connection.execute("CREATE TABLE sources (source VARCHAR, task VARCHAR, rule VARCHAR, low DOUBLE, high DOUBLE)")
     connection.executemany(
         "INSERT INTO sources VALUES (?, ?, ?, ?, ?)",

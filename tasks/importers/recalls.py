@@ -21,6 +21,7 @@ class Recall(NamedTuple):
     tag: Tag
     asked: int  # its tracks that a judge was asked about
     detected: int  # of these, those on which it was heard
+    source_file: str
 
 
 def read_recalls(path: Path, written: str) -> Iterator[Recall | Reject | Note]:
@@ -36,7 +37,7 @@ def read_recalls(path: Path, written: str) -> Iterator[Recall | Reject | Note]:
     file, lines = table_file(path, written), dict[Tag, int]()
 
     def parse(cells: Cells, line: int) -> Recall:
-        recall = Recall(parse_tag(f"{cells[0]}{MARK}{cells[1] or ''}", {}), _count(cells[2]), _count(cells[3]))
+        recall = Recall(parse_tag(f"{cells[0]}{MARK}{cells[1] or ''}", {}), _count(cells[2]), _count(cells[3]), file.name)
         if recall.detected > recall.asked:
             raise BadRow("bad_count", f"expected detected up to {recall.asked}, found {recall.detected}")
         require_once(lines, recall.tag, line, "tag")

@@ -7,7 +7,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.files import Root
@@ -17,52 +16,26 @@ from earmark.schemas.rubric_tables import SAMPLES
 from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.audio.recordings import require_chromaprint
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
-from earmark.tasks.build.media import audio_digest, clip_below, media_index
+from earmark.tasks.build.intake import Intake
+from earmark.tasks.build.media import MEASURED, audio_digest, clip_below, measure, media_index
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.progress import working
-from earmark.tasks.build.rejects import came_in
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.caption_sets import Instruction, read_caption_set
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.instruction_rubrics.asks import annotators, prompt_digests
 from earmark.tasks.instruction_rubrics.similarity import model_digest
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
-IMPORTED = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("source", pa.string()),
-        ("item", pa.string()),
-        ("file", pa.string()),
-        ("text", pa.string()),
-        ("origin", pa.string()),
-        ("generator", pa.string()),
-        ("source_file", pa.string()),
-        ("line", pa.int64()),
-        ("subset", pa.string()),
-        ("domain", pa.string()),
-        ("language", pa.string()),
-        ("generated", pa.bool_()),
-        ("set", pa.string()),
-    ]
+IMPORTED = row_schema(
+    "row int64, source string, item string, file string, text string, origin string, generator string, source_file "
+    "string, line int64, subset string, domain string, language string, generated bool, set string"
 )
-MEDIA = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("path", pa.string()),
-        ("clip_sha256", pa.string()),
-        ("duration_s", pa.float64()),
-        ("sample_rate_hz", pa.int64()),
-        ("channels", pa.int64()),
-        ("peak_dbfs", pa.float64()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-    ]
-)
+MEDIA = row_schema(f"row int64, path string, {MEASURED}")
 
 
 def plan_build(config: InstructionRubrics, store: Store, inputs: dict[str, str] | None = None) -> Plan:
@@ -133,27 +106,16 @@ def import_captions(stage: Stage, config: InstructionRubrics) -> Done[Path]:
     Raises:
         InputError: a list or one of its columns is missing.
     """
-    rejects: list[tuple[str, Reject]] = []
-    notes: list[str] = []
+    intake = Intake()
     rows: list[tuple[Any, ...]] = []
     for source in config.sources:
         facts = (source.subset, source.domain, source.language, source.generated, source.set)
-        kept = 0
         with working(f"import {source.name}"):
-            for entry in listed(config, source):
-                if isinstance(entry, Note):
-                    notes.append(entry.text)
-                elif isinstance(entry, Reject):
-                    rejects.append((SAMPLES.name, entry))
-                elif kept == config.limit:
-                    break
-                else:
-                    kept += 1
-                    rows.append((len(rows), source.name, *entry, *facts))
+            for entry in intake.take(listed(config, source), SAMPLES.name, config.limit):
+                rows.append((len(rows), source.name, *entry, *facts))
     captions = stage.work / "captions.parquet"
     write_rows(captions, IMPORTED, rows)
-    sources = came_in((row[IMPORTED.get_field_index("source_file")] for row in rows), rejects)
-    return Done(captions, Account(len(rows) + len(rejects), len(rows), rejects, sources=sources, notes=notes))
+    return Done(captions, intake.account())
 
 
 @step("index", unit="captions", follows="import", label="")
@@ -182,15 +144,7 @@ def index_clips(stage: Stage, config: InstructionRubrics, captions: Path) -> Don
 def _measured(stage: Stage, config: InstructionRubrics, captions: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
     """Rows of `MEDIA`, one a caption."""
     roots = {source.name: Root(audio_folder(config, source), source.links) for source in config.sources}
-    named = [(row["source"], roots[row["source"]].folder / row["file"]) for row in captions]
-    distinct = {(source, path): clip_below(roots[source], path) for source, path in dict.fromkeys(named)}
-    with working("index audio", len(distinct)) as work:
-        files = [*distinct.values()]
-        probes = media_index(stage.store).look(files, longest_s=config.clips.longest_s, seen=work.advance)
-    by_file = dict(zip(distinct, probes, strict=True))
-    rows: list[tuple[Any, ...]] = []
-    for row, (source, path) in enumerate(named):
-        probe = by_file[source, path]
-        measured = (*[None] * 5, *probe) if isinstance(probe, AudioFault) else (*probe[:5], None, None)
-        rows.append((row, str(path), *measured))
-    return rows
+    paths = [roots[row["source"]].folder / row["file"] for row in captions]
+    files = [clip_below(roots[row["source"]], path) for row, path in zip(captions, paths, strict=True)]
+    measured = measure(stage.store, "index audio", files, config.clips.longest_s)
+    return [(row, str(path), *each) for row, (path, each) in enumerate(zip(paths, measured, strict=True))]

@@ -20,8 +20,8 @@ from earmark.tasks.build.media import media_index
 from earmark.tasks.build.progress import Work, working
 from earmark.tasks.build.rows import Rows, Shard, read_shard, shards_of
 from earmark.tasks.build.step import Done, step
+from earmark.tasks.build.tracks import audio_root
 from earmark.tasks.instrumentals.separators import Separators
-from earmark.tasks.instrumentals.sources import audio_folder
 from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import write_rows
@@ -132,7 +132,7 @@ def separate_shard(
                 rows.append(_row(stage.store, kept, track, measures))
                 _advance(work)
             else:
-                jobs.append(Job(name, audio_folder(config) / track["audio"], kept.path(track["clip_sha256"])))
+                jobs.append(Job(name, audio_root(config).folder / track["audio"], kept.path(track["clip_sha256"])))
         rows += _separated(stage, config, separator, kept, tracks, jobs, work, separators.check)
     path = stage.work / "separated" / f"{shard.name}.parquet"
     write_rows(path, SEPARATED, sorted(rows))

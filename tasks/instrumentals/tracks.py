@@ -23,9 +23,9 @@ from earmark.tasks.build.media import EMBEDDED_AT_ONCE, embed
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.rows import Rows
 from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.tracks import audio_root
 from earmark.tasks.instrumentals.separated import SEPARATED, separate_shard
 from earmark.tasks.instrumentals.separators import describe_separator
-from earmark.tasks.instrumentals.sources import audio_folder
 from earmark.tasks.store.files import place
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
@@ -198,7 +198,7 @@ def _lead_section(stage: Stage, config: Instrumentals, pool: Rows, separated: li
     for track_id, name, kept, audio, gain_db in tracks:
         lead = folder / f"{name}.flac"
         if lead.is_file():
-            lead_db, band_db = changes_db(lead, audio_folder(config) / audio, stage.store.root / kept)
+            lead_db, band_db = changes_db(lead, audio_root(config).folder / audio, stage.store.root / kept)
             rows.append((track_id, lead_db - gain_db, band_db - gain_db))
     if not rows:
         raise StoreError(f"known_leads: expected `<id>.flac` of a separated track in {folder.name}, found none")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -13,19 +15,18 @@ import pyarrow.parquet as pq
 from earmark.schemas.errors import InputError
 from earmark.schemas.mos_preferences import RATINGS, MosPreferences, Source
 from earmark.schemas.places import told
-from earmark.schemas.tables import AUDIO, SPLITS
+from earmark.schemas.tables import AUDIO, SPLITS, split_ends
 from earmark.tasks.audio.decode import convert
 from earmark.tasks.audio.faults import BadAudio
-from earmark.tasks.audio.probe import AudioFault, Probe
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, clip_below, media_index
+from earmark.tasks.build.intake import Intake
+from earmark.tasks.build.media import EMBEDDED_AT_ONCE, MEASURED, clip_below, fault_row, measure
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.rows import Rows, Shard, read_shard, shards_of
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.ratings import read_source
-from earmark.tasks.importers.rows import Note, Rating, Reject
 from earmark.tasks.mos_preferences.audio import find_audio, root_of
 from earmark.tasks.store.files import replacing
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, literal, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -34,38 +35,12 @@ BATCH = 100_000
 CLIPS_A_SHARD = 6_144  # DuckDB writes row groups of multiples of 2,048
 CONVERTED_RATE_HZ = 16_000
 
-IMPORTED = pa.schema(
-    [
-        ("file", pa.string()),
-        ("score", pa.float64()),
-        ("source_file", pa.string()),
-        ("line", pa.int64()),
-        ("split", pa.string()),
-        ("subset", pa.string()),
-        ("system_id", pa.string()),
-        ("speaker_id", pa.string()),
-        ("content_id", pa.string()),
-        ("condition_id", pa.string()),
-        ("listener_id", pa.string()),
-        ("votes", pa.int64()),
-        ("mos_std", pa.float64()),
-        ("audio", pa.string()),
-        ("dataset", pa.string()),
-        ("row", pa.int64()),
-    ]
+IMPORTED = row_schema(
+    "file string, score float64, source_file string, line int64, split string, subset string, system_id string, "
+    "speaker_id string, content_id string, condition_id string, listener_id string, votes int64, mos_std float64, "
+    "audio string, dataset string, row int64"
 )
-MEDIA = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("clip_sha256", pa.string()),
-        ("duration_s", pa.float64()),
-        ("sample_rate_hz", pa.int64()),
-        ("channels", pa.int64()),
-        ("converted", pa.string()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-    ]
-)
+MEDIA = row_schema(f"row int64, converted string, {MEASURED}")
 
 
 @step("import", unit="list rows", label="")
@@ -79,37 +54,23 @@ def import_source(stage: Stage, config: MosPreferences, source: Source) -> Done[
         InputError: the source is not there at all, or a file is not what its format says.
     """
     number = config.sources.index(source)
-    notes: list[str] = []
-    rejects: list[Reject] = []
-    kept = 0
+    intake = Intake()
     path = stage.work / "imported" / f"{number:03d}.parquet"
     with (
         working(f"import {source.name}") as work,
         replacing(path) as temporary,
         pq.ParquetWriter(temporary, IMPORTED, compression="zstd") as writer,
     ):
-        ratings = islice(_ratings(read_source(source, config.path), rejects, notes), config.limit)
+        ratings = islice(intake.take(read_source(source, config.path), RATINGS.name), config.limit)
         while batch := list(islice(ratings, BATCH)):
-            first = number * ROWS_PER_SOURCE + kept
+            first = number * ROWS_PER_SOURCE + intake.kept - len(batch)
             columns = [*zip(*batch, strict=True), [source.name] * len(batch), range(first, first + len(batch))]
             writer.write_table(
                 pa.table([pa.array(c, f.type) for c, f in zip(columns, IMPORTED, strict=True)], IMPORTED)
             )
-            kept += len(batch)
             work.advance(len(batch))
-    entered = kept + len(rejects)
-    refused = [(RATINGS.name, reject) for reject in rejects]
-    return Done(path, Account(entered, kept, refused, sources={source.name: entered}, notes=notes))
-
-
-def _ratings(imported: Iterable[Rating | Reject | Note], rejects: list[Reject], notes: list[str]) -> Iterable[Rating]:
-    for row in imported:
-        if isinstance(row, Rating):
-            yield row
-        elif isinstance(row, Reject):
-            rejects.append(row)
-        else:
-            notes.append(row.text)
+    account = intake.account()
+    return Done(path, replace(account, sources={source.name: account.entered}))
 
 
 @step("merge", unit="list rows", label="merge ratings")
@@ -173,22 +134,13 @@ def _write_split_rules(connection: duckdb.DuckDBPyConnection, config: MosPrefere
         if rule == "native" and splits.get(source.name) == 0:
             rule = "by-content"
             notes.append(f"{source.name}: its lists name no splits; contents were placed in splits by their hash")
-        rows.append((source.name, rule, *source.scale, *_upto(source)))
+        rows.append((source.name, rule, *source.scale, *split_ends(source.shares).values()))
     connection.execute(
         """CREATE TABLE split_rules (dataset VARCHAR, rule VARCHAR, scale_min DOUBLE, scale_max DOUBLE,
            train_upto DOUBLE, validation_upto DOUBLE, test_upto DOUBLE)"""
     )
     connection.executemany("INSERT INTO split_rules VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
     return notes
-
-
-def _upto(source: Source) -> list[float]:
-    """Where the shares of train, validation and test end on the line from 0 to 1; what is beyond is ood."""
-    ends, total = [], 0.0
-    for split in SPLITS[:3]:
-        total += source.shares.get(split, 0.0)  # type: ignore[call-overload]
-        ends.append(2.0 if total > 1 - 1e-9 else total)
-    return ends
 
 
 def shards_to_index(config: MosPreferences, clips: Rows) -> list[Shard]:
@@ -206,12 +158,12 @@ def index_clips(stage: Stage, config: MosPreferences, shard: Shard, *, clips: Ro
     rows = read_shard(clips, shard)
     sources = {source.name: source for source in config.sources}
     paths = [find_audio(config, sources[clip["dataset"]], clip["file"], clip["audio"]) for clip in rows]
-    with working(f"index clips {shard.start + 1:,}-{shard.start + shard.rows:,}", shard.rows) as work:
-        roots = {source.name: root_of(config, source) for source in config.sources}
-        files = [clip_below(roots[clip["dataset"]], path) for clip, path in zip(rows, paths, strict=True)]
-        probes = media_index(stage.store).look(files, seen=work.advance)
+    label = f"index clips {shard.start + 1:,}-{shard.start + shard.rows:,}"
+    roots = {source.name: root_of(config, source) for source in config.sources}
+    files = [clip_below(roots[clip["dataset"]], path) for clip, path in zip(rows, paths, strict=True)]
+    probes = measure(stage.store, label, files)
     measured = [
-        (clip["row"], *_measured(stage, config, file, probe))
+        (clip["row"], *_converted(stage, config, file, probe))
         for clip, file, probe in zip(rows, paths, probes, strict=True)
     ]
     path = stage.work / "media" / f"{shard.name}.parquet"
@@ -219,15 +171,15 @@ def index_clips(stage: Stage, config: MosPreferences, shard: Shard, *, clips: Ro
     return Done(path)
 
 
-def _measured(stage: Stage, config: MosPreferences, file: Path, probe: Probe | AudioFault) -> tuple[object, ...]:
-    if isinstance(probe, AudioFault):
-        return (None, None, None, None, None, *probe)
-    if config.audio == "index":
-        return (*probe[:4], None, None, None)
+def _converted(stage: Stage, config: MosPreferences, file: Path, probe: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The file that a clip was converted to, where the config says so, and what was measured of it."""
+    sha256 = probe[0]
+    if sha256 is None or config.audio == "index":
+        return None, *probe
     try:
-        return (*probe[:4], _convert(stage, file, probe.clip_sha256), None, None)
+        return _convert(stage, file, sha256), *probe
     except BadAudio as bad:  # the file changed since it was measured
-        return (None, None, None, None, None, bad.reason, bad.detail)
+        return None, *fault_row(bad.reason, bad.detail)
 
 
 def _convert(stage: Stage, file: Path, sha256: str) -> str:

@@ -18,20 +18,20 @@ from earmark.schemas.music_prompts import CORPUS, PROMPTS, TAGS, CaptionSet, Mus
 from earmark.schemas.places import without_place
 from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
+from earmark.tasks.build.intake import Intake
 from earmark.tasks.build.media import audio_digest, clip_below, media_index
 from earmark.tasks.build.mirror import present
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek, require_folder
 from earmark.tasks.build.progress import Work, working
-from earmark.tasks.build.rejects import came_in
-from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.step import Done, step
 from earmark.tasks.importers.captions import Caption, read_captions
 from earmark.tasks.importers.jamendo import Tag, Track, read_tag_map, read_tracks
 from earmark.tasks.importers.recalls import Recall, read_recalls
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.music_prompts.asking import prompt_digests
 from earmark.tasks.store.manifest import Parent
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
@@ -41,38 +41,13 @@ TRACKS_SCHEMA = pa.schema(
     [("row", pa.int64()), ("track_id", pa.string()), ("file", pa.string()), ("has_audio", pa.bool_())]
 )
 TRACK_TAGS_SCHEMA = pa.schema([("track", pa.int64()), ("category", pa.string()), ("tag", pa.string())])
-CAPTIONS_SCHEMA = pa.schema(
-    [
-        ("pipeline", pa.string()),
-        ("item", pa.string()),
-        ("text", pa.string()),
-        ("voices", pa.bool_()),
-        ("source", pa.string()),
-    ]
-)
+CAPTIONS_SCHEMA = row_schema("pipeline string, item string, text string, voices bool, source string")
 MENTIONS_SCHEMA = pa.schema([("category", pa.string()), ("tag", pa.string()), ("captions", pa.int64())])
 RECALLS_SCHEMA = pa.schema(
     [("category", pa.string()), ("tag", pa.string()), ("asked", pa.int64()), ("detected", pa.int64())]
 )
-LEXICON_SCHEMA = pa.schema(
-    [
-        ("category", pa.string()),
-        ("tag", pa.string()),
-        ("written", pa.string()),
-        ("vocal", pa.string()),
-        ("everyday", pa.bool_()),
-        ("excluded", pa.bool_()),
-    ]
-)
-SAMPLED_SCHEMA = pa.schema(
-    [
-        ("category", pa.string()),
-        ("tag", pa.string()),
-        ("track_id", pa.string()),
-        ("file", pa.string()),
-        ("place", pa.int64()),
-    ]
-)
+LEXICON_SCHEMA = row_schema("category string, tag string, written string, vocal string, everyday bool, excluded bool")
+SAMPLED_SCHEMA = row_schema("category string, tag string, track_id string, file string, place int64")
 
 CaptionRow = tuple[str, str, str, bool, str]
 
@@ -162,27 +137,22 @@ def import_lists(stage: Stage, config: MusicPrompts) -> Done[Lists]:
     Raises:
         InputError: a file is missing or is not what it should be.
     """
-    rejects: list[tuple[str, Reject]] = []
-    notes: list[str] = []
+    intake = Intake()
     lists = Lists(*(stage.work / f"{name}.parquet" for name in Lists._fields))
     with working("import tracks") as work:
-        tracks = list(_watched(_kept(_read_tracks(config), TAGS.name, rejects, notes), work))
+        tracks = list(_watched(intake.take(_read_tracks(config), TAGS.name), work))
     _write_tracks(lists, config, tracks)
     lexicon = lexicon_of(config, tracks)
     write_rows(lists.lexicon, LEXICON_SCHEMA, lexicon)
     with working("import captions") as work:
-        captions, mentions = _captions(stage, config, [Tag(row[0], row[1]) for row in lexicon], work, rejects, notes)
+        captions, mentions = _captions(stage, config, [Tag(row[0], row[1]) for row in lexicon], work, intake)
     write_rows(lists.captions, CAPTIONS_SCHEMA, captions)
     counted = [(tag.category, tag.name, count) for tag, count in sorted(mentions.items())]
     write_rows(lists.mentions, MENTIONS_SCHEMA, counted)
-    recalls = [(*row.tag, row.asked, row.detected) for row in _kept(_recalls(config), TAGS.name, rejects, notes)]
+    recalls = [(*row.tag, row.asked, row.detected) for row in intake.take(_recalls(config), TAGS.name)]
     write_rows(lists.recalls, RECALLS_SCHEMA, recalls)
-    files = {one.name: without_place(one.file) for one in config.captions if one.file}
-    read = [*(track.source_file for track in tracks), *(files.get(row[0], row[0]) for row in captions)]
-    read += [without_place(config.recalls or "")] * len(recalls)
-    kept = len(tracks) + len(captions) + len(recalls)
-    notes.append(f"{len(tracks):,} tracks with {len(lexicon)} tags, and {len(captions):,} captions")
-    return Done(lists, Account(kept + len(rejects), kept, rejects, sources=came_in(read, rejects), notes=notes))
+    intake.notes.append(f"{len(tracks):,} tracks with {len(lexicon)} tags, and {len(captions):,} captions")
+    return Done(lists, intake.account())
 
 
 def lexicon_of(config: MusicPrompts, tracks: Iterable[Track]) -> list[tuple[Any, ...]]:
@@ -239,12 +209,7 @@ def _recalls(config: MusicPrompts) -> Iterator[Recall | Reject | Note]:
 
 
 def _captions(
-    stage: Stage,
-    config: MusicPrompts,
-    tags: list[Tag],
-    work: Work,
-    rejects: list[tuple[str, Reject]],
-    notes: list[str],
+    stage: Stage, config: MusicPrompts, tags: list[Tag], work: Work, intake: Intake
 ) -> tuple[list[CaptionRow], Counter[Tag]]:
     """Every caption, and in how many each tag is named."""
     lexicon = Lexicon(tags)
@@ -252,12 +217,12 @@ def _captions(
     mentions: Counter[Tag] = Counter()
     for one in config.captions:
         entries = _version_captions(stage.store, one) if one.version else _file_captions(config, one)
-        for caption in _watched(_kept(islice(entries, config.limit), PROMPTS.name, rejects, notes), work):
+        for caption in _watched(intake.take(islice(entries, config.limit), PROMPTS.name), work):
             voices = names_voices(caption.text) is not None
             rows.append((one.name, caption.item, caption.text, voices, caption.source or one.name))
             mentions.update(lexicon.named(caption.text))
     if not config.captions:
-        notes.append("no caption sets: tags count no mentions, and the writer sees no examples")
+        intake.notes.append("no caption sets: tags count no mentions, and the writer sees no examples")
     return rows, mentions
 
 
@@ -288,16 +253,6 @@ def _version_captions(store: Store, captions: CaptionSet) -> Iterator[Caption]:
                     if captions.pipeline in (None, row["pipeline"]):
                         item = f"{row['clip_id']}/{row['pipeline']}/{row['segment']}"
                         yield Caption(item, row["text"], f"{version.corpus}@{version.name}", line, row["source"])
-
-
-def _kept(entries: Iterable[Any], table: str, rejects: list[tuple[str, Reject]], notes: list[str]) -> Iterator[Any]:
-    for row in entries:
-        if isinstance(row, Reject):
-            rejects.append((table, row))
-        elif isinstance(row, Note):
-            notes.append(row.text)
-        else:
-            yield row
 
 
 def _watched(rows: Iterable[Any], work: Work) -> Iterator[Any]:

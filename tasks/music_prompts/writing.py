@@ -22,21 +22,14 @@ from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.music_prompts.asking import WRITE, checked_prompt, taxonomy, text_of
 from earmark.tasks.music_prompts.drawing import Drawn
+from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 SPLITS_USED = tuple(dict.fromkeys(SPLIT_OF.values()))
 TRIPLETS_A_SHARD = 500
-ANSWERED = pa.schema(
-    [
-        ("triplet_id", pa.string()),
-        ("text", pa.string()),
-        ("added", pa.list_(pa.string())),
-        ("writer", pa.string()),
-        ("prompt", pa.string()),
-        ("request_key", pa.string()),
-        ("tries", pa.int64()),
-    ]
+ANSWERED = row_schema(
+    "triplet_id string, text string, added string[], writer string, prompt string, request_key string, tries int64"
 )
 FAILED = pa.schema([("triplet_id", pa.string()), ("reason", pa.string()), ("detail", pa.string())])
 

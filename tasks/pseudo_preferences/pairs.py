@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -14,47 +14,31 @@ import pyarrow.parquet as pq
 from earmark.schemas.files import Root
 from earmark.schemas.places import without_place
 from earmark.schemas.pseudo_preferences import CLIPS, CORPUS, MODALITIES, PAIRS, PseudoPreferences
-from earmark.schemas.tables import AUDIO, SPLITS
+from earmark.schemas.tables import AUDIO, SPLITS, split_ends
 from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
 from earmark.tasks.build.grouping import group
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, audio_digest, clip_below, embed, media_index
+from earmark.tasks.build.intake import Intake
+from earmark.tasks.build.media import EMBEDDED_AT_ONCE, MEASURED, audio_digest, clip_below, embed, measure, media_index
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.quotas import share_out
-from earmark.tasks.build.rejects import came_in
 from earmark.tasks.build.rows import Rows, keep_rows
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.music import Generation, Prompt, read_generations, read_prompts, read_ranks
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.pseudo_preferences.judging import pairs_a_shard, prompt_digests
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
-PROMPTS_SCHEMA = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("prompt_id", pa.string()),
-        ("text", pa.string()),
-        ("lyrics", pa.string()),
-        ("reference_audio", pa.string()),
-        ("source_file", pa.string()),
-        ("line", pa.int64()),
-    ]
+PROMPTS = row_schema(
+    "row int64, prompt_id string, text string, lyrics string, reference_audio string, source_file string, line int64"
 )
-GENERATIONS_SCHEMA = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("generation_id", pa.string()),
-        ("prompt_id", pa.string()),
-        ("model", pa.string()),
-        ("audio", pa.string()),
-        ("source_file", pa.string()),
-        ("line", pa.int64()),
-    ]
+GENERATIONS = row_schema(
+    "row int64, generation_id string, prompt_id string, model string, audio string, source_file string, line int64"
 )
 
 
@@ -73,19 +57,7 @@ class Pool(NamedTuple):
     media: Path
 
 
-MEDIA_SCHEMA = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("item", pa.int64()),
-        ("clip_sha256", pa.string()),
-        ("duration_s", pa.float64()),
-        ("sample_rate_hz", pa.int64()),
-        ("channels", pa.int64()),
-        ("peak_dbfs", pa.float64()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-    ]
-)
+MEDIA = row_schema(f"kind string, item int64, {MEASURED}")
 
 
 def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
@@ -165,44 +137,21 @@ def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Tables]:
     Raises:
         InputError: a table or one of its columns is missing.
     """
-    rejects: list[tuple[str, Reject]] = []
-    notes: list[str] = []
-    prompts = _sorted(read_prompts(config.path(config.prompts), config.prompts), Prompt, "prompts", rejects, notes)
-    generations = _sorted(
-        read_generations(config.path(config.generations), config.generations), Generation, "clips", rejects, notes
-    )
-    if config.limit is not None:  # a trial: the first prompts, and what was made of them
-        prompts = prompts[: config.limit]
-        known = {row[1] for row in prompts}
-        generations = [row for row in generations if row[2] in known]
+    intake = Intake()
+    read = read_prompts(config.path(config.prompts), config.prompts)
+    prompts = [(row, *one) for row, one in enumerate(intake.take(read, "prompts", config.limit))]
+    known = {row[1] for row in prompts}
+    made = (
+        row
+        for row in read_generations(config.path(config.generations), config.generations)
+        if config.limit is None or not isinstance(row, Generation) or row.prompt_id in known
+    )  # a trial: the first prompts, and what was made of them
+    generations = [(row, *one) for row, one in enumerate(intake.take(made, "clips"))]
     tables = Tables(stage.work / "prompts.parquet", stage.work / "generations.parquet")
-    write_rows(tables.prompts, PROMPTS_SCHEMA, prompts)
-    write_rows(tables.generations, GENERATIONS_SCHEMA, generations)
-    kept = len(prompts) + len(generations)
-    return Done(
-        tables,
-        Account(
-            entered=kept + len(rejects),
-            kept=kept,
-            rejects=rejects,
-            sources=came_in((row[-2] for row in (*prompts, *generations)), rejects),
-            notes=(*notes, f"{len(prompts)} prompts and {len(generations)} generations"),
-        ),
-    )
-
-
-def _sorted(
-    found: Iterable[Any], kind: type, table: str, rejects: list[tuple[str, Reject]], notes: list[str]
-) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = []
-    for row in found:
-        if isinstance(row, kind):
-            rows.append((len(rows), *row))  # type: ignore[misc]
-        elif isinstance(row, Reject):
-            rejects.append((table, row))
-        elif isinstance(row, Note):
-            notes.append(row.text)
-    return rows
+    write_rows(tables.prompts, PROMPTS, prompts)
+    write_rows(tables.generations, GENERATIONS, generations)
+    intake.notes.append(f"{len(prompts)} prompts and {len(generations)} generations")
+    return Done(tables, intake.account())
 
 
 @step("measure", label="")
@@ -213,16 +162,10 @@ def measure_clips(stage: Stage, config: PseudoPreferences, tables: Tables) -> Do
     wanted = [("generation", row["row"], row["audio"]) for row in generations]
     wanted += [("reference", row["row"], row["reference_audio"]) for row in prompts if row["reference_audio"]]
     roots = _roots(config)
-    with working("measure clips", len(wanted)) as work:
-        probes = media_index(stage.store).look(
-            [_clip(roots, kind, name) for kind, _, name in wanted], seen=work.advance
-        )
-    rows = []
-    for (kind, item, _), probe in zip(wanted, probes, strict=True):
-        measured = (*[None] * 5, *probe) if isinstance(probe, AudioFault) else (*probe[:5], None, None)
-        rows.append((kind, item, *measured))
+    measured = measure(stage.store, "measure clips", [_clip(roots, kind, name) for kind, _, name in wanted])
+    rows = [(kind, item, *each) for (kind, item, _), each in zip(wanted, measured, strict=True)]
     pool = Pool(tables.prompts, tables.generations, stage.work / "media.parquet")
-    write_rows(pool.media, MEDIA_SCHEMA, rows)
+    write_rows(pool.media, MEDIA, rows)
     return Done(pool)
 
 
@@ -233,16 +176,13 @@ def audio_path(config: PseudoPreferences, file: str) -> Path:
 
 def open_pool(connection: duckdb.DuckDBPyConnection, pool: Pool, config: PseudoPreferences) -> None:
     """Create the views and tables that say which prompts and generations can be used."""
-    for name, schema in (("prompts", PROMPTS_SCHEMA), ("generations", GENERATIONS_SCHEMA), ("media", MEDIA_SCHEMA)):
+    for name, schema in (("prompts", PROMPTS), ("generations", GENERATIONS), ("media", MEDIA)):
         view_parquet(connection, name, [getattr(pool, name)], schema)
     connection.execute(query("text/plain_words"))
     connection.execute(query("pseudo_preferences/refuse_prompts"))
     _group_prompts(connection)
-    upto, total = {}, 0.0
-    for split in SPLITS[:3]:
-        total += config.shares.get(split, 0.0)  # type: ignore[call-overload]
-        upto[f"{split}_upto"] = 2.0 if total > 1 - 1e-9 else total
-    connection.execute(query("pseudo_preferences/asked_prompts"), {"seed": config.seed, **upto})
+    given = {"seed": config.seed, **split_ends(config.shares)}
+    connection.execute(query("pseudo_preferences/asked_prompts"), given)
     limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
     connection.execute(query("pseudo_preferences/refuse_generations"), limits)
 

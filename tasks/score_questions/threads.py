@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from earmark.schemas.score_questions import ScoreQuestions
-from earmark.schemas.tables import SPLITS
+from earmark.schemas.tables import split_ends
 from earmark.tasks.build.rows import Rows, keep_rows
 from earmark.tasks.build.step import Done, step
 from earmark.tasks.score_questions.forum.images import image_folder
@@ -28,17 +28,8 @@ def gather_threads(stage: Stage, config: ScoreQuestions, texts: Texts, images: P
             "longest_comment": LONGEST_COMMENT,
             "seed": config.seed,
             "folder": str(image_folder(stage)),
-            **_ends(config),
+            **split_ends(config.shares),
         }
         pool = connection.sql(query("score_questions/pool"), params=values).to_arrow_table()
     batch = config.writer.batch_requests if config.writer.batch else 0
     return Done(keep_rows(stage, "pool", pool, max(THREADS_A_SHARD, batch)))
-
-
-def _ends(config: ScoreQuestions) -> dict[str, float]:
-    """Where each split ends on the line from 0 to 1; the last one that has a share takes all that is left."""
-    ends, total = {}, 0.0
-    for split in SPLITS[:3]:
-        total += config.shares.get(split, 0.0)  # type: ignore[call-overload]
-        ends[f"{split}_upto"] = 2.0 if total > 1 - 1e-9 else total
-    return ends

@@ -66,6 +66,16 @@ def file_entry(path: Path, root: Path, table: str | None = None, split: str | No
     )
 
 
+def row_schema(columns: str) -> pa.Schema:
+    """The schema of an intermediate file, from names and Arrow types: `row int64, name string, tags string[]`."""
+    pairs = (column.split() for column in columns.split(","))
+    return pa.schema([(name, _type_of(alias)) for name, alias in pairs])
+
+
+def _type_of(alias: str) -> pa.DataType:
+    return pa.list_(_type_of(alias[:-2])) if alias.endswith("[]") else pa.type_for_alias(alias)
+
+
 def write_rows(path: Path, schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> None:
     """Write an intermediate file of a few columns, whole or not at all; published tables go through `Stage.write`."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)

@@ -106,7 +106,7 @@ def test_recalls_are_read_and_refused_by_line(tmp_path: Path) -> None:
     path.write_text("\n".join([*lines, "genre,rock,1,1", "mood/theme,,1,1", "genre,pop,0,0"]))
     found = list(read_recalls(path, "r.csv"))
     kept = [row for row in found if isinstance(row, Recall)]
-    assert kept == [Recall(Tag("genre", "rock"), 100, 90), Recall(Tag("genre", "pop"), 0, 0)]
+    assert kept == [Recall(Tag("genre", "rock"), 100, 90, "r.csv"), Recall(Tag("genre", "pop"), 0, 0, "r.csv")]
     assert [(row.reason, row.line) for row in found if isinstance(row, Reject)] == [
         ("bad_tag", 3),
         ("bad_count", 4),

@@ -1,27 +1,14 @@
--- Grain: one row a track that can be separated, with its split and what was measured of its audio, in the list's order.
+-- Grain: one row a track whose audio is fit, with its split and what was measured of its audio, in the list's order.
 --
 -- A track's place is the hash of its artist, or of itself where none is known: an artist's tracks share a split.
 SELECT
-    row,
-    track_id,
-    name,
-    artist_id,
-    album_id,
-    tags,
-    audio,
-    source_file,
-    line,
+    * EXCLUDE (place, reason, detail),
     CASE
         WHEN place < $train_upto THEN 'train'
         WHEN place < $validation_upto THEN 'validation'
         WHEN place < $test_upto THEN 'test'
         ELSE 'ood'
-    END AS split,
-    clip_sha256,
-    duration_s,
-    sample_rate_hz,
-    channels,
-    codec
+    END AS split
 FROM (
     SELECT
         tracks.*,

@@ -1,0 +1,52 @@
+"""The list of tagged tracks that `instrumentals` and `captions` are made from, and which of their audio is fit."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, model_validator
+
+from earmark.schemas.config import BuildConfig, Linked, Model, Name
+from earmark.schemas.places import without_place
+from earmark.schemas.registry import OneOf
+from earmark.schemas.tables import Shares
+
+
+class Source(Linked):
+    """Where the tracks are: a list of them, and the folder of their audio."""
+
+    name: Name = Field(description="What the rows' column `source` says, and what `licences` is asked by.")
+    format: Annotated[str, OneOf("earmark.tasks.importers.tracks:TRACK_LAYOUTS")] = Field(
+        default="mtg-jamendo",
+        description="mtg-jamendo: its TSV; table: any table with track_id, audio, artist_id?, album_id?, tags?.",
+    )
+    tracks: str = Field(description="The list of tracks.")
+    tag_map: str | None = Field(default=None, description="Synonyms of tags: JSON, as MTG-Jamendo's `tag_map.json`.")
+    audio_root: str | None = Field(default=None, description="Folder of the audio; without it, that of the list.")
+
+    def identity(self) -> dict[str, Any]:
+        """What of it decides rows: not where it lies."""
+        tag_map = without_place(self.tag_map) if self.tag_map else None
+        return {"name": self.name, "format": self.format, "tracks": without_place(self.tracks), "tag_map": tag_map}
+
+
+class Fitness(Model):
+    """Which audio is fit to be separated. What is not is a reject."""
+
+    shortest_s: float = Field(default=2.0, ge=0, description="Shorter tracks are rejects.")
+    longest_s: float = Field(default=7200.0, gt=0, le=43_200.0, description="Longer tracks are rejects, not decoded.")
+    silence_dbfs: float = Field(default=-60.0, le=0, description="Tracks whose peak is lower are rejects.")
+
+
+class TracksConfig(BuildConfig):
+    """Build config of a corpus that is made from tagged tracks."""
+
+    source: Source = Field(description="The tracks.")
+    tracks: Fitness = Field(default=Fitness(), description="Which audio is fit.")
+    shares: Shares = Field(default={"train": 1.0}, description="Shares of artists by split.")
+
+    @model_validator(mode="after")
+    def _lengths(self) -> Self:
+        if self.tracks.shortest_s > self.tracks.longest_s:
+            raise ValueError("expected tracks.shortest_s to be at most tracks.longest_s")
+        return self

@@ -1,0 +1,131 @@
+"""Tagged tracks, as every corpus begins that is made from a list of them: read, found fit, placed in splits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+import pyarrow as pa
+
+from earmark.schemas.files import Root
+from earmark.schemas.places import without_place
+from earmark.schemas.tables import split_ends
+from earmark.schemas.tracks import TracksConfig
+from earmark.tasks.build.fingerprint import file_digests, roots_digest
+from earmark.tasks.build.intake import Intake
+from earmark.tasks.build.media import audio_digest, clip_below, media_index
+from earmark.tasks.build.preflight import Peek
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.step import Account, Done
+from earmark.tasks.importers.jamendo import MARK, Track, read_tag_map
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.tracks import TRACK_LAYOUTS
+from earmark.tasks.store.parquet import row_schema, write_rows
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
+
+Entries = Iterable[Track | Reject | Note]
+IMPORTED = row_schema(
+    "row int64, track_id string, name string, artist_id string, album_id string, tags string[], audio string, "
+    "source_file string, line int64"
+)
+
+
+def read_list(config: TracksConfig) -> Iterator[Track | Reject | Note]:
+    """The rows of the list."""
+    source = config.source
+    synonyms = read_tag_map(config.path(source.tag_map), source.tag_map) if source.tag_map else None
+    read = TRACK_LAYOUTS.find(source.format).read
+    return read(config.path(source.tracks), source.tracks, synonyms, audio_root(config).folder)
+
+
+def audio_root(config: TracksConfig) -> Root:
+    """Where the tracks' audio lies."""
+    source = config.source
+    folder = config.path(source.audio_root) if source.audio_root else config.path(source.tracks).parent
+    return Root(folder, source.links)
+
+
+def file_name(config: TracksConfig, track: Track) -> str:
+    """The id that names a track's files."""
+    return TRACK_LAYOUTS.find(config.source.format).file_name(track)
+
+
+def lists_of(config: TracksConfig) -> list[tuple[str, Path]]:
+    """The list and its synonyms, by the names that rows and digests have for them."""
+    return [(without_place(name), config.path(name)) for name in (config.source.tracks, config.source.tag_map) if name]
+
+
+def input_digests(
+    config: TracksConfig, store: Store, read: Callable[[], Entries], without: Container[str] = ()
+) -> dict[str, str]:
+    """SHA-256 of the list, of its synonyms, of what the folder of the audio decides, and of the audio.
+
+    Args:
+        config: names the list.
+        store: whose media index remembers the audio.
+        read: gives the rows of the list.
+        without: ids of tracks whose audio is not looked at.
+    """
+    root = audio_root(config)
+    digests = file_digests(lists_of(config))
+    digests |= roots_digest("paths", [(config.path(config.source.tracks), root.folder)], read)
+    tracks = islice((row for row in read() if isinstance(row, Track)), config.limit)
+    files = {
+        track.path: clip_below(root, root.folder / track.path) for track in tracks if track.track_id not in without
+    }
+    with working(f"hash audio of {config.source.name}", len(files)) as work:
+        digests["audio"] = audio_digest(files, media_index(store), work.advance, config.tracks.longest_s)
+    return digests
+
+
+def peek(config: TracksConfig, read: Callable[[], Entries], *, audio: bool = True) -> Peek:
+    """What is looked at before a build starts: the list, and with `audio` its first clips."""
+    root = audio_root(config)
+    clips = (lambda row: [clip_below(root, root.folder / row.path)]) if audio else None
+    return Peek(config.source.name, read, clips, "source.audio_root", tuple(path for _, path in lists_of(config)))
+
+
+def import_list(stage: Stage, config: TracksConfig, entries: Entries, table: str) -> Done[Path]:
+    """Leave the tracks of a list, columns `IMPORTED`; what cannot be read is a reject of the table.
+
+    Raises:
+        InputError: the list or one of its columns is missing.
+    """
+    intake = Intake()
+    rows: list[tuple[object, ...]] = []
+    for track in intake.take(entries, table, config.limit):
+        tags = [f"{tag.category}{MARK}{tag.name}" for tag in track.tags]
+        ids = (track.track_id, file_name(config, track), track.artist_id or None, track.album_id or None)
+        rows.append((len(rows), *ids, tags, track.path, track.source_file, track.line))
+    path = stage.work / "tracks.parquet"
+    write_rows(path, IMPORTED, rows)
+    return Done(path, intake.account())
+
+
+def choose_pool(stage: Stage, config: TracksConfig, tracks: Path, media: Path, table: str) -> tuple[pa.Table, Account]:
+    """The tracks whose audio is fit, rows of `track_pool.sql`; rejects of the table for the others.
+
+    Args:
+        stage: the build.
+        config: says what is fit, and the shares of the splits.
+        tracks: what `import_list` left.
+        media: Parquet with `row`, and what was measured of its audio.
+        table: the table that lacks what is refused.
+    """
+    with connect(stage.work / "spill") as connection:
+        view_parquet(connection, "tracks", [tracks])
+        view_parquet(connection, "media", [media])
+        limits = {"shortest_s": config.tracks.shortest_s, "silence_dbfs": config.tracks.silence_dbfs}
+        connection.execute(query("build/refuse_tracks"), limits)
+        refused = connection.sql(
+            "SELECT $table, track_id, 'index', reason, detail, source_file, line, made_from "
+            "FROM refused_tracks ORDER BY row",
+            params={"table": table},
+        ).to_arrow_table()
+        given = {"seed": config.seed, **split_ends(config.shares)}
+        pool = connection.sql(query("build/track_pool"), params=given).to_arrow_table()
+        sources = dict(connection.execute("SELECT source_file, count(*) FROM tracks GROUP BY ALL").fetchall())
+    return pool, Account(sum(sources.values()), len(pool), refused, sources=sources)
