@@ -37,7 +37,8 @@ def read_recalls(path: Path, written: str) -> Iterator[Recall | Reject | Note]:
     file, lines = table_file(path, written), dict[Tag, int]()
 
     def parse(cells: Cells, line: int) -> Recall:
-        recall = Recall(parse_tag(f"{cells[0]}{MARK}{cells[1] or ''}", {}), _count(cells[2]), _count(cells[3]), file.name)
+        tag = parse_tag(f"{cells[0]}{MARK}{cells[1] or ''}", {})
+        recall = Recall(tag, _count(cells[2]), _count(cells[3]), file.name)
         if recall.detected > recall.asked:
             raise BadRow("bad_count", f"expected detected up to {recall.asked}, found {recall.detected}")
         require_once(lines, recall.tag, line, "tag")

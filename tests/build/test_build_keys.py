@@ -69,7 +69,7 @@ CANNOT = {
 PLACES = {
     "mos_preferences.Source": {"root", "audio_root"},
     "human_preferences.Source": {"root", "audio_root"},
-    "instrumentals.Source": {"audio_root"},
+    "tracks.Source": {"audio_root"},
     "Instrumentals": {"known_leads"},
     "Separation": {"model", "config", "sha256", "precision"},  # `describe_separator` has the digest of them all
     "Captions": {"instrumentals"},

@@ -14,7 +14,7 @@ import soundfile
 
 from earmark.schemas.errors import EarmarkError
 from earmark.schemas.mos_preferences import MosPreferences
-from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.media import fault_row
 from earmark.tasks.mos_preferences import ratings
 from earmark.tasks.mos_preferences.sources import plan_build
 from earmark.tasks.store.staging import Stage
@@ -243,14 +243,14 @@ def test_audio_that_changes_is_another_build(clips: Path) -> None:
 def test_audio_that_only_some_machines_see_ends_the_build(clips: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def measured(stage: Stage, config: MosPreferences, file: Path, probe: Any) -> Any:
         blind = file.name == "mono.wav"  # as on a machine of a cluster that lacks a disk
-        return real(stage, config, file, AudioFault("audio_missing", "found nothing") if blind else probe)
+        return real(stage, config, file, fault_row("audio_missing", "found nothing") if blind else probe)
 
-    real = ratings._measured
-    monkeypatch.setattr(ratings, "_measured", measured)
+    real = ratings._converted
+    monkeypatch.setattr(ratings, "_converted", measured)
     said = outcome(clips, table(audio_root="audio"), audio="index")
     assert isinstance(said, str)
     assert "audio/mono.wav is here, and who indexed the clips found nothing there" in said
-    monkeypatch.setattr(ratings, "_measured", real)
+    monkeypatch.setattr(ratings, "_converted", real)
     version = outcome(clips, table(audio_root="audio"), audio="index")
     assert isinstance(version, Version)
     assert {row["item"]: row["reason"] for row in rows_of(version, "rejects")} == FAULTS

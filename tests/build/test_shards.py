@@ -30,9 +30,10 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import Engine, Share, parse_config
 from earmark.schemas.errors import ConfigError, EarmarkError, MissingExtraError
 from earmark.schemas.human_preferences import HumanPreferences
-from earmark.schemas.instrumentals import Instrumentals, Separation, Source
+from earmark.schemas.instrumentals import Instrumentals, Separation
 from earmark.schemas.places import place_of
 from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.tracks import Source
 from earmark.tasks.annotation import shared_budget
 from earmark.tasks.annotation.errors import BudgetExhausted
 from earmark.tasks.annotation.ledger import connect
