@@ -105,13 +105,14 @@ def forecast_build(
     name: str, path: Path, store: Store, limit: int | None = None, *, allow_rejects: bool = False
 ) -> dict[str, Any]:
     """What a build would read, commit and ask; nothing is asked, and the store stays as it is."""
+    from earmark.tasks.build.forecast import forecast
     from earmark.tasks.build.progress import shown
 
     corpus = find_corpus(name)
     with shown():
         plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
         done, latest = plan.up_to_date(tidy=False), store.latest(name)
-        asks = None if done else _asks(corpus, config, store)
+        asks = None if done or not config.asked() else forecast(corpus, load(corpus.flow).story, config, store)
     return {
         "corpus": name,
         "store": store.address,
@@ -121,13 +122,6 @@ def forecast_build(
         "inputs": plan.made.inputs,
         "asks": asks,
     }
-
-
-def _asks(corpus: Corpus, config: BuildConfig, store: Store) -> dict[str, Any] | None:
-    """What a build would ask of models, ask by ask; None if nothing."""
-    from earmark.tasks.build.forecast import forecast
-
-    return forecast(corpus, load(corpus.flow).story, config, store) if config.asked() else None
 
 
 def resume_run(run: Run, store: Store, *, allow_rejects: bool = False) -> Built:

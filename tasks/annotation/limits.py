@@ -78,7 +78,8 @@ def within(request: Request, limits: ModelLimits, *, cut: bool) -> tuple[Request
     _count("images", sum(isinstance(part, Image) for part in request.parts()), limits.images)
     notes: list[str] = []
     longest = limits.clip_s
-    total = _total(audios, longest if cut else None)
+    lengths = [audio.length_s or 0.0 for audio in audios]
+    total = sum(lengths if longest is None or not cut else [min(length, longest) for length in lengths])
     if limits.audio_s is not None and total > limits.audio_s:
         if not cut:
             raise OverLimit(f"expected at most {limits.audio_s:g} s of audio, found {total:g} s")
@@ -121,11 +122,6 @@ def audio_tokens(request: Request, limits: ModelLimits) -> int:
 def _count(what: str, found: int, most: int | None) -> None:
     if most is not None and found > most:
         raise OverLimit(f"expected at most {most} {what} in a request, found {found}")
-
-
-def _total(audios: list[Audio], longest: float | None) -> float:
-    lengths = [audio.length_s or 0.0 for audio in audios]
-    return sum(lengths if longest is None else [min(length, longest) for length in lengths])
 
 
 def _beyond(audio: Audio, longest: float) -> bool:

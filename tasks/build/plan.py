@@ -60,14 +60,6 @@ class Plan:
         """Drop the finished steps of an interrupted build, unless a build is at work."""
         sweep_if_idle(self.store, self.made.corpus.name)
 
-    def check_inputs(self, stage: Stage) -> None:
-        """Stop before anything costs, if too much of a source was lost to faults while it was read and indexed.
-
-        Raises:
-            TooManyRejects: which source, why, and what to do.
-        """
-        check_inputs(stage, self.config)
-
     def commit(self, stage: Stage, sections: Mapping[str, str] | None = None) -> Version:
         """Check what was staged and make it a version; `sections` are added to the card, Markdown by heading.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -111,7 +110,9 @@ def choose(version: Version, corpus: Corpus, wish: Wish) -> Target:
         columns = view_columns(version, corpus, view)
         reason = format_.why_not(view, columns, wish.blind)
         if reason is None:
-            fitting.append(_for_view(format_, view, columns))
+            row = format_.row(view.kind, columns)
+            assert row is not None
+            fitting.append(Target(format_, format_.shapes[row], format_.hears, view, format_.command.get(row, "")))
         else:
             refusals.setdefault(reason, []).append(view.name)
     if fitting:  # rather rows that are made for such a trainer than rows that serve
@@ -132,12 +133,6 @@ def _for_table(format_: Format | None, wish: Wish) -> Target:
     if wish.view is not None:
         raise StoreError("give --view or --table, not both")
     return Target(format_, plain, clips=True, command=format_.command.get(TABLE, ""))
-
-
-def _for_view(format_: Format, view: View, columns: Sequence[str]) -> Target:
-    row = format_.row(view.kind, columns)
-    assert row is not None
-    return Target(format_, format_.shapes[row], format_.hears, view, format_.command.get(row, ""))
 
 
 def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:

@@ -23,17 +23,14 @@ def render_readme(record: dict[str, Any], target: Target) -> str:
         head = f"---\n{yaml.safe_dump({'configs': configs}, sort_keys=False)}---\n"
     says = f"{target.view.says}\n\n" if target.view else ""
     counts = "".join(f"| {split} | {count:,} |\n" for split, count in record["rows"].items())
+    command = command_of(target, record)
+    use = f"In this folder:\n\n```\n{command}\n```\n\n" if command else ""
     return (
         f"{head}# {record['corpus']} {record['version']}: {_name(record)}, for {target.format.name}\n\n"
-        f"{says}Read by {target.format.says}.\n\n| split | rows |\n|---|--:|\n{counts}\n{_use(target, record)}"
+        f"{says}Read by {target.format.says}.\n\n| split | rows |\n|---|--:|\n{counts}\n{use}"
         f"Clips: {record['clips']:,}, named by the SHA-256 of the clip, paths from this folder. `export.json` holds "
         f"the files' hashes.\n\nMade from the version whose manifest has SHA-256 `{record['manifest_sha256']}`.\n"
     )
-
-
-def _use(target: Target, record: dict[str, Any]) -> str:
-    command = command_of(target, record)
-    return f"In this folder:\n\n```\n{command}\n```\n\n" if command else ""
 
 
 def command_of(target: Target, record: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from graphlib import TopologicalSorter
-from typing import Any
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
@@ -71,14 +70,12 @@ def as_tables_have_it(store: Store, annotator: str) -> tuple[str, ...]:
         return (annotator,)
     configs = [version.manifest.config for name in store.corpora() for version in store.versions(name)]
     named = [
-        config["salt"] for config in configs if "salt" in config and any(s["name"] == source for s in _sources(config))
+        config["salt"]
+        for config in configs
+        if "salt" in config and any(s["name"] == source for s in config.get("sources") or ())
     ]
     keys = [annotator_key(salt_of(salt, store.root), source, who) for salt in dict.fromkeys(reversed(named))]
     return tuple(dict.fromkeys(keys)) or (annotator,)
-
-
-def _sources(config: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    return config.get("sources") or ()
 
 
 def search(

@@ -107,7 +107,7 @@ def _commit(stage: Stage, made: Made) -> Version | None:
     entries = _link_unchanged(stage, _list_files(stage, made.corpus.tables), before)
     if (
         before
-        and entries == _data_files(before.manifest)
+        and entries == [entry for entry in before.manifest.files if entry.path not in PAGES]
         and _published_alike(before.manifest, made)
         and all(one.has_met(before.manifest) for one in known)
     ):
@@ -264,10 +264,6 @@ def _list_files(stage: Stage, tables: Sequence[Table]) -> list[FileEntry]:
     ]
     entries = [file_entry(path, stage.version, *by_table.get(path, (None, None))) for path in paths]
     return sorted(entries, key=lambda entry: (order.get(entry.table or "", len(order)), entry.path))
-
-
-def _data_files(manifest: Manifest) -> list[FileEntry]:
-    return [entry for entry in manifest.files if entry.path not in PAGES]
 
 
 def _published_alike(before: Manifest, made: Made) -> bool:

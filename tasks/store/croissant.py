@@ -42,7 +42,8 @@ def render_croissant(manifest: Manifest, corpus: Corpus) -> str:
     """
     story = corpus.story
     tables = [table for table in corpus.tables if table.name in manifest.rows]
-    licences = sorted({str(held["licence"]) for held in _licences(manifest).values() if held.get("licence")})
+    stated: dict[str, dict[str, Any]] = manifest.config.get("licences") or {}
+    licences = sorted({str(terms["licence"]) for terms in stated.values() if terms.get("licence")})
     document: dict[str, Any] = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",
@@ -67,11 +68,6 @@ def render_croissant(manifest: Manifest, corpus: Corpus) -> str:
         "recordSet": [_records(table) for table in tables],
     }
     return json.dumps({k: v for k, v in document.items() if v not in ("", [])}, indent=1, ensure_ascii=False) + "\n"
-
-
-def _licences(manifest: Manifest) -> dict[str, dict[str, Any]]:
-    held = manifest.config.get("licences")
-    return held if isinstance(held, dict) else {}
 
 
 def _annotation(manifest: Manifest) -> str:

@@ -59,14 +59,9 @@ class Stage:
         """The folder that the commit renames to `vN`."""
         return self.folder / "version"
 
-    def recorded(self, name: str) -> Step | None:
-        """The accounts of a step that an earlier, interrupted run of this build finished, or None."""
-        path = self._step_path(name)
-        return Step.model_validate_json(path.read_bytes()) if path.is_file() else None
-
     def record(self, step: Step) -> Step:
         """Note that a step is finished; its files must be complete. A step is recorded last, so a kill repeats it."""
-        write_text(self._step_path(step.name), step.model_dump_json(indent=1) + "\n")
+        write_text(self.folder / "steps" / f"{step.name}.json", step.model_dump_json(indent=1) + "\n")
         return step
 
     def output(self, name: str) -> str | None:
@@ -160,9 +155,6 @@ class Stage:
             split = path.name.rsplit("-", 3)[0]
             found.setdefault(path.parent.name, {}).setdefault(split, []).append(path)
         return found
-
-    def _step_path(self, name: str) -> Path:
-        return self.folder / "steps" / f"{name}.json"
 
 
 @contextmanager
