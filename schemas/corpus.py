@@ -61,6 +61,9 @@ class Corpus:
         evaluations: what `earmark judge` measures models with; `schemas/evaluations.py` tells how to declare one.
         layouts: published benchmark files that the evaluations measure as they are, `earmark judge FILE --layout NAME`:
             `module:function(path, folder for embedded audio) -> rows by table`, where `file` in a row names a clip.
+        ranked: the query `tasks/<ranked>.sql` of `earmark judge --rank`, a row a vote between two systems:
+            `board` (what is ranked on its own), `modality`, `system_a`, `system_b`, `preference` (a, b or tie) and
+            `cluster`, such as the prompt. None where the corpus compares no systems.
     """
 
     name: str
@@ -80,3 +83,4 @@ class Corpus:
     views: tuple[View, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
+    ranked: str | None = None

@@ -38,8 +38,10 @@ class Source(Linked):
         description="draw: into the balanced test split or training; native: the publisher's; or one split for all. "
         "Without it: test for `music-arena` and `pam`, native for `musiceval`, draw for the others.",
     )
-    ties: Literal["keep", "drop"] | None = Field(
-        default=None, description="Whether votes for neither clip stay. Without it: not in `music-arena`."
+    ties: Literal["keep", "drop", "drop-bad"] | None = Field(
+        default=None,
+        description="Whether votes for neither clip stay; drop-bad: only if both clips are as good. Without it: not in "
+        "`music-arena`.",
     )
     scale: tuple[float, float] = Field(default=(1.0, 5.0), description="Least and greatest rating of rated clips.")
 
@@ -239,4 +241,5 @@ CORPUS = Corpus(
     views=VIEWS,
     evaluations=EVALUATIONS,
     layouts={"cmi-rewardbench": "earmark.tasks.human_preferences.released:read"},
+    ranked="human_preferences/ranked",
 )

@@ -371,4 +371,5 @@ CORPUS = Corpus(
     report="earmark.tasks.pseudo_preferences.report:sections",
     views=VIEWS,
     evaluations=EVALUATIONS,
+    ranked="pseudo_preferences/ranked",
 )

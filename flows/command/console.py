@@ -430,6 +430,16 @@ def show_comparison(facts: Mapping[str, Any], folder: Path) -> None:
     _print(*(f"note: {note}" for note in notes(facts)), f"tables and plot in {folder}")
 
 
+def show_ranking(facts: Mapping[str, Any], folder: Path) -> None:
+    """Print the leaderboards of systems."""
+    from earmark.tasks.evaluation.ranking import grids, notes
+
+    for title, head, rows in grids(facts):
+        _print(title, style="bold")
+        console.print(grid_of(*head, rows=rows, right=3))
+    _print(*(f"note: {note}" for note in notes(facts)), f"boards, and who wins against whom, in {folder}")
+
+
 def show_template(done: Mapping[str, Any]) -> None:
     """Print what was written, and how it is read when it is filled."""
     path = done["template"]

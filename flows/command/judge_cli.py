@@ -54,6 +54,9 @@ def judge(
             help="Compare with the other --compare: a backend:model, a file of scores, or an earlier run's folder.",
         ),
     ] = None,
+    rank: Annotated[
+        bool, typer.Option("--rank", help="Rank the systems that made the clips, by the version's own preferences.")
+    ] = False,
     evaluation: Annotated[
         str | None,
         typer.Option("--evaluation", "-e", metavar="NAME", help="The evaluation; needed if the corpus has several."),
@@ -162,6 +165,8 @@ def judge(
 
     `earmark judge human-preferences --template clips.csv`, then `--clip-scores clips.csv`
 
+    `earmark judge pseudo-preferences --rank`
+
     `earmark judge human-preferences --compare clips.csv --compare openai:gpt-audio`
 
     `earmark judge all_test.jsonl --layout cmi-rewardbench --audio-root data -a openai:gpt-audio -e pam-musicality`
@@ -173,6 +178,7 @@ def judge(
     from earmark.tasks.build.registry import find_corpus
     from earmark.tasks.evaluation import judging, reading
     from earmark.tasks.evaluation.comparing import Measure, compare_models
+    from earmark.tasks.evaluation.ranking import rank_systems
     from earmark.tasks.evaluation.released import released
     from earmark.tasks.evaluation.samples import Part, Wish
     from earmark.tasks.store.versions import open_store
@@ -185,6 +191,12 @@ def judge(
         held = released(Path(corpus), layout, place, audio_root or ())
         version, known = context.with_resource(held)
     given = [one for one in (scores, clip_scores, template, compare or annotator or settings) if one is not None]
+    if rank:
+        if given or dry_run or evaluation or split or language or limit or layout:
+            raise ConfigError("--rank measures no model: give it with --out, --store and --json alone")
+        facts, folder = rank_systems(version, known, place, out)
+        _print({**facts, "folder": str(folder)}) if as_json else console.show_ranking(facts, folder)
+        return
     if not given:
         _print(console.evaluation_facts(known)) if as_json else console.show_evaluations(version, known)
         return

@@ -17,6 +17,7 @@ from earmark.tasks.human_preferences.sources import (
     RATINGS_READ,
     VOTES_READ,
     Exports,
+    drops_bad,
     drops_ties,
     layout_of,
     split_rule,
@@ -63,8 +64,11 @@ def open_votes(connection: duckdb.DuckDBPyConnection, config: HumanPreferences, 
     )
     connection.execute(query("text/plain_words"))
     connection.execute(query("human_preferences/known"))
-    dropping = [source.name for source in config.sources if drops_ties(source)]
-    connection.execute(query("human_preferences/refuse_votes"), {"drops_ties": dropping})
+    dropping = {
+        name: [source.name for source in config.sources if drops(source)]
+        for name, drops in (("drops_ties", drops_ties), ("drops_bad", drops_bad))
+    }
+    connection.execute(query("human_preferences/refuse_votes"), dropping)
     for name in ("cast_votes", "choices", "weighed", "rated"):
         connection.execute(query(f"human_preferences/{name}"))
 

@@ -4,6 +4,7 @@ WITH judged AS (
     SELECT
         *,
         list_contains($drops_ties::VARCHAR[], source) AS drops_ties,
+        list_contains($drops_bad::VARCHAR[], source) AS drops_bad,
         own_id IS NOT NULL AND row_number() OVER (PARTITION BY source, own_id ORDER BY row) > 1 AS twice,
         sha_a = sha_b AS same_sound
     FROM known
@@ -15,7 +16,7 @@ faulty AS (
         CASE
             WHEN twice THEN 'duplicate_id'
             WHEN fault IS NOT NULL THEN 'generation_failed'
-            WHEN drops_ties AND overall = 'both_bad' THEN 'both_bad'
+            WHEN drops_bad AND overall = 'both_bad' THEN 'both_bad'
             WHEN drops_ties AND overall = 'tie' THEN 'tie'
             WHEN audio_reason IS NOT NULL THEN audio_reason
             WHEN same_sound THEN 'same_clip'
@@ -23,7 +24,7 @@ faulty AS (
         CASE
             WHEN twice THEN concat('expected each vote once, found ', own_id, ' again')
             WHEN fault IS NOT NULL THEN concat('expected two clips, found: ', fault)
-            WHEN drops_ties AND overall IN ('both_bad', 'tie')
+            WHEN (drops_bad AND overall = 'both_bad') OR (drops_ties AND overall = 'tie')
                 THEN concat('expected a vote for one of the clips, found ', upper(overall))
             WHEN audio_reason IS NOT NULL THEN audio_detail
             WHEN same_sound THEN 'expected two clips, found the same bytes twice'

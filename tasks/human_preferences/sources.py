@@ -120,6 +120,11 @@ def drops_ties(source: Source) -> bool:
     return source.ties == "drop" if source.ties else layout_of(source).drops_ties
 
 
+def drops_bad(source: Source) -> bool:
+    """Whether votes that both clips are bad are rejects."""
+    return source.ties == "drop-bad" or drops_ties(source)
+
+
 def _path(config: HumanPreferences, source: Source, written: str) -> Path:
     return config.path(below(source.root, written))
 

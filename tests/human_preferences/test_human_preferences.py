@@ -201,6 +201,9 @@ def test_an_arenas_filter_says_what_it_left_out(tmp_path: Path) -> None:
     assert {row["month"] for row in rows_of(version, "benchmark")} == {"2025-02", "2025-03"}
     kept = built(tmp_path, {**source, "ties": "keep"})
     assert Counter(row["overall"] for row in rows_of(kept, "votes")) == {"a": 1, "b": 1, "tie": 2}
+    equal = built(tmp_path, {**source, "ties": "drop-bad"})
+    assert Counter(row["overall"] for row in rows_of(equal, "votes")) == {"a": 1, "b": 1, "tie": 1}
+    assert equal.manifest.rejects == {"both_bad": 1, "generation_failed": 1}
 
 
 def test_rated_clips_join_training_on_one_scale(tmp_path: Path) -> None:

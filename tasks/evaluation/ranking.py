@@ -1,0 +1,234 @@
+"""`earmark judge --rank`: which system wins, by Bradley and Terry's model over a version's preferences.
+
+The rule is that of Music Arena's leaderboard: logistic regression on who was compared with whom, with a penalty of half
+the squared strengths; a tie is half a win for each; a system is ranked from 30 votes on; strengths are shown on Elo's
+scale around 1000. Intervals are percentiles of 1,000 resamples, in which all votes on a prompt are drawn together
+(Music Arena draws votes, and takes 1.96 standard deviations).
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import StoreError
+from earmark.tasks.evaluation.statistics import COVERS
+from earmark.tasks.exports.folder import building
+from earmark.tasks.exports.rows import opened
+from earmark.tasks.store.sql import query
+from earmark.tasks.store.versions import Store, Version
+
+RECORD = "ranking.json"
+DRAWS = 1000
+LEAST_VOTES = 30
+CENTRE, SCALE = 1000.0, 400 / np.log(10)
+"""Elo's scale: 400 points more win ten times as often as they lose."""
+COLUMNS = ("board", "modality", "system_a", "system_b", "preference", "cluster")
+
+Floats = npt.NDArray[np.float64]
+Row = Mapping[str, Any]
+
+
+def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | None) -> tuple[dict[str, Any], Path]:
+    """Rank the systems of a version on each board (a source or dimension) and by modality, and write a folder.
+
+    Args:
+        version: a committed version.
+        corpus: its corpus, whose `ranked` query gives the votes.
+        store: its store.
+        out: the folder; one of the store by default.
+
+    Raises:
+        StoreError: the corpus holds no preferences between systems, or the version none.
+    """
+    if corpus.ranked is None:
+        raise StoreError(f"{corpus.name} holds no preferences between systems: --rank has nothing to rank")
+    with (
+        tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
+        opened(version, corpus, Path(temporary)) as connection,
+    ):
+        asked = f"SELECT {', '.join(COLUMNS)} FROM ({query(corpus.ranked)}) ORDER BY ALL"
+        rows = connection.sql(asked).to_arrow_table().to_pylist()
+    if not rows:
+        raise StoreError(f"{version.corpus}@{version.name} has no vote on two clips of different, named systems")
+    facts = {
+        "corpus": version.corpus,
+        "version": version.name,
+        "manifest_sha256": version.manifest.digest(),
+        "boards": [{"board": name, "modality": part, **board_of(held)} for name, part, held in _boards(rows)],
+    }
+    folder = (out or store.root / "evaluations" / version.corpus / version.name / "ranking").absolute()
+    with building(folder, force=True, record=RECORD) as place:
+        text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+        for name, content in ((RECORD, text), ("README.md", as_markdown(facts))):
+            (place / name).write_text(content, encoding="utf-8", newline="\n")
+    return facts, folder
+
+
+def _boards(rows: Sequence[Row]) -> Iterator[tuple[str, str | None, list[Row]]]:
+    """The votes of each board: all of them, then by modality where there are several."""
+    for name in dict.fromkeys(row["board"] for row in rows):
+        of_board = [row for row in rows if row["board"] == name]
+        yield name, None, of_board
+        parts = sorted({row["modality"] for row in of_board})
+        if len(parts) > 1:
+            for part in parts:
+                yield name, part, [row for row in of_board if row["modality"] == part]
+
+
+def board_of(rows: Sequence[Row], *, draws: int = DRAWS, seed: int = 0) -> dict[str, Any]:
+    """A leaderboard.
+
+    Args:
+        rows: `system_a`, `system_b`, `preference` (a, b or tie), `cluster`.
+        draws: resamples.
+        seed: of the resamples.
+
+    Returns:
+        `votes`, `ties`, `parts` (groups of systems that no chain of votes joins), `systems` from the best on (score and
+        interval on Elo's scale; `rank` is None below 30 votes), and `wins`: of each system, in that order, its wins
+        over each, ties counting one half.
+    """
+    codes, systems = pd.factorize(np.array([row[name] for name in ("system_a", "system_b") for row in rows]), sort=True)
+    a, b = codes[: len(rows)], codes[len(rows) :]
+    size = len(systems)
+    half = np.array([{"a": 1.0, "b": 0.0, "tie": 0.5}[row["preference"]] for row in rows])
+    which = pd.factorize(np.array([row["cluster"] for row in rows]))[0]
+    cells = np.concatenate([a * size + b, b * size + a])
+    shape = (int(which.max()) + 1, size * size)
+    by_cluster = coo_array((np.concatenate([half, 1 - half]), (np.tile(which, 2), cells)), shape=shape).tocsr()
+    wins = np.asarray(by_cluster.sum(axis=0)).reshape(size, size)
+    drawn = np.random.default_rng(seed).multinomial(shape[0], np.full(shape[0], 1 / shape[0]), size=draws)
+    resampled = strengths(np.asarray(drawn.astype(float) @ by_cluster).reshape(draws, size, size))
+    scores, spread = (CENTRE + SCALE * found for found in (strengths(wins), resampled))
+    low, high = np.quantile(spread, [(1 - COVERS) / 2, (1 + COVERS) / 2], axis=0)
+    votes = (wins + wins.T).sum(axis=1)
+    order = sorted(range(size), key=lambda place: (-scores[place], systems[place]))
+    ranked = [place for place in order if votes[place] >= LEAST_VOTES]
+    parts, _ = connected_components(wins + wins.T > 0, directed=False)
+    return {
+        "votes": len(rows),
+        "ties": int((half == 0.5).sum()),
+        "parts": int(parts),
+        "systems": [
+            {
+                "system": str(systems[place]),
+                "rank": ranked.index(place) + 1 if place in ranked else None,
+                "value": float(scores[place]),
+                "low": float(low[place]) if shape[0] > 1 else None,
+                "high": float(high[place]) if shape[0] > 1 else None,
+                "votes": int(votes[place]),
+                "win_share": float(wins[place].sum() / votes[place]),
+            }
+            for place in order
+        ],
+        "wins": wins[np.ix_(order, order)].tolist(),
+    }
+
+
+def strengths(wins: Floats, penalty: float = 1.0) -> Floats:
+    """Bradley and Terry's strengths, whose mean is 0: i beats j with the probability 1 / (1 + exp(s[j] - s[i])).
+
+    The most likely ones, less `penalty` times half the sum of their squares, by Newton's method; without a penalty they
+    are finite only where each system is preferred, over some steps, to each other (Ford 1957).
+
+    Args:
+        wins: how often the row's system beat the column's, (…, systems, systems).
+        penalty: from 0.
+
+    Raises:
+        ValueError: they are not finite.
+    """
+    size = wins.shape[-1]
+    met = wins + np.swapaxes(wins, -1, -2)
+    found = np.zeros(wins.shape[:-1])
+    # the likelihood does not change with all strengths at once: the ones hold their mean at 0
+    ground = np.eye(size) * penalty + np.ones((size, size)) / size
+    for _ in range(200):
+        expected = 1 / (1 + np.exp(found[..., None, :] - found[..., :, None]))
+        slope = (wins - met * expected).sum(axis=-1) - penalty * found
+        bend = met * expected * (1 - expected)
+        hessian = ground - bend + bend.sum(axis=-1)[..., None] * np.eye(size)
+        step = np.linalg.solve(hessian, slope[..., None])[..., 0]
+        longest = np.abs(step).max(initial=0.0)
+        found += step * min(1.0, 2 / max(longest, 1e-300))
+        if longest < 1e-11:
+            return found
+    raise ValueError("the strengths are not finite: a system, or a group of them, never lost")
+
+
+# -- for a reader -------------------------------------------------------------------------------------------------
+
+HEAD = ("rank", "system", "score", "votes", "wins, a tie ½")
+
+
+def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list[tuple[str, ...]]]]:
+    """Each board: title, headings, rows."""
+    for board in facts["boards"]:
+        title = board["board"] + (f", {board['modality']}" if board["modality"] else "")
+        rows: list[tuple[str, ...]] = [
+            (
+                "–" if one["rank"] is None else str(one["rank"]),
+                one["system"],
+                _score(one),
+                f"{one['votes']:,}",
+                f"{one['win_share']:.3f}",
+            )
+            for one in board["systems"]
+        ]
+        yield f"{title}: {board['votes']:,} votes, {board['ties']:,} of them ties", HEAD, rows
+
+
+def _score(one: Row) -> str:
+    return f"{one['value']:.0f}" + ("" if one["low"] is None else f" [{one['low']:.0f}, {one['high']:.0f}]")
+
+
+def notes(facts: Mapping[str, Any]) -> list[str]:
+    """What a reader of the boards must know, a sentence each."""
+    lines = [
+        "score: Bradley and Terry's model on Elo's scale around 1000, a tie half a win for each, with an L2 penalty as "
+        "on Music Arena's leaderboard; in brackets, intervals of 95 % by bootstrap over prompts",
+        f"without rank: systems of fewer than {LEAST_VOTES} votes",
+    ]
+    if torn := [f"{one['board']}, {one['modality'] or 'all'}" for one in facts["boards"] if one["parts"] > 1]:
+        lines.append(f"groups of systems that no vote joins cannot be compared with each other: {'; '.join(torn)}")
+    return lines
+
+
+def as_markdown(facts: Mapping[str, Any]) -> str:
+    """The boards as a page, each with who wins against whom."""
+    lines = [f"# {facts['corpus']} {facts['version']}: systems ranked", ""]
+    for board, (title, head, rows) in zip(facts["boards"], grids(facts), strict=True):
+        names = [one["system"] for one in board["systems"]]
+        wins = np.array(board["wins"])
+        met = wins + wins.T
+        shares = [
+            (name, *(f"{wins[i, j] / met[i, j]:.2f}" if met[i, j] else "–" for j in range(len(names))))
+            for i, name in enumerate(names)
+        ]
+        lines += [
+            f"## {title}",
+            "",
+            *_table(head, rows),
+            "",
+            "Share of wins of the row over the column:",
+            "",
+        ]
+        lines += [*_table(("", *names), shares), ""]
+    return "\n".join([*lines, *(f"- {note}" for note in notes(facts))]) + "\n"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    shown = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
+    lines = ["| " + " | ".join(row) + " |" for row in shown]
+    return [lines[0], "|" + "|".join("---" for _ in head) + "|", *lines[1:]]

@@ -1,0 +1,190 @@
+"""Systems ranked from pairs: held to choix, scikit-learn, a simulation, and counts of real votes by hand."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import choix
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
+
+from earmark.flows.command.cli import app
+from earmark.tasks.evaluation.ranking import CENTRE, SCALE, board_of, strengths
+from earmark.tasks.store.versions import Version
+from tests.builds import rows_of
+from tests.conftest import real_lists
+from tests.evaluation.test_score_files import REAL, exam, human, pseudo
+from tests.human_preferences.votes import SALT
+
+Row = dict[str, Any]
+
+
+def drawn(true: dict[str, float], votes: int, seed: int, ties: float = 0.0) -> list[Row]:
+    """Votes between systems of known strengths, three on each prompt."""
+    source, names = np.random.default_rng(seed), sorted(true)
+    rows = []
+    for number in range(votes):
+        a, b = (names[place] for place in source.choice(len(names), 2, replace=False))
+        wins = source.random() < 1 / (1 + np.exp(true[b] - true[a]))
+        said = "tie" if source.random() < ties else "a" if wins else "b"
+        rows.append({"system_a": a, "system_b": b, "preference": said, "cluster": f"p{number // 3}"})
+    return rows
+
+
+def arena_scores(rows: list[Row]) -> dict[str, float]:
+    """Music Arena's rule by scikit-learn: a row a vote, two of half the weight a tie."""
+    names = sorted({row[side] for row in rows for side in ("system_a", "system_b")})
+    x, y, weights = [], [], []
+    for row in rows:
+        line = np.zeros(len(names))
+        line[names.index(row["system_a"])], line[names.index(row["system_b"])] = 1, -1
+        for outcome in {"a": (1,), "b": (0,), "tie": (1, 0)}[row["preference"]]:
+            x.append(line)
+            y.append(outcome)
+            weights.append(0.5 if row["preference"] == "tie" else 1.0)
+    model = LogisticRegression(fit_intercept=False, C=1.0, tol=1e-10, max_iter=10_000).fit(x, y, sample_weight=weights)
+    scores = 400 * model.coef_[0] / np.log(10)
+    return dict(zip(names, scores - scores.mean() + 1000, strict=True))
+
+
+def by_system(board: dict[str, Any]) -> dict[str, Row]:
+    """The board's rows."""
+    return {row["system"]: row for row in board["systems"]}
+
+
+@given(st.integers(2, 6), st.integers(0, 10_000))
+@settings(max_examples=30, deadline=None)
+def test_strengths_are_those_of_choix(size: int, seed: int) -> None:
+    wins = np.random.default_rng(seed).integers(1, 9, (size, size)).astype(float)
+    np.fill_diagonal(wins, 0)
+    pairs = [(i, j) for i in range(size) for j in range(size) for _ in range(int(wins[i, j]))]
+    # choix stops at a slope of 1e-5: ours solves the equations to 1e-11
+    assert strengths(wins, 0.0) == pytest.approx(choix.opt_pairwise(size, pairs, tol=1e-12), abs=1e-4)
+    if size == 2:
+        assert strengths(wins, 0.0)[0] == pytest.approx(np.log(wins[0, 1] / wins[1, 0]) / 2, abs=1e-9)
+    # choix penalises alpha times the sum of squares
+    penalised = choix.opt_pairwise(size, pairs, alpha=0.5, tol=1e-12)
+    assert strengths(wins) == pytest.approx(penalised, abs=1e-4)
+    together = strengths(np.stack([wins, wins.T]))
+    assert together[1] == pytest.approx(-together[0], abs=1e-9)
+
+
+def test_without_a_penalty_a_system_that_never_lost_has_no_strength() -> None:
+    wins = np.array([[0.0, 3.0], [0.0, 0.0]])
+    assert strengths(wins)[0] > 0
+    with pytest.raises((ValueError, np.linalg.LinAlgError)):
+        strengths(wins, 0.0)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_board_is_music_arenas(seed: int) -> None:
+    rows = drawn({"ant": 0.9, "bee": 0.3, "cat": 0.0, "dog": -0.2, "eel": -1.0}, 400, seed, ties=0.2)
+    board = board_of(rows, draws=10)
+    theirs = arena_scores(rows)
+    assert {name: row["value"] for name, row in by_system(board).items()} == pytest.approx(theirs, abs=0.01)
+    assert [row["system"] for row in board["systems"]] == sorted(theirs, key=lambda name: -theirs[name])
+    assert board["ties"] == sum(row["preference"] == "tie" for row in rows)
+
+
+def test_known_strengths_are_met_and_intervals_cover_them() -> None:
+    true = {"ant": 0.8, "bee": 0.4, "cat": 0.0, "dog": -0.4, "eel": -0.8}
+    covered = []
+    for seed in range(40):
+        board = board_of(drawn(true, 900, seed), draws=200)
+        for name, row in by_system(board).items():
+            covered.append(row["low"] <= CENTRE + SCALE * true[name] <= row["high"])
+    assert 0.88 < np.mean(covered) <= 1.0
+    assert [row["system"] for row in board_of(drawn(true, 6000, 0), draws=5)["systems"]] == sorted(true)
+
+
+def test_prompts_are_drawn_whole_and_few_votes_are_not_ranked() -> None:
+    rows = drawn({"ant": 0.5, "bee": 0.0}, 60, 1)
+    rows.append({"system_a": "new", "system_b": "ant", "preference": "a", "cluster": "last"})
+    rows.append({"system_a": "far", "system_b": "off", "preference": "tie", "cluster": "last"})
+    board = board_of(rows)
+    found = by_system(board)
+    assert {name: row["rank"] is not None for name, row in found.items()} == {
+        "ant": True, "bee": True, "new": False, "far": False, "off": False,
+    }  # fmt: skip
+    assert found["far"]["votes"] == 1
+    assert board["parts"] == 2
+    copied = [row for row in rows for _ in range(9)]
+    alone = [{**row, "cluster": str(number)} for number, row in enumerate(copied)]
+    wide, narrow = (by_system(board_of(one))["ant"] for one in (copied, alone))
+    assert wide["high"] - wide["low"] > 2 * (narrow["high"] - narrow["low"])
+
+
+def test_real_votes_are_ranked_as_scikit_learn_ranks_them() -> None:
+    lines = [json.loads(line) for line in (real_lists() / REAL).read_text("utf-8").splitlines()]
+    sides = {"model_a": "a", "model_b": "b"}
+    rows = [
+        {
+            "system_a": line["model_a"], "system_b": line["model_b"],
+            "preference": sides.get(line["preference-musicality"], "tie"), "cluster": line["prompt id"],
+        }
+        for line in lines
+        if line["model_a"] != line["model_b"]
+    ]  # fmt: skip
+    theirs = arena_scores(rows)
+    found = by_system(board_of(rows, draws=20))
+    assert {name: row["value"] for name, row in found.items()} == pytest.approx(theirs, abs=0.05)
+    assert [*found] == sorted(theirs, key=lambda name: -theirs[name])
+    votes = Counter(row[side] for row in rows for side in ("system_a", "system_b"))
+    assert {name: row["votes"] for name, row in found.items()} == votes
+    assert {name for name, row in found.items() if row["rank"]} == {name for name in votes if votes[name] >= 30}
+
+
+# -- the command --------------------------------------------------------------------------------------------------
+
+
+def run(version: Version, *words: str) -> Any:
+    """What the command prints as JSON; what it says where it fails."""
+    done = CliRunner().invoke(app, ["judge", version.corpus, *words, "--store", str(version.folder.parents[1])])
+    if "--json" in words and done.exit_code == 0:
+        return json.loads(done.stdout)
+    return done.stdout if done.exit_code == 0 else str(done.exception)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("build", [human, pseudo])
+def test_a_version_is_ranked_from_its_published_tables(
+    build: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EARMARK_SALT", SALT)
+    version = build(tmp_path / "store")
+    facts = run(version, "--rank", "--json", "--out", str(tmp_path / "out"))
+    counted: Counter[tuple[str, str]] = Counter()
+    places = {row["comparison_id"]: row for row in rows_of(version, "comparisons")} if build is human else {}
+    for row in rows_of(version, "votes" if build is human else "labels"):
+        models = places.get(row.get("comparison_id"), row)
+        for dimension in ("musicality", "alignment", "overall"):
+            said = row.get(dimension)
+            if said and models["model_a"] and models["model_b"] and models["model_a"] != models["model_b"]:
+                board = f"{row['source']}, {dimension}" if build is human else dimension
+                for side in "ab":
+                    counted[board, models[f"model_{side}"]] += 1 + (said == side) * 1000 + (said == "tie") * 500
+    boards = [board for board in facts["boards"] if board["modality"] is None]
+    shown = {
+        (board["board"], row["system"]): row["votes"] + round(row["votes"] * row["win_share"] * 2) * 500
+        for board in boards
+        for row in board["systems"]
+    }
+    assert shown == counted
+    for board in boards:
+        parts = [one for one in facts["boards"] if one["board"] == board["board"] and one["modality"]]
+        assert sum(one["votes"] for one in parts) in (0, board["votes"])
+    page = (tmp_path / "out/README.md").read_text()
+    assert all(f"## {board['board']}" in page for board in boards)
+    assert "tie half a win" in run(version, "--rank", "--out", str(tmp_path / "out"))
+    assert "--rank measures no model" in run(version, "--rank", "--limit", "3")
+
+
+def test_a_corpus_without_systems_says_so(tmp_path: Path) -> None:
+    assert "score-questions holds no preferences between systems" in run(exam(tmp_path / "store"), "--rank")
