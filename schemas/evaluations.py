@@ -23,7 +23,8 @@ sample with these columns, text as VARCHAR:
       Files of scores mean the same clips.
     - `scalar`: DOUBLE, a mean opinion score.
     - `choice`: the letter of the right option.
-- what a mode shows, and what tables group by. A group may be null: its row is in no group of that column then.
+- what a mode shows, and what tables group by. A group may be null: its row is in no group of that column
+  then; one that is a list has its row in each of its groups.
 - `language` (optional): `--language` chooses by it, and `{language}` in a prompt's name stands for it.
 - `swapped` (optional): BOOLEAN, of a preference; whether a model is shown the second side first. Draw it from a hash of
   the id where the published order tells which clip is better. Only the asking knows of it: answers are turned back.
@@ -142,6 +143,8 @@ class Evaluation:
             `clip_sha256` name them too. The query then gives the ids, as `a_clip` and `b_clip`, or as `clip`; scores of
             clips are read by them.
         params: values of the query's `$name`.
+        triplets: of a preference, the column whose three rows are the pairs of three clips; cycles are counted.
+        beside: whether it is asked only where it is named, so that the others need not be.
     """
 
     name: str
@@ -154,6 +157,8 @@ class Evaluation:
     order: str = ""
     clips: tuple[str, str] | None = None
     params: Mapping[str, str | int | float] = field(default_factory=dict)
+    triplets: str | None = None
+    beside: bool = False
 
     @property
     def dimension(self) -> str:

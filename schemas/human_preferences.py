@@ -143,7 +143,7 @@ _STORY = Story(
 
 _PAIR = ("text", "lyrics", "reference_audio", "a_audio", "b_audio")
 _CLIPS = ("clips", "clip_id")
-_GROUPS = ("modality", "vocals", "confidence_band", "month")
+_GROUPS = ("modality", "vocals", "confidence_band", "month", "length", "model", "models", "annotator")
 
 
 def _preference(name: str, task: str, dimension: str, first: str, says: str) -> Evaluation:
@@ -176,7 +176,7 @@ def _scalar(name: str, task: str, dimension: str, says: str) -> Evaluation:
     sql = "human_preferences/tested_clips"
     facts = {"dimensions": [dimension]}
     mode = Mode("score", f"clip-rating-{dimension}", ("text", "clip=audio"), facts=facts, says="A rating from 1 to 5.")
-    return Evaluation(name, "scalar", sql, says, (mode,), groups=("system",), clips=_CLIPS, params=params)
+    return Evaluation(name, "scalar", sql, says, (mode,), groups=("system", "length"), clips=_CLIPS, params=params)
 
 
 EVALUATIONS = (

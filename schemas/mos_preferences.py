@@ -397,39 +397,56 @@ VIEWS = (
     *CRITIQUE_VIEWS,
 )
 
+_MODES = (
+    Mode(
+        "pair",
+        "judge-speech-pair",
+        ("a=a_audio", "b=b_audio"),
+        says="Both clips are heard; the answer is A or B.",
+    ),
+    Mode(
+        "scores",
+        "speech-critique-pair",
+        ("first=a_audio", "second=b_audio"),
+        answer="scores",
+        says="Both clips are heard, described and scored from 1 to 10; --draws N averages N answers.",
+    ),
+    Mode(
+        "single",
+        "speech-rating",
+        (),
+        answer="scalar",
+        each="clip",
+        says="Each clip by itself, rated from 1 to 5; the higher is preferred.",
+    ),
+)
+_SIDES, _CLIPS = ("chosen", "rejected"), ("ratings", "sample_id")
+
 EVALUATIONS = (
     Evaluation(
         "quality",
         "preference",
         "mos_preferences/judged_pairs",
         "Which of two clips did listeners score higher? Accuracy by dataset, as MOS-RMBench reports it.",
-        modes=(
-            Mode(
-                "pair",
-                "judge-speech-pair",
-                ("a=a_audio", "b=b_audio"),
-                says="Both clips are heard; the answer is A or B.",
-            ),
-            Mode(
-                "scores",
-                "speech-critique-pair",
-                ("first=a_audio", "second=b_audio"),
-                answer="scores",
-                says="Both clips are heard, described and scored from 1 to 10; --draws N averages N answers.",
-            ),
-            Mode(
-                "single",
-                "speech-rating",
-                (),
-                answer="scalar",
-                each="clip",
-                says="Each clip by itself, rated from 1 to 5; the higher is preferred.",
-            ),
-        ),
-        groups=("dataset", "category", "gap", "gap_decile"),
-        sides=("chosen", "rejected"),
+        modes=_MODES,
+        groups=("dataset", "category", "gap", "gap_decile", "gap_decile_of_split", "length"),
+        sides=_SIDES,
         order="chosen_id and rejected_id of the table pairs",
-        clips=("ratings", "sample_id"),
+        clips=_CLIPS,
+    ),
+    Evaluation(
+        "cycles",
+        "preference",
+        "mos_preferences/judged_triplets",
+        "How often do a model's preferences run in circles? Each two clips of every triplet A > B > C.",
+        modes=_MODES,
+        groups=("dataset", "category"),
+        sides=_SIDES,
+        order="the clips with the higher and the lower MOS of the table triplets; the id ends in which two",
+        clips=_CLIPS,
+        params={"dimension": "quality"},
+        triplets="triplet",
+        beside=True,
     ),
 )
 

@@ -336,7 +336,7 @@ def _evaluation(dimension: Dimension, says: str) -> Evaluation:
         facts={"dimensions": [dimension]},
         says="The prompt and each clip by itself, rated from 1 to 5; the higher is preferred.",
     )
-    groups = ("modality", "models")
+    groups = ("modality", "length", "model", "models")
     return Evaluation(
         dimension,
         "preference",

@@ -71,6 +71,6 @@ EVALUATIONS = (
                 says="The whole at once.",
             ),
         ),
-        groups=("subset", "language", "kind"),
+        groups=("subset", "language", "subset+language", "kind", "domain", "length", "generator"),
     ),
 )

@@ -137,7 +137,8 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
         )
     config = examinee(entrant, measure.base_url, measure.settings)
     held = {}
-    wanted = [one.name for one in measure.corpus.evaluations if one.modes and wish.evaluation in (None, one.name)]
+    every = [one for one in measure.corpus.evaluations if one.modes]
+    wanted = [one.name for one in every if wish.evaluation == one.name or (wish.evaluation is None and not one.beside)]
     for name in wanted or [find_evaluation(measure.corpus, wish.evaluation).name]:
         try:
             facts, folder = judge(*place, config, replace(wish, evaluation=name), None)

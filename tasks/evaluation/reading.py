@@ -104,7 +104,7 @@ def _of_clips(corpus: Corpus, wish: Wish) -> list[Evaluation]:
         only = find_evaluation(corpus, wish.evaluation)
         require_form(only)
         return [only]
-    return [one for one in corpus.evaluations if one.clips]
+    return [one for one in corpus.evaluations if one.clips and not one.beside]
 
 
 @contextmanager

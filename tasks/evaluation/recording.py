@@ -97,6 +97,8 @@ def record(
     grouped = dict.fromkeys(name for group in evaluation.groups for name in group.split("+"))
     columns = [*dict.fromkeys(["id", "split", "target", *grouped])]
     extra = ("cluster", "swapped", "audio", "a_audio", "b_audio")
+    if evaluation.triplets:
+        columns += [name for name in (evaluation.triplets, *evaluation.clip_columns) if name not in columns]
     columns += [name for name in extra if name in samples.columns and name not in columns]
     rows = [row for batch in samples.batches(10_000, columns) for row in batch]
     if evaluation.kind == "choice":

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -150,19 +151,37 @@ def count(
         "threshold": None if threshold is None else {"value": threshold.value, "source": threshold.source},
         "rows": table,
     }
+    if evaluation.triplets:
+        facts["cycles"] = cycles(evaluation, rows, found)
     if evaluation.kind != "scalar" and facts["answered"]:
         facts["accuracy_answered"] = float(measured.credits["accuracy"][measured.answered].mean())
     return facts
 
 
+def cycles(
+    evaluation: Evaluation, rows: Sequence[Mapping[str, Any]], predictions: Sequence[Prediction]
+) -> dict[str, Any]:
+    """Of the triplets with a preferred clip in each pair, how many in a hundred have another one in each."""
+    winners: dict[Any, list[Any]] = {}
+    for row, one in zip(rows, predictions, strict=True):
+        won = winners.setdefault(row[evaluation.triplets or ""], [])
+        if one.choice in evaluation.sides:
+            won.append(row[evaluation.clip_columns[evaluation.sides.index(one.choice)]])
+    strict = [len(set(won)) == 3 for won in winners.values() if len(won) == 3]
+    share = accuracy(strict)
+    hundred = [None if value is None else 100 * value for value in (share.value, share.low, share.high)]
+    counts = {"triplets": len(winners), "decided": len(strict), "cycles": sum(strict)}
+    return counts | dict(zip(("per_100", "low", "high"), hundred, strict=True))
+
+
 def _members(group: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[int]]]:
-    """The places of each group's rows; rows with a null in a column are in none."""
+    """The places of each group's rows; rows with a null in a column are in none, those with a list in each."""
     names = group.split("+")
     found: dict[tuple[Any, ...], list[int]] = {}
     for place, row in enumerate(rows):
-        values = tuple(row[name] for name in names)
-        if None not in values:
-            found.setdefault(values, []).append(place)
+        for values in product(*(row[name] if isinstance(row[name], list) else [row[name]] for name in names)):
+            if None not in values:
+                found.setdefault(values, []).append(place)
     ordered = sorted(found, key=lambda values: [(isinstance(v, str), v) for v in values])
     return [(" / ".join(map(_said, values)), found[values]) for values in ordered]
 
@@ -222,6 +241,12 @@ def notes(facts: Mapping[str, Any]) -> list[str]:
         said.append(f"accuracy: yes where every item is above {YES}; without items, where the score is")
     if facts["threshold"] is not None:
         said.append(f"threshold of the score: {facts['threshold']['value']:.4g}, from {facts['threshold']['source']}")
+    if turns := facts.get("cycles"):
+        said.append(
+            f"cycles: {turns['cycles']:,} in {turns['decided']:,} of {turns['triplets']:,} triplets, those without ties"
+            + (f": {turns['per_100']:.2f} in a hundred" if turns["decided"] else "")
+            + (f" [{turns['low']:.2f}, {turns['high']:.2f}]" if turns["low"] is not None else "")
+        )
     if facts.get("reachable"):
         most = "at most " if not facts["reachable"]["exact"] else ""
         said.append(

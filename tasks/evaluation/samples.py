@@ -118,9 +118,9 @@ def find_evaluation(corpus: Corpus, name: str | None) -> Evaluation:
     known = [evaluation.name for evaluation in corpus.evaluations]
     if not known:
         raise StoreError(f"{corpus.name} declares no evaluation: it is not made to test models with")
-    if name is None and len(known) > 1:
+    found = [one for one in corpus.evaluations if one.name == name or (name is None and not one.beside)]
+    if len(found) > 1:
         raise StoreError(f"{corpus.name} has several evaluations; say one with --evaluation: {', '.join(known)}")
-    found = [evaluation for evaluation in corpus.evaluations if name in (None, evaluation.name)]
     if not found:
         raise StoreError(f"{corpus.name} has no evaluation '{name}'; evaluations: {', '.join(known)}")
     return found[0]
@@ -182,7 +182,8 @@ def _check_columns(evaluation: Evaluation, columns: dict[str, str]) -> None:
     where = f"evaluation '{evaluation.name}'"
     grouped = [name for group in evaluation.groups for name in group.split("+")]
     shown = [name for mode in evaluation.modes for name in mode.columns]
-    for name in ("id", "split", "target", *grouped, *shown, *evaluation.clip_columns):
+    triplets = [evaluation.triplets] if evaluation.triplets else []
+    for name in ("id", "split", "target", *grouped, *shown, *evaluation.clip_columns, *triplets):
         if name not in columns:
             raise StoreError(f"{where}: expected a column '{name}', found {', '.join(columns)}")
     if columns["target"] not in TARGETS[evaluation.kind]:

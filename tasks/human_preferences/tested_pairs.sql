@@ -1,5 +1,6 @@
 -- Grain: one row a pair of the benchmark, of $task on $dimension, in the benchmark's letters.
 --
+-- CMI-Pref writes "" as the lyrics of a piece in which nothing is to be sung.
 -- Which clip a model is shown first goes by the hash of the id, so that position tells nothing.
 SELECT
     sample_id AS id,
@@ -14,14 +15,23 @@ SELECT
     b.clip_sha256 AS b_audio,
     md5_number_lower(sample_id) % 2 = 0 AS swapped,
     benchmark.modality,
-    benchmark.vocals,
+    coalesce(benchmark.vocals, CASE WHEN benchmark.task = 'cmi-pref' THEN 'instrumental' END) AS vocals,
     benchmark.confidence_band,
     benchmark.month,
+    [comparisons.model_a, comparisons.model_b] AS model,
+    least(comparisons.model_a, comparisons.model_b) || ' vs ' || greatest(comparisons.model_a, comparisons.model_b) AS models,
+    voters.annotator,
+    CASE
+        WHEN greatest(a.duration_s, b.duration_s) < 10 THEN '0 to 10 s' WHEN greatest(a.duration_s, b.duration_s) < 30 THEN '10 to 30 s' WHEN greatest(a.duration_s, b.duration_s) >= 30 THEN '30 s and more'
+    END AS length,
     comparisons.prompt_id AS cluster
 FROM benchmark
 JOIN preferences ON preferences.preference_id = sample_id
 JOIN comparisons ON comparisons.comparison_id = preferences.comparison_id
 JOIN clips AS a ON a.clip_id = benchmark.clip_a
 JOIN clips AS b ON b.clip_id = benchmark.clip_b
+LEFT JOIN (
+    SELECT comparison_id, list(DISTINCT annotator ORDER BY annotator) AS annotator FROM votes GROUP BY comparison_id
+) AS voters ON voters.comparison_id = comparisons.comparison_id
 LEFT JOIN clips AS reference ON reference.clip_id = benchmark.reference_clip
 WHERE benchmark.task = $task AND benchmark.dimension = $dimension

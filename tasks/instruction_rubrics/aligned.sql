@@ -10,6 +10,10 @@ SELECT
     subset,
     domain,
     kind,
+    CASE WHEN generated THEN coalesce(generator, 'not known') END AS generator,
+    CASE
+        WHEN duration_s < 10 THEN '0 to 10 s' WHEN duration_s < 30 THEN '10 to 30 s' WHEN duration_s >= 30 THEN '30 s and more'
+    END AS length,
     pair_id AS cluster
 FROM samples
 JOIN (
@@ -17,3 +21,4 @@ JOIN (
     FROM items
     GROUP BY ALL
 ) USING (instruction_id, language)
+LEFT JOIN (SELECT clip_sha256, generated, generator, duration_s FROM clips) USING (clip_sha256)

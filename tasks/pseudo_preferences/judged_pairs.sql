@@ -12,6 +12,10 @@ SELECT
     b.clip_sha256 AS b_audio,
     pairs.modality,
     least(labels.model_a, labels.model_b) || ' vs ' || greatest(labels.model_a, labels.model_b) AS models,
+    [labels.model_a, labels.model_b] AS model,
+    CASE
+        WHEN greatest(a.duration_s, b.duration_s) < 10 THEN '0 to 10 s' WHEN greatest(a.duration_s, b.duration_s) < 30 THEN '10 to 30 s' WHEN greatest(a.duration_s, b.duration_s) >= 30 THEN '30 s and more'
+    END AS length,
     labels.prompt_id AS cluster
 FROM labels
 JOIN pairs USING (pair_id)

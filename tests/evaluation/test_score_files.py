@@ -67,8 +67,10 @@ def exam(root: Path) -> Version:
 
 
 def rated(root: Path) -> Version:
-    """Pairs of rated clips."""
-    return builds.build_version(builds.read_config(DEMO / "mos-preferences-audio.toml"), root)
+    """Pairs and triplets of rated clips."""
+    config = builds.read_config(DEMO / "mos-preferences-audio.toml")
+    triplets = config.triplets.model_copy(update={"count": 20, "splits": ("train",)})
+    return builds.build_version(config.model_copy(update={"triplets": triplets}), root)
 
 
 @pytest.fixture(scope="module")
@@ -91,12 +93,23 @@ def of_pair(sample: str, clips: tuple[str, str], better: str | None, names: tupl
     return {"id": sample, **{name: 1 + (clip == better) for name, clip in zip(names, clips, strict=True)}}
 
 
+def legs(triplets: list[Row]) -> list[tuple[str, tuple[str, str]]]:
+    """Each two clips of each triplet, the one with the higher MOS first."""
+    return [
+        (f"{row['triplet_id']}-{two}", (row[f"{two[0]}_id"], row[f"{two[1]}_id"]))
+        for row in triplets
+        for two in ("ab", "bc", "ac")
+    ]
+
+
 def truth(version: Version, evaluation: str) -> list[Row]:
     """What the published tables say, in the form of a file of scores, found with nothing of the evaluations' own."""
     table = {name: rows_of(version, name) for name in version.manifest.rows}
     match version.corpus:
         case "mos-preferences":
             sides = ("score_chosen", "score_rejected")
+            if evaluation == "cycles":
+                return [of_pair(name, clips, clips[0], sides) for name, clips in legs(table["triplets"])]
             couples = [(row["pair_id"], (row["chosen_id"], row["rejected_id"])) for row in table["pairs"]]
             mos = {row["sample_id"]: row["mos"] for row in table["ratings"]}
             return [of_pair(name, clips, max(clips, key=mos.__getitem__), sides) for name, clips in couples]
@@ -246,6 +259,8 @@ def knowing(version: Version, evaluation: str, rows: list[Row]) -> dict[tuple[st
 def clips_named(version: Version, evaluation: str) -> list[tuple[str, ...]]:
     """The clips of each row of `truth`, as the published tables name them."""
     match version.corpus:
+        case "mos-preferences" if evaluation == "cycles":
+            return [clips for _, clips in legs(rows_of(version, "triplets"))]
         case "mos-preferences":
             return [(row["chosen_id"], row["rejected_id"]) for row in rows_of(version, "pairs")]
         case "pseudo-preferences":
@@ -296,7 +311,8 @@ def through_clips(version: Version, evaluation: Evaluation, rows: list[Row], fol
         rated = {row["sample_id"]: row["mos"] for row in rows_of(version, "ratings")}
         for sign in (1, -1):
             listed = [{"clip": clip, "quality": sign * score} for clip, score in rated.items()]
-            facts = measure_clips(version, listed, wish, folder)["quality"]
+            facts = measure_clips(version, listed, wish, folder)[evaluation.name]
+            assert facts.get("cycles", {"cycles": 0})["cycles"] == 0
             assert facts["reachable"] == {"accuracy": 1.0, "exact": True}
             expect(facts, best=sign > 0)
         return
@@ -352,6 +368,37 @@ def test_a_file_for_pairs_says_which_clip_it_means(pairs: Version, tmp_path: Pat
     assert facts["order"] == "chosen and rejected are chosen_id and rejected_id of the table pairs"
 
 
+def test_cycles_are_counted_in_a_hundred_triplets(pairs: Version, tmp_path: Path) -> None:
+    """A triplet of which A beats B, B beats C, and C beats A, or all the other way round; ties decide nothing."""
+    triplets = rows_of(pairs, "triplets")
+    assert len(triplets) >= 10
+    said = {"ab": "chosen", "bc": "chosen", "ac": "chosen"}
+    ways = [{**said, "ac": "rejected"}, {"ab": "rejected", "bc": "rejected", "ac": "chosen"}, {**said, "bc": "tie"}]
+    ways += [{**said, "ab": "rejected"}, dict.fromkeys(said, "rejected")] + [said] * (len(triplets) - 5)
+    rows = [
+        {"id": f"{row['triplet_id']}-{two}", "choice": choice}
+        for row, way in zip(triplets, ways, strict=True)
+        for two, choice in way.items()
+    ]
+    facts = measure(pairs, rows, Wish("cycles", part=Part("all")), tmp_path)
+    counted = {name: facts["cycles"][name] for name in ("triplets", "decided", "cycles")}
+    assert counted == {"triplets": len(triplets), "decided": len(triplets) - 1, "cycles": 2}
+    assert facts["cycles"]["per_100"] == pytest.approx(200 / (len(triplets) - 1))
+    assert facts["cycles"]["low"] <= facts["cycles"]["per_100"] <= facts["cycles"]["high"]
+    assert facts["rows"][0]["metrics"]["accuracy"]["value"] == pytest.approx(1 - 8 / len(rows))
+
+
+def test_gaps_fall_into_tenths_of_what_is_measured(pairs: Version, tmp_path: Path) -> None:
+    rows = [{"id": row["pair_id"], "choice": "chosen"} for row in rows_of(pairs, "pairs")]
+    facts = measure(pairs, rows, Wish(part=Part("all")), tmp_path)
+    tenths = [row["samples"] for row in facts["rows"] if row["group"] == "gap_decile_of_split"]
+    assert len(tenths) == 10
+    assert max(tenths) - min(tenths) <= 1
+    lengths = {row["sample_id"]: row["duration_s"] for row in rows_of(pairs, "ratings")}
+    assert max(lengths.values()) < 10
+    assert [row["samples"] for row in facts["rows"] if row["value"] == "0 to 10 s"] == [len(rows)]
+
+
 def test_a_model_is_shown_either_clip_first_and_answers_are_turned_back(pairs: Version, tmp_path: Path) -> None:
     """The order in which a model hears two clips is drawn; what is counted of it is not."""
     version, store, first = pairs, Store(pairs.folder.parents[1]), []
@@ -403,6 +450,8 @@ def test_real_votes_and_a_published_models_scores(
     assert len(rows) == 500
     facts = measure(version, rows, Wish(f"cmi-pref-{dimension}"), tmp_path)
     assert metrics_of(facts)["accuracy"] == strict
+    voice = {row["value"]: row["samples"] for row in facts["rows"] if row["group"] == "vocals"}
+    assert voice == {"instrumental": 250, "vocal": 250}  # grep -c '"lyrics": ""' counts 250
     assert metrics_of(facts)["accuracy_tie_half"] == pytest.approx(half, abs=5e-4)
     if dimension == "musicality":
         bands = {row["value"]: (row["samples"], row["metrics"]["accuracy"]["value"]) for row in facts["rows"]}

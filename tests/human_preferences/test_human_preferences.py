@@ -320,7 +320,7 @@ def test_queries_give_what_their_users_read(demo: Version, tmp_path: Path, name:
         "trained_on": {},
     }[name]
     with connect(tmp_path) as db:
-        for table in ("clips", "comparisons", "preferences", "ratings", "training", "benchmark"):
+        for table in ("clips", "comparisons", "preferences", "ratings", "training", "benchmark", "votes"):
             view_parquet(db, table, [Path(path) for path in demo.files(table)])
         rows = db.sql(query(f"human_preferences/{name}"), params=given).to_arrow_table().to_pylist()
     assert rows
