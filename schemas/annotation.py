@@ -160,6 +160,23 @@ class AnnotatorConfig(Model):
         return self
 
 
+class Asked(AnnotatorConfig):
+    """Who is asked while a corpus is built."""
+
+    most_failed: float = Field(
+        default=0.02,
+        ge=0,
+        le=1,
+        description="Share of requests that may stay without an answer; with more, the build stops, to be resumed.",
+    )
+
+
+class Drawn(Asked):
+    """Who is asked for another draw where an answer does not pass its checks."""
+
+    seed: int | None = Field(default=17, ge=0, description="Each draw adds its number; None leaves it to the server.")
+
+
 DECIDES = (
     "annotator", "temperature", "again_temperature", "top_p", "seed", "max_tokens", "extra_body", "structured",
     "repairs", "on_limit", "limits", "yes_no_token_ids",

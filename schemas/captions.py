@@ -7,11 +7,11 @@ from typing import Any, Literal, Self
 import pyarrow as pa
 from pydantic import Field, model_validator
 
-from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Hearing
 from earmark.schemas.caption_checks import CaptionFault, Checks
 from earmark.schemas.config import Model, Name
 from earmark.schemas.corpus import Corpus, Story
-from earmark.schemas.tables import REJECTS, WORDS, Table, column
+from earmark.schemas.tables import REJECTS, WORDS, Table, column, columns, integer, number, text
 from earmark.schemas.tracks import TracksConfig
 from earmark.schemas.views import View, Writer
 
@@ -26,7 +26,7 @@ LOOKED_FOR: dict[Asking, tuple[CaptionFault, ...]] = {
 LONGEST_WORDS: dict[Asking, int] = {"direct": 150, "describe": 150, "mix": 400}
 
 
-class Listening(AnnotatorConfig):
+class Listening(Drawn):
     """Who hears the tracks, which seconds of them, and what it is asked."""
 
     ask: Asking = Field(
@@ -46,10 +46,6 @@ class Listening(AnnotatorConfig):
     checks: Checks | None = Field(default=None, description="What texts are held to; without it, what `ask` asks for.")
     tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
     max_tokens: int = Field(default=400, ge=1)
-    seed: int | None = Field(default=17, ge=0, description="Each try adds its number; None leaves it to the server.")
-    most_failed: float = Field(
-        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
-    )
 
     @model_validator(mode="after")
     def _spans(self) -> Self:
@@ -63,27 +59,20 @@ class Listening(AnnotatorConfig):
         return self.checks or Checks(look_for=LOOKED_FOR[self.ask], longest_words=LONGEST_WORDS[self.ask])
 
 
-class Refining(AnnotatorConfig):
+class Refining(Drawn):
     """Who shortens what was heard, and merges the spans of a track. It reads text only."""
 
     checks: Checks = Checks()
     tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")
     max_tokens: int = Field(default=300, ge=1)
-    seed: int | None = Field(default=17, ge=0, description="Each try adds its number; None leaves it to the server.")
-    most_failed: float = Field(
-        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
-    )
 
 
-class Judging(AnnotatorConfig):
+class Judging(Asked):
     """Who reads what the word lists let pass, and says whether it speaks of voices all the same."""
 
     least: float = Field(default=0.5, gt=0, lt=1, description="Probability of yes from which a caption does.")
     action: Literal["flag", "reject"] = "reject"
     max_tokens: int = Field(default=1, ge=1)
-    most_failed: float = Field(
-        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
-    )
 
 
 class Pipeline(Model):
@@ -176,37 +165,28 @@ SECONDS = pa.list_(pa.field("element", pa.float64()))
 CAPTIONS = Table(
     name="captions",
     description="One row a caption: what a pipeline says of a track, or of one segment of it.",
-    schema=pa.schema(
-        [
-            column("clip_id", pa.string(), "The track's id in the list.", names="track", role="is"),
-            column("pipeline", pa.string(), "The pipeline, as the config names it."),
-            column("segment", pa.int64(), "Segment of the track, from 0; 0 where tracks are not cut."),
-            column("split", pa.string(), "Split of the track's artist."),
-            column("text", pa.string(), "The caption."),
-            column("stage", pa.string(), "The stage that wrote it.", unit="listen or refine"),
-            column("model", pa.string(), "The annotator that wrote it.", names="annotator"),
-            column("prompt", pa.string(), "Prompt file and version that asked."),
-            column("request_key", pa.string(), "The request's key in the ledger."),
-            column("sample", pa.int64(), "Number of the draw that passed the checks, from 0."),
-            column("flags", WORDS, "Checks that it did not pass and that the config only notes."),
-            column(
-                "repeats",
-                pa.string(),
-                "Earlier clip whose caption it nearly repeats.",
-                optional=True,
-                names="track",
-                role="mentions",
-            ),
-            column("heard_sha256", pa.string(), "SHA-256 of the file that was heard.", names="clip"),
-            column("heard", pa.string(), "What that file is: `mix`, or `instrumental` of the manifest's parent."),
-            column("start_s", SECONDS, "Begin of each span that was heard.", unit="s"),
-            column("end_s", SECONDS, "End of each span that was heard.", unit="s"),
-            column("file", pa.string(), "Audio file as the list names it."),
-            column("tags", WORDS, "Tags of the track as `category---name`."),
-            column("source", pa.string(), "The list's name in the config.", names="source"),
-            column("source_file", pa.string(), "The list that the track came from."),
-            column("source_line", pa.int64(), "Line in that list, counted from 1."),
-        ]
+    schema=columns(
+        text("clip_id", "The track's id in the list.", names="track", role="is"),
+        text("pipeline", "The pipeline, as the config names it."),
+        integer("segment", "Segment of the track, from 0; 0 where tracks are not cut."),
+        text("split", "Split of the track's artist."),
+        text("text", "The caption."),
+        text("stage", "The stage that wrote it.", unit="listen or refine"),
+        text("model", "The annotator that wrote it.", names="annotator"),
+        text("prompt", "Prompt file and version that asked."),
+        text("request_key", "The request's key in the ledger."),
+        integer("sample", "Number of the draw that passed the checks, from 0."),
+        column("flags", WORDS, "Checks that it did not pass and that the config only notes."),
+        text("repeats", "Earlier clip whose caption it nearly repeats.", optional=True, names="track", role="mentions"),
+        text("heard_sha256", "SHA-256 of the file that was heard.", names="clip"),
+        text("heard", "What that file is: `mix`, or `instrumental` of the manifest's parent."),
+        column("start_s", SECONDS, "Begin of each span that was heard.", unit="s"),
+        column("end_s", SECONDS, "End of each span that was heard.", unit="s"),
+        text("file", "Audio file as the list names it."),
+        column("tags", WORDS, "Tags of the track as `category---name`."),
+        text("source", "The list's name in the config.", names="source"),
+        text("source_file", "The list that the track came from."),
+        integer("source_line", "Line in that list, counted from 1."),
     ),
     key=("clip_id", "pipeline", "segment"),
     exclusive=("clip_id", "heard_sha256"),
@@ -220,31 +200,24 @@ CAPTIONS = Table(
 RAW = Table(
     name="raw",
     description="One row a draw of a request: what the model wrote, whether or not it became a caption.",
-    schema=pa.schema(
-        [
-            column("clip_id", pa.string(), "The track's id in the list.", names="track", role="is"),
-            column("pipeline", pa.string(), "The pipeline."),
-            column("segment", pa.int64(), "Segment of the track, from 0."),
-            column("stage", pa.string(), "The stage.", unit="listen, refine or judge"),
-            column("span", pa.int64(), "Span of the segment, from 0; 0 for stages that read."),
-            column("start_s", pa.float64(), "Begin of what was heard.", unit="s"),
-            column("end_s", pa.float64(), "End of what was heard.", unit="s"),
-            column(
-                "text",
-                pa.string(),
-                "The answer; a judge's is its probability of yes. Null if there is none.",
-                optional=True,
-            ),
-            column("model", pa.string(), "The annotator.", names="annotator"),
-            column("prompt", pa.string(), "Prompt file and version that asked."),
-            column("request_key", pa.string(), "The request's key in the ledger."),
-            column("sample", pa.int64(), "Number of the draw, from 0; what failed its checks was drawn again."),
-            column("flags", WORDS, "Checks that it did not pass and that the config only notes."),
-            column("notes", pa.string(), "What was done to the request to fit the model's limits.", optional=True),
-            column("reason", pa.string(), "Why it cannot be used; null if it can.", optional=True),
-            column("heard_sha256", pa.string(), "SHA-256 of the file that was heard.", names="clip"),
-            column("source", pa.string(), "The list's name in the config.", names="source"),
-        ]
+    schema=columns(
+        text("clip_id", "The track's id in the list.", names="track", role="is"),
+        text("pipeline", "The pipeline."),
+        integer("segment", "Segment of the track, from 0."),
+        text("stage", "The stage.", unit="listen, refine or judge"),
+        integer("span", "Span of the segment, from 0; 0 for stages that read."),
+        number("start_s", "Begin of what was heard.", unit="s"),
+        number("end_s", "End of what was heard.", unit="s"),
+        text("text", "The answer; a judge's is its probability of yes. Null if there is none.", optional=True),
+        text("model", "The annotator.", names="annotator"),
+        text("prompt", "Prompt file and version that asked."),
+        text("request_key", "The request's key in the ledger."),
+        integer("sample", "Number of the draw, from 0; what failed its checks was drawn again."),
+        column("flags", WORDS, "Checks that it did not pass and that the config only notes."),
+        text("notes", "What was done to the request to fit the model's limits.", optional=True),
+        text("reason", "Why it cannot be used; null if it can.", optional=True),
+        text("heard_sha256", "SHA-256 of the file that was heard.", names="clip"),
+        text("source", "The list's name in the config.", names="source"),
     ),
     key=("clip_id", "pipeline", "segment", "stage", "span", "sample"),
     splits=False,
@@ -254,15 +227,13 @@ RAW = Table(
 TAG_COVERAGE = Table(
     name="tag_coverage",
     description="One row a pipeline and tag: how many captions name it, by whole word forms.",
-    schema=pa.schema(
-        [
-            column("pipeline", pa.string(), "The pipeline."),
-            column("category", pa.string(), "What the tag speaks of."),
-            column("tag", pa.string(), "The tag as the list writes it."),
-            column("captions", pa.int64(), "Captions of tracks that carry it."),
-            column("mentions", pa.int64(), "Of these, captions that name it.", source="ATTM, selection of tags"),
-            column("elsewhere", pa.int64(), "Captions that name it of tracks that do not carry it."),
-        ]
+    schema=columns(
+        text("pipeline", "The pipeline."),
+        text("category", "What the tag speaks of."),
+        text("tag", "The tag as the list writes it."),
+        integer("captions", "Captions of tracks that carry it."),
+        integer("mentions", "Of these, captions that name it.", source="ATTM, selection of tags"),
+        integer("elsewhere", "Captions that name it of tracks that do not carry it."),
     ),
     key=("pipeline", "category", "tag"),
     splits=False,

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
 from pydantic import Field, field_validator
 
-from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
+from earmark.schemas.annotation import DECIDES, Asked, Hearing
 from earmark.schemas.config import LARGEST
-from earmark.schemas.tables import SPLIT_ALIASES, Split, Table, column
+from earmark.schemas.tables import SPLIT_ALIASES, Split, Table, columns, integer, number, text
 from earmark.schemas.views import View
 
 ASPECTS = ("noise", "distortion", "naturalness", "continuity")
 
 
-class Critiques(AnnotatorConfig):
+class Critiques(Asked):
     """Who writes critiques, and of which clips and pairs."""
 
     temperature: float | None = Field(
@@ -31,12 +30,6 @@ class Critiques(AnnotatorConfig):
         default=3, ge=1, le=20, description="How often a pair is asked in all until the chosen clip scores higher."
     )
     hearing: Hearing = Field(default=Hearing(), description="The form in which the critic gets audio.")
-    most_failed: float = Field(
-        default=0.02,
-        ge=0,
-        le=1,
-        description="Share of requests that may stay without an answer; with more, the build stops, to be resumed.",
-    )
 
     @field_validator("splits", mode="before")
     @classmethod
@@ -52,35 +45,28 @@ class Critiques(AnnotatorConfig):
 
 _METHOD = "MOS-RMBench, section on critiques"
 _ASKED = [
-    column(
-        "model",
-        pa.string(),
-        "The annotator that wrote it: backend and model; `builtin:` measured the signal.",
-        names="annotator",
-    ),
-    column("prompt", pa.string(), "Prompt file and version that asked."),
-    column("request_key", pa.string(), "The request's key in the ledger."),
-    column("tries", pa.int64(), "How often it was asked until the answer was valid."),
-    column("notes", pa.string(), "What was done to fit the model's limits, such as cut audio.", optional=True),
+    text("model", "The annotator that wrote it: backend and model; `builtin:` measured the signal.", names="annotator"),
+    text("prompt", "Prompt file and version that asked."),
+    text("request_key", "The request's key in the ledger."),
+    integer("tries", "How often it was asked until the answer was valid."),
+    text("notes", "What was done to fit the model's limits, such as cut audio.", optional=True),
 ]
 
 CRITIQUES = Table(
     name="critiques",
     description="One row a clip that a model described in words; only where the config has `[critiques]`.",
-    schema=pa.schema(
-        [
-            column("sample_id", pa.string(), "The clip.", names="rated_clip"),
-            column("dataset", pa.string(), "Dataset of the clip.", names="source"),
-            column("split", pa.string(), "Split of the clip."),
-            column("clip_sha256", pa.string(), "SHA-256 of the audio file that was heard.", names="clip"),
-            column("duration_s", pa.float64(), "Length of the clip.", unit="s"),
-            column("mos", pa.float64(), "MOS of the clip; the model did not know it.", unit="points"),
-            column("noise", pa.string(), "Background noise, and whether it hinders understanding.", source=_METHOD),
-            column("distortion", pa.string(), "Compression, electrical noise, clipping.", source=_METHOD),
-            column("naturalness", pa.string(), "Whether it sounds like a real person.", source=_METHOD),
-            column("continuity", pa.string(), "Whether it flows; drop-outs, interruptions.", source=_METHOD),
-            *_ASKED,
-        ]
+    schema=columns(
+        text("sample_id", "The clip.", names="rated_clip"),
+        text("dataset", "Dataset of the clip.", names="source"),
+        text("split", "Split of the clip."),
+        text("clip_sha256", "SHA-256 of the audio file that was heard.", names="clip"),
+        number("duration_s", "Length of the clip.", unit="s"),
+        number("mos", "MOS of the clip; the model did not know it.", unit="points"),
+        text("noise", "Background noise, and whether it hinders understanding.", source=_METHOD),
+        text("distortion", "Compression, electrical noise, clipping.", source=_METHOD),
+        text("naturalness", "Whether it sounds like a real person.", source=_METHOD),
+        text("continuity", "Whether it flows; drop-outs, interruptions.", source=_METHOD),
+        *_ASKED,
     ),
     key=("sample_id",),
     optional=True,
@@ -94,34 +80,26 @@ PAIRED_CRITIQUES = Table(
         "One row a pair that a model compared in words and scored, in agreement with the listeners: the clip with the "
         "higher MOS has the higher score. Only where the config has `[critiques]`."
     ),
-    schema=pa.schema(
-        [
-            column("pair_id", pa.string(), "The pair.", names="pair"),
-            column("dataset", pa.string(), "Dataset of both clips.", names="source"),
-            column("split", pa.string(), "Split of both clips."),
-            column(
-                "first_id",
-                pa.string(),
-                "sample_id of the clip that was heard first, by a hash of seed and pair.",
-                names="rated_clip",
-            ),
-            column("second_id", pa.string(), "sample_id of the clip that was heard second.", names="rated_clip"),
-            column("first_sha256", pa.string(), "SHA-256 of the first clip's audio file.", names="clip"),
-            column("second_sha256", pa.string(), "SHA-256 of the second clip's audio file.", names="clip"),
-            column("better", pa.string(), "Which of them has the higher MOS.", unit="first or second"),
-            column("first_mos", pa.float64(), "MOS of the first clip.", unit="points"),
-            column("second_mos", pa.float64(), "MOS of the second clip.", unit="points"),
-            column("mos_gap_normalized", pa.float64(), "As in `pairs`.", unit="0 to 1"),
-            column(
-                "rationale",
-                pa.string(),
-                "What the model wrote: four parts on both clips, then the line `Final Scores: [[x, y]]`.",
-                source=_METHOD,
-            ),
-            column("first_score", pa.int64(), "The model's score of the first clip.", unit="1 to 10"),
-            column("second_score", pa.int64(), "The model's score of the second clip.", unit="1 to 10"),
-            *_ASKED,
-        ]
+    schema=columns(
+        text("pair_id", "The pair.", names="pair"),
+        text("dataset", "Dataset of both clips.", names="source"),
+        text("split", "Split of both clips."),
+        text("first_id", "sample_id of the clip that was heard first, by a hash of seed and pair.", names="rated_clip"),
+        text("second_id", "sample_id of the clip that was heard second.", names="rated_clip"),
+        text("first_sha256", "SHA-256 of the first clip's audio file.", names="clip"),
+        text("second_sha256", "SHA-256 of the second clip's audio file.", names="clip"),
+        text("better", "Which of them has the higher MOS.", unit="first or second"),
+        number("first_mos", "MOS of the first clip.", unit="points"),
+        number("second_mos", "MOS of the second clip.", unit="points"),
+        number("mos_gap_normalized", "As in `pairs`.", unit="0 to 1"),
+        text(
+            "rationale",
+            "What the model wrote: four parts on both clips, then the line `Final Scores: [[x, y]]`.",
+            source=_METHOD,
+        ),
+        integer("first_score", "The model's score of the first clip.", unit="1 to 10"),
+        integer("second_score", "The model's score of the second clip.", unit="1 to 10"),
+        *_ASKED,
     ),
     key=("pair_id",),
     optional=True,

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Drawn, Hearing
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.places import without_place
@@ -46,26 +46,18 @@ class CaptionSource(Linked):
     set: Set | None = Field(default=None, description="`test` is the bench, `train` the corpus; without it, by hash.")
 
 
-class Judge(AnnotatorConfig):
+class Judge(Drawn):
     """Who hears the clips."""
 
     hearing: Hearing = Hearing()
     max_tokens: int = Field(default=512, ge=1)
-    seed: int | None = Field(default=17, ge=0, description="Each draw adds its number; None leaves it to the server.")
-    most_failed: float = Field(
-        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
-    )
 
 
-class Writer(AnnotatorConfig):
+class Writer(Drawn):
     """Who reads and writes: perturbs, decomposes, filters, labels, gives rationales, translates. It hears nothing."""
 
     tries: int = Field(default=3, ge=1, le=20, description="Draws of one answer, at most, until one passes its checks.")
     max_tokens: int = Field(default=2048, ge=1)
-    seed: int | None = Field(default=17, ge=0, description="Each draw adds its number; None leaves it to the server.")
-    most_failed: float = Field(
-        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
-    )
 
 
 class Similarity(Model):

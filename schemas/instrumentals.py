@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-import pyarrow as pa
 from pydantic import Field
 
 from earmark.schemas.config import Model
 from earmark.schemas.corpus import Corpus, Story
-from earmark.schemas.tables import REJECTS, WORDS, Table, audio_column, column
+from earmark.schemas.tables import REJECTS, WORDS, Table, audio_column, column, columns, integer, number, text
 from earmark.schemas.tracks import TracksConfig
 from earmark.schemas.views import View
 
@@ -92,54 +91,44 @@ _LEVEL = "dB of full scale, -120 and above"
 TRACKS = Table(
     name="tracks",
     description="One row a track whose voice was removed.",
-    schema=pa.schema(
-        [
-            column("track_id", pa.string(), "The track's id in the list.", names="track", role="is"),
-            column("split", pa.string(), "Split of its artist."),
-            column("source", pa.string(), "The list's name in the config.", names="source"),
-            column("artist_id", pa.string(), "The artist, as the list names it.", optional=True),
-            column("album_id", pa.string(), "The album, as the list names it.", optional=True),
-            column("tags", WORDS, "Tags as `category---name`, synonyms replaced, in the list's order."),
-            column("file", pa.string(), "Audio file as the list names it."),
-            column(
-                "mix_sha256", pa.string(), "SHA-256 of that file's bytes: the clip before.",
-                names="clip", role="is",
-            ),
-            column(
-                "clip_sha256", pa.string(), "SHA-256 of the instrumental's bytes: the clip after.",
-                names="clip", role="is",
-            ),
-            column("instrumental", pa.string(), "The instrumental's file in this version.", optional=True),
-            column("mix_duration_s", pa.float64(), "Length of the source file.", unit="s"),
-            column("duration_s", pa.float64(), "Length of what was separated, and of the instrumental.", unit="s"),
-            column("sample_rate_hz", pa.int64(), "Sample rate of the instrumental.", unit="Hz"),
-            column("mix_sample_rate_hz", pa.int64(), "Sample rate of the source file.", unit="Hz"),
-            column("mix_channels", pa.int64(), "Channels of the source file; the instrumental has two."),
-            column("mix_codec", pa.string(), "Codec of the source file."),
-            column("mix_dbfs", pa.float64(), "Root-mean-square level of the mix.", unit=_LEVEL),
-            column("instrumental_dbfs", pa.float64(), "Level of what is left, at the mix's scale.", unit=_LEVEL),
-            column("removed_dbfs", pa.float64(), "Level of what was removed, at the mix's scale.", unit=_LEVEL),
-            column("removed_db", pa.float64(), "Level of what was removed, against the mix.", unit="dB"),
-            column(
-                "residual_voice", pa.float64(),
-                "Correlation of what is left with what was removed: well above 0 where some of the voice stays.",
-                unit="-1 to 1", source="measured on the whole track",
-            ),
-            column("gain_db", pa.float64(), "How the file was scaled, to keep its peaks below 0.9.", unit="dB"),
-            column("clipped_share", pa.float64(), "Share of the mix's samples at full scale.", unit="0 to 1"),
-            column(
-                "emptied_share", pa.float64(), "Share of the mix's sounding tenths of a second that are silent now.",
-                unit="0 to 1",
-            ),
-            column("length_error_s", pa.float64(), "The instrumental's length less that of its mix.", unit="s"),
-            column("flags", WORDS, f"Checks that it did not pass: {', '.join(FLAGS)}."),
-            column("separator", pa.string(), "What took the voice out."),
-            column("separator_digest", pa.string(), "SHA-256 of all that decides its output."),
-            column("checkpoint_sha256", pa.string(), "SHA-256 of its checkpoint, where it has one.", optional=True),
-            column("source_file", pa.string(), "The list that the row came from."),
-            column("source_line", pa.int64(), "Line in that list, counted from 1."),
-            audio_column("The instrumental; null where the config says `output.keep = \"files\"`."),
-        ]
+    schema=columns(
+        text("track_id", "The track's id in the list.", names="track", role="is"),
+        text("split", "Split of its artist."),
+        text("source", "The list's name in the config.", names="source"),
+        text("artist_id", "The artist, as the list names it.", optional=True),
+        text("album_id", "The album, as the list names it.", optional=True),
+        column("tags", WORDS, "Tags as `category---name`, synonyms replaced, in the list's order."),
+        text("file", "Audio file as the list names it."),
+        text("mix_sha256", "SHA-256 of that file's bytes: the clip before.", names="clip", role="is"),
+        text("clip_sha256", "SHA-256 of the instrumental's bytes: the clip after.", names="clip", role="is"),
+        text("instrumental", "The instrumental's file in this version.", optional=True),
+        number("mix_duration_s", "Length of the source file.", unit="s"),
+        number("duration_s", "Length of what was separated, and of the instrumental.", unit="s"),
+        integer("sample_rate_hz", "Sample rate of the instrumental.", unit="Hz"),
+        integer("mix_sample_rate_hz", "Sample rate of the source file.", unit="Hz"),
+        integer("mix_channels", "Channels of the source file; the instrumental has two."),
+        text("mix_codec", "Codec of the source file."),
+        number("mix_dbfs", "Root-mean-square level of the mix.", unit=_LEVEL),
+        number("instrumental_dbfs", "Level of what is left, at the mix's scale.", unit=_LEVEL),
+        number("removed_dbfs", "Level of what was removed, at the mix's scale.", unit=_LEVEL),
+        number("removed_db", "Level of what was removed, against the mix.", unit="dB"),
+        number(
+            "residual_voice",
+            "Correlation of what is left with what was removed: well above 0 where some of the voice stays.",
+            unit="-1 to 1",
+            source="measured on the whole track",
+        ),
+        number("gain_db", "How the file was scaled, to keep its peaks below 0.9.", unit="dB"),
+        number("clipped_share", "Share of the mix's samples at full scale.", unit="0 to 1"),
+        number("emptied_share", "Share of the mix's sounding tenths of a second that are silent now.", unit="0 to 1"),
+        number("length_error_s", "The instrumental's length less that of its mix.", unit="s"),
+        column("flags", WORDS, f"Checks that it did not pass: {', '.join(FLAGS)}."),
+        text("separator", "What took the voice out."),
+        text("separator_digest", "SHA-256 of all that decides its output."),
+        text("checkpoint_sha256", "SHA-256 of its checkpoint, where it has one.", optional=True),
+        text("source_file", "The list that the row came from."),
+        integer("source_line", "Line in that list, counted from 1."),
+        audio_column('The instrumental; null where the config says `output.keep = "files"`.'),
     ),
     key=("track_id",),
     exclusive=("artist_id", "mix_sha256"),
@@ -149,7 +138,7 @@ TRACKS = Table(
         "voice removed by {separator}: {removed_db} dB of the mix, residual voice {residual_voice}",
         "flags: {flags}",
     ),
-)  # fmt: skip
+)
 
 _STORY = Story(
     title="Instrumentals",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
-import pyarrow as pa
 from pydantic import Field, field_validator, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig
@@ -15,7 +14,19 @@ from earmark.schemas.critiques import CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUE
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
-from earmark.schemas.tables import REJECTS, SPLIT_ALIASES, SPLITS, Shares, Split, Table, audio_column, column
+from earmark.schemas.tables import (
+    REJECTS,
+    SPLIT_ALIASES,
+    SPLITS,
+    Shares,
+    Split,
+    Table,
+    audio_column,
+    columns,
+    integer,
+    number,
+    text,
+)
 from earmark.schemas.views import View
 
 CATEGORIES = ("same_content", "same_source", "unmatched")
@@ -207,59 +218,41 @@ _MOS = "MOS-RMBench, section on data construction"
 RATINGS = Table(
     name="ratings",
     description="One row a rated clip that could be used: its mean opinion score and what is known of its making.",
-    schema=pa.schema(
-        [
-            column(
-                "sample_id",
-                pa.string(),
-                "Dataset and file name; the clip's id everywhere in this corpus.",
-                names="rated_clip",
-                role="is",
-            ),
-            column("dataset", pa.string(), "Name of the source in the build config.", names="source"),
-            column(
-                "subset", pa.string(), "Listening test within the dataset; MOS compare only within one.", optional=True
-            ),
-            column("split", pa.string(), "train, validation, test or ood."),
-            column("file", pa.string(), "Audio file as the publisher's list names it."),
-            column("mos", pa.float64(), "Mean opinion score.", unit="points on the dataset's scale"),
-            column("votes", pa.int64(), "Ratings (of listeners, where they are known) behind the mean.", optional=True),
-            column("mos_std", pa.float64(), "Sample standard deviation of the ratings.", unit="points", optional=True),
-            column(
-                "mos_se",
-                pa.float64(),
-                "Standard error of the mean, mos_std / sqrt(votes).",
-                unit="points",
-                optional=True,
-            ),
-            column("scale_min", pa.float64(), "Lowest possible rating."),
-            column("scale_max", pa.float64(), "Highest possible rating."),
-            column("system_id", pa.string(), "System that produced the clip.", optional=True),
-            column("speaker_id", pa.string(), "Speaker or voice.", optional=True),
-            column(
-                "content_id", pa.string(), "What is said or sung; null where the list does not tell.", optional=True
-            ),
-            column("condition_id", pa.string(), "Degradation, such as noise type and level.", optional=True),
-            column(
-                "clip_sha256",
-                pa.string(),
-                "SHA-256 of the audio file's bytes.",
-                source="audio index",
-                optional=True,
-                names="clip",
-                role="is",
-            ),
-            column("duration_s", pa.float64(), "Length of the clip.", unit="s", source="audio index", optional=True),
-            column(
-                "sample_rate_hz", pa.int64(), "Sample rate of the file.", unit="Hz", source="audio index", optional=True
-            ),
-            column("channels", pa.int64(), "Channels of the file.", source="audio index", optional=True),
-            column("source_file", pa.string(), "Source name and path of the list that the row came from."),
-            column(
-                "source_line", pa.int64(), "Line in that list, counted from 1 (the first, where ratings were averaged)."
-            ),
-            audio_column("The clip as 16 kHz mono WAV; null unless the config says `audio = convert`."),
-        ]
+    schema=columns(
+        text(
+            "sample_id",
+            "Dataset and file name; the clip's id everywhere in this corpus.",
+            names="rated_clip",
+            role="is",
+        ),
+        text("dataset", "Name of the source in the build config.", names="source"),
+        text("subset", "Listening test within the dataset; MOS compare only within one.", optional=True),
+        text("split", "train, validation, test or ood."),
+        text("file", "Audio file as the publisher's list names it."),
+        number("mos", "Mean opinion score.", unit="points on the dataset's scale"),
+        integer("votes", "Ratings (of listeners, where they are known) behind the mean.", optional=True),
+        number("mos_std", "Sample standard deviation of the ratings.", unit="points", optional=True),
+        number("mos_se", "Standard error of the mean, mos_std / sqrt(votes).", unit="points", optional=True),
+        number("scale_min", "Lowest possible rating."),
+        number("scale_max", "Highest possible rating."),
+        text("system_id", "System that produced the clip.", optional=True),
+        text("speaker_id", "Speaker or voice.", optional=True),
+        text("content_id", "What is said or sung; null where the list does not tell.", optional=True),
+        text("condition_id", "Degradation, such as noise type and level.", optional=True),
+        text(
+            "clip_sha256",
+            "SHA-256 of the audio file's bytes.",
+            source="audio index",
+            optional=True,
+            names="clip",
+            role="is",
+        ),
+        number("duration_s", "Length of the clip.", unit="s", source="audio index", optional=True),
+        integer("sample_rate_hz", "Sample rate of the file.", unit="Hz", source="audio index", optional=True),
+        integer("channels", "Channels of the file.", source="audio index", optional=True),
+        text("source_file", "Source name and path of the list that the row came from."),
+        integer("source_line", "Line in that list, counted from 1 (the first, where ratings were averaged)."),
+        audio_column("The clip as 16 kHz mono WAV; null unless the config says `audio = convert`."),
     ),
     key=("sample_id",),
     exclusive=("sample_id", "clip_sha256"),
@@ -274,44 +267,36 @@ RATINGS = Table(
 PAIRS = Table(
     name="pairs",
     description="One row an unordered pair of clips with different MOS; the clip with the higher MOS is chosen.",
-    schema=pa.schema(
-        [
-            column(
-                "pair_id",
-                pa.string(),
-                "Sixteen hexadecimal digits from the two sample ids, in either order.",
-                names="pair",
-                role="is",
-            ),
-            column("dataset", pa.string(), "Dataset of both clips.", names="source"),
-            column("split", pa.string(), "Split of both clips."),
-            column("category", pa.string(), "same_content, same_source or unmatched.", source=_MOS),
-            column("group_id", pa.string(), "The group that both clips were drawn from."),
-            column("chosen_id", pa.string(), "sample_id of the clip with the higher MOS.", names="rated_clip"),
-            column("rejected_id", pa.string(), "sample_id of the clip with the lower MOS.", names="rated_clip"),
-            column("chosen_mos", pa.float64(), "MOS of the chosen clip.", unit="points on the dataset's scale"),
-            column("rejected_mos", pa.float64(), "MOS of the rejected clip.", unit="points on the dataset's scale"),
-            column("mos_gap", pa.float64(), "chosen_mos - rejected_mos.", unit="points on the dataset's scale"),
-            column(
-                "mos_gap_normalized",
-                pa.float64(),
-                "mos_gap over the 90th percentile of the dataset's gaps, at most 1.",
-                unit="0 to 1",
-                source="MOS-RMBench, MOS-difference reward",
-            ),
-            column("gap_decile", pa.int64(), "Decile of mos_gap within the dataset.", unit="1 (small) to 10 (large)"),
-            column("chosen_mos_se", pa.float64(), "Standard error of chosen_mos.", unit="points", optional=True),
-            column("rejected_mos_se", pa.float64(), "Standard error of rejected_mos.", unit="points", optional=True),
-            column(
-                "chosen_better_probability",
-                pa.float64(),
-                "Phi(mos_gap / sqrt(chosen_mos_se^2 + rejected_mos_se^2)): that the true means stand in this order; "
-                "null where a standard error is unknown or both are 0.",
-                unit="0.5 to 1",
-                source="normal approximation of the difference of two independent means (Welch 1938, Biometrika 29)",
-                optional=True,
-            ),
-        ]
+    schema=columns(
+        text(
+            "pair_id", "Sixteen hexadecimal digits from the two sample ids, in either order.", names="pair", role="is"
+        ),
+        text("dataset", "Dataset of both clips.", names="source"),
+        text("split", "Split of both clips."),
+        text("category", "same_content, same_source or unmatched.", source=_MOS),
+        text("group_id", "The group that both clips were drawn from."),
+        text("chosen_id", "sample_id of the clip with the higher MOS.", names="rated_clip"),
+        text("rejected_id", "sample_id of the clip with the lower MOS.", names="rated_clip"),
+        number("chosen_mos", "MOS of the chosen clip.", unit="points on the dataset's scale"),
+        number("rejected_mos", "MOS of the rejected clip.", unit="points on the dataset's scale"),
+        number("mos_gap", "chosen_mos - rejected_mos.", unit="points on the dataset's scale"),
+        number(
+            "mos_gap_normalized",
+            "mos_gap over the 90th percentile of the dataset's gaps, at most 1.",
+            unit="0 to 1",
+            source="MOS-RMBench, MOS-difference reward",
+        ),
+        integer("gap_decile", "Decile of mos_gap within the dataset.", unit="1 (small) to 10 (large)"),
+        number("chosen_mos_se", "Standard error of chosen_mos.", unit="points", optional=True),
+        number("rejected_mos_se", "Standard error of rejected_mos.", unit="points", optional=True),
+        number(
+            "chosen_better_probability",
+            "Phi(mos_gap / sqrt(chosen_mos_se^2 + rejected_mos_se^2)): that the true means stand in this order; "
+            "null where a standard error is unknown or both are 0.",
+            unit="0.5 to 1",
+            source="normal approximation of the difference of two independent means (Welch 1938, Biometrika 29)",
+            optional=True,
+        ),
     ),
     key=("pair_id",),
     exclusive=("chosen_id", "rejected_id"),
@@ -326,26 +311,18 @@ PAIRS = Table(
 TRIPLETS = Table(
     name="triplets",
     description="Three clips of one group with MOS A > B > C, for measuring cycles in a model's preferences.",
-    schema=pa.schema(
-        [
-            column(
-                "triplet_id",
-                pa.string(),
-                "Sixteen hexadecimal digits from the three sample ids.",
-                names="triplet",
-                role="is",
-            ),
-            column("dataset", pa.string(), "Dataset of the clips.", names="source"),
-            column("split", pa.string(), "Split of the clips."),
-            column("category", pa.string(), "Kind of the group: same_content, same_source or unmatched.", source=_MOS),
-            column("group_id", pa.string(), "The group that the clips were drawn from."),
-            column("a_id", pa.string(), "sample_id of the clip with the highest MOS.", names="rated_clip"),
-            column("b_id", pa.string(), "sample_id of the clip between.", names="rated_clip"),
-            column("c_id", pa.string(), "sample_id of the clip with the lowest MOS.", names="rated_clip"),
-            column("a_mos", pa.float64(), "MOS of a.", unit="points on the dataset's scale"),
-            column("b_mos", pa.float64(), "MOS of b.", unit="points on the dataset's scale"),
-            column("c_mos", pa.float64(), "MOS of c.", unit="points on the dataset's scale"),
-        ]
+    schema=columns(
+        text("triplet_id", "Sixteen hexadecimal digits from the three sample ids.", names="triplet", role="is"),
+        text("dataset", "Dataset of the clips.", names="source"),
+        text("split", "Split of the clips."),
+        text("category", "Kind of the group: same_content, same_source or unmatched.", source=_MOS),
+        text("group_id", "The group that the clips were drawn from."),
+        text("a_id", "sample_id of the clip with the highest MOS.", names="rated_clip"),
+        text("b_id", "sample_id of the clip between.", names="rated_clip"),
+        text("c_id", "sample_id of the clip with the lowest MOS.", names="rated_clip"),
+        number("a_mos", "MOS of a.", unit="points on the dataset's scale"),
+        number("b_mos", "MOS of b.", unit="points on the dataset's scale"),
+        number("c_mos", "MOS of c.", unit="points on the dataset's scale"),
     ),
     key=("triplet_id",),
     says=("all three clips stand in group {group_id}, each two a {category} pair", "MOS {a_mos} > {b_mos} > {c_mos}"),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Literal, Self
 
-import pyarrow as pa
 from pydantic import Field, model_validator
 
-from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Prices
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Prices
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.places import without_place
-from earmark.schemas.tables import REJECTS, WORDS, Table, column
+from earmark.schemas.tables import REJECTS, WORDS, Table, column, columns, flag, integer, number, text
 from earmark.schemas.views import View
 
 Category = Literal["genre", "instrument", "mood/theme"]
@@ -47,7 +46,7 @@ class Pool(Model):
     exclude: dict[Category, tuple[str, ...]] = Field(default={}, description="Further tags to leave out.")
 
 
-class Verification(Linked, AnnotatorConfig):
+class Verification(Linked, Asked):
     """Who listens whether tracks that carry a tag sound like it."""
 
     audio: str = Field(description="Folder of the tracks' audio.")
@@ -58,9 +57,6 @@ class Verification(Linked, AnnotatorConfig):
     longest_s: float = Field(default=30.0, gt=0, description="What the judge hears of each, from its start.")
     sample_rate_hz: int = Field(default=16_000, ge=8_000, le=192_000)
     max_tokens: int = Field(default=1, ge=1)
-    most_failed: float = Field(
-        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
-    )
 
     @model_validator(mode="after")
     def _fields(self) -> Self:
@@ -79,11 +75,10 @@ class Counts(Model):
     strict_ood: int = Field(default=20, ge=0, description="Out of distribution, only the given tags.")
 
 
-class Synthesis(AnnotatorConfig):
+class Synthesis(Drawn):
     """Who writes the prompts, from what examples, and how often it may try."""
 
     temperature: float | None = Field(default=0.7, ge=0, le=2)
-    seed: int | None = Field(default=17, ge=0, description="Each try adds its number; None leaves it to the server.")
     max_tokens: int = Field(default=256, ge=1)
     shots: int = Field(default=5, ge=0, le=50, description="Example captions of each caption set.")
     tries: int = Field(
@@ -93,9 +88,6 @@ class Synthesis(AnnotatorConfig):
         default=1.0, ge=0, description="Triplets drawn in place of given-up ones, at most, as a share of the count."
     )
     longest: int = Field(default=400, ge=20, description="Longest prompt, in characters.")
-    most_failed: float = Field(
-        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
-    )
 
 
 class MusicPrompts(BuildConfig):
@@ -170,35 +162,34 @@ _METHOD = "ATTM, selection of tags"
 TAGS = Table(
     name="tags",
     description="One row a tag of the track list: its figures, and whether it entered the pool.",
-    schema=pa.schema(
-        [
-            column("category", pa.string(), "What the tag speaks of.", unit="genre, instrument or mood/theme"),
-            column("tag", pa.string(), "The tag as the track list writes it."),
-            column("written", pa.string(), "The tag as a sentence has it."),
-            column("tracks", pa.int64(), "Tracks that carry it.", source=_METHOD),
-            column(
-                "mentions", pa.int64(), "Captions that name it, by whole word forms; null without captions.",
-                source=_METHOD, optional=True,
-            ),
-            column("vocal", pa.string(), "Why it asks for voices, by the reviewed list; null if not.", optional=True),
-            column("asked", pa.int64(), "Its tracks that a judge answered for; null if not verified.", optional=True),
-            column("detected", pa.int64(), "Of these, those on which the judge hears it.", optional=True),
-            column(
-                "recall", pa.float64(), "Share of `asked` that is `detected`.",
-                unit="0 to 1", source=_METHOD, optional=True,
-            ),
-            column(
-                "recall_low", pa.float64(), "Lower end of the recall's 95 % interval.",
-                unit="0 to 1", source="Wilson 1927", optional=True,
-            ),
-            column(
-                "recall_high", pa.float64(), "Upper end of the recall's 95 % interval.",
-                unit="0 to 1", source="Wilson 1927", optional=True,
-            ),
-            column("verified", pa.bool_(), "Whether a judge was asked about it."),
-            column("in_pool", pa.bool_(), "Whether prompts may use it."),
-            column("criterion", pa.string(), "The first criterion that it missed; null in the pool.", optional=True),
-        ]
+    schema=columns(
+        text("category", "What the tag speaks of.", unit="genre, instrument or mood/theme"),
+        text("tag", "The tag as the track list writes it."),
+        text("written", "The tag as a sentence has it."),
+        integer("tracks", "Tracks that carry it.", source=_METHOD),
+        integer(
+            "mentions",
+            "Captions that name it, by whole word forms; null without captions.",
+            source=_METHOD,
+            optional=True,
+        ),
+        text("vocal", "Why it asks for voices, by the reviewed list; null if not.", optional=True),
+        integer("asked", "Its tracks that a judge answered for; null if not verified.", optional=True),
+        integer("detected", "Of these, those on which the judge hears it.", optional=True),
+        number("recall", "Share of `asked` that is `detected`.", unit="0 to 1", source=_METHOD, optional=True),
+        number(
+            "recall_low", "Lower end of the recall's 95 % interval.", unit="0 to 1", source="Wilson 1927", optional=True
+        ),
+        number(
+            "recall_high",
+            "Upper end of the recall's 95 % interval.",
+            unit="0 to 1",
+            source="Wilson 1927",
+            optional=True,
+        ),
+        flag("verified", "Whether a judge was asked about it."),
+        flag("in_pool", "Whether prompts may use it."),
+        text("criterion", "The first criterion that it missed; null in the pool.", optional=True),
     ),
     key=("category", "tag"),
     splits=False,
@@ -206,19 +197,17 @@ TAGS = Table(
         "on {tracks} tracks, in {mentions} captions, recall {recall} ({detected} of {asked})",
         "in the pool: {in_pool}; criterion missed: {criterion}",
     ),
-)  # fmt: skip
+)
 
 COOCCURRENCE = Table(
     name="cooccurrence",
     description="One row two tags of the pool of different categories, and the tracks that carry both: none, too.",
-    schema=pa.schema(
-        [
-            column("category_a", pa.string(), "Category of the first tag: genre or instrument."),
-            column("tag_a", pa.string(), "The first tag."),
-            column("category_b", pa.string(), "Category of the second tag: instrument or mood/theme."),
-            column("tag_b", pa.string(), "The second tag."),
-            column("tracks", pa.int64(), "Tracks that carry both."),
-        ]
+    schema=columns(
+        text("category_a", "Category of the first tag: genre or instrument."),
+        text("tag_a", "The first tag."),
+        text("category_b", "Category of the second tag: instrument or mood/theme."),
+        text("tag_b", "The second tag."),
+        integer("tracks", "Tracks that carry both."),
     ),
     key=("category_a", "tag_a", "category_b", "tag_b"),
     splits=False,
@@ -227,26 +216,22 @@ COOCCURRENCE = Table(
 TRIPLETS = Table(
     name="triplets",
     description="One row a genre, an instrument and a mood or theme that a prompt was written for.",
-    schema=pa.schema(
-        [
-            column(
-                "triplet_id", pa.string(), "Sixteen hexadecimal digits from the three tags.",
-                names="prompt", role="is",
-            ),
-            column("split", pa.string(), "test if in distribution, ood if not."),
-            column("stratum", pa.string(), "Distribution and style.", unit="strict_id, improvised_id or strict_ood"),
-            column("genre", pa.string(), "The genre, as the track list writes it."),
-            column("instrument", pa.string(), "The instrument."),
-            column("mood_theme", pa.string(), "The mood or theme."),
-            column("genre_instrument_tracks", pa.int64(), "Tracks that carry both."),
-            column("genre_mood_tracks", pa.int64(), "Tracks that carry both."),
-            column("instrument_mood_tracks", pa.int64(), "Tracks that carry both."),
-            column(
-                "absent_pairs", WORDS,
-                "Pairs of its tags that no track carries, such as `genre+instrument`; empty if in distribution.",
-            ),
-            column("kept_from", pa.string(), "The version that it was kept from; null if drawn anew.", optional=True),
-        ]
+    schema=columns(
+        text("triplet_id", "Sixteen hexadecimal digits from the three tags.", names="prompt", role="is"),
+        text("split", "test if in distribution, ood if not."),
+        text("stratum", "Distribution and style.", unit="strict_id, improvised_id or strict_ood"),
+        text("genre", "The genre, as the track list writes it."),
+        text("instrument", "The instrument."),
+        text("mood_theme", "The mood or theme."),
+        integer("genre_instrument_tracks", "Tracks that carry both."),
+        integer("genre_mood_tracks", "Tracks that carry both."),
+        integer("instrument_mood_tracks", "Tracks that carry both."),
+        column(
+            "absent_pairs",
+            WORDS,
+            "Pairs of its tags that no track carries, such as `genre+instrument`; empty if in distribution.",
+        ),
+        text("kept_from", "The version that it was kept from; null if drawn anew.", optional=True),
     ),
     key=("triplet_id",),
     exclusive=("triplet_id",),
@@ -254,27 +239,25 @@ TRIPLETS = Table(
         "drawn as {stratum}: {genre}, {instrument}, {mood_theme}",
         "tracks with two of its tags: {genre_instrument_tracks}, {genre_mood_tracks}, {instrument_mood_tracks}",
     ),
-)  # fmt: skip
+)
 
 PROMPTS = Table(
     name="prompts",
     description="One row a prompt for text-to-music systems.",
-    schema=pa.schema(
-        [
-            column("prompt_id", pa.string(), "The triplet's id.", names="prompt", role="is"),
-            column("split", pa.string(), "test if in distribution, ood if not."),
-            column("text", pa.string(), "The prompt."),
-            column("distribution", pa.string(), "Whether its tags co-occur.", unit="id or ood"),
-            column("style", pa.string(), "Whether instruments were added.", unit="strict or improvised"),
-            column("genre", pa.string(), "The genre that it asks for, as a sentence has it."),
-            column("instrument", pa.string(), "The instrument."),
-            column("mood_theme", pa.string(), "The mood or theme."),
-            column("added_instruments", WORDS, "Instruments that the writer added; empty if strict."),
-            column("writer", pa.string(), "The annotator that wrote it.", names=("source", "annotator")),
-            column("prompt", pa.string(), "Prompt file and version that asked."),
-            column("request_key", pa.string(), "The request's key in the ledger."),
-            column("tries", pa.int64(), "How many answers it took until one passed the checks."),
-        ]
+    schema=columns(
+        text("prompt_id", "The triplet's id.", names="prompt", role="is"),
+        text("split", "test if in distribution, ood if not."),
+        text("text", "The prompt."),
+        text("distribution", "Whether its tags co-occur.", unit="id or ood"),
+        text("style", "Whether instruments were added.", unit="strict or improvised"),
+        text("genre", "The genre that it asks for, as a sentence has it."),
+        text("instrument", "The instrument."),
+        text("mood_theme", "The mood or theme."),
+        column("added_instruments", WORDS, "Instruments that the writer added; empty if strict."),
+        text("writer", "The annotator that wrote it.", names=("source", "annotator")),
+        text("prompt", "Prompt file and version that asked."),
+        text("request_key", "The request's key in the ledger."),
+        integer("tries", "How many answers it took until one passed the checks."),
     ),
     key=("prompt_id",),
     says=("written by {writer} in {tries} tries, request {request_key}",),
@@ -283,27 +266,14 @@ PROMPTS = Table(
 SHOTS = Table(
     name="shots",
     description="One row an example caption that the writer saw with a prompt's tags.",
-    schema=pa.schema(
-        [
-            column("prompt_id", pa.string(), "The prompt.", names="prompt", role="part"),
-            column("place", pa.int64(), "Where it stood among the examples, from 1."),
-            column("pipeline", pa.string(), "The caption set.", names="source"),
-            column("item", pa.string(), "The clip, as the caption set names it."),
-            column("text", pa.string(), "The caption."),
-            column(
-                "clip_id",
-                pa.string(),
-                "The clip in the version of `captions`; null for files.",
-                optional=True,
-                names="track",
-            ),
-            column(
-                "source",
-                pa.string(),
-                "The list that the clip is of, as `captions` names it; of files, the set.",
-                names="source",
-            ),
-        ]
+    schema=columns(
+        text("prompt_id", "The prompt.", names="prompt", role="part"),
+        integer("place", "Where it stood among the examples, from 1."),
+        text("pipeline", "The caption set.", names="source"),
+        text("item", "The clip, as the caption set names it."),
+        text("text", "The caption."),
+        text("clip_id", "The clip in the version of `captions`; null for files.", optional=True, names="track"),
+        text("source", "The list that the clip is of, as `captions` names it; of files, the set.", names="source"),
     ),
     key=("prompt_id", "place"),
     splits=False,

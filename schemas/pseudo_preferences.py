@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-import pyarrow as pa
 from pydantic import Field, model_validator
 
-from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing, Prices
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Hearing, Prices
 from earmark.schemas.config import BuildConfig, Linked, Model
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
-from earmark.schemas.tables import REJECTS, Shares, Table, audio_column, column
+from earmark.schemas.tables import REJECTS, Shares, Table, audio_column, columns, integer, number, text
 from earmark.schemas.views import View
 
 Dimension = Literal["musicality", "alignment"]
@@ -42,7 +41,7 @@ class Clips(Model):
     embed: bool = Field(default=False, description="Whether the table `clips` holds the audio files themselves.")
 
 
-class Judge(AnnotatorConfig):
+class Judge(Asked):
     """Who judges the pairs, and what a label needs."""
 
     dimensions: tuple[Dimension, ...] = Field(default=DIMENSIONS, min_length=1, description="What is asked.")
@@ -51,12 +50,6 @@ class Judge(AnnotatorConfig):
     )
     separate: bool = Field(default=False, description="One request for each dimension, instead of one for all.")
     hearing: Hearing = Hearing()
-    most_failed: float = Field(
-        default=0.02,
-        ge=0,
-        le=1,
-        description="Share of requests that may stay without an answer; with more, the build stops, to be resumed.",
-    )
 
     @model_validator(mode="after")
     def _asked(self) -> Self:
@@ -120,22 +113,20 @@ _CHOICES = "a, b or tie"
 CLIPS = Table(
     name="clips",
     description="One row a generation that could be judged.",
-    schema=pa.schema(
-        [
-            column("generation_id", pa.string(), "The generation's id in the input.", names="generation", role="is"),
-            column("split", pa.string(), "Split of its prompt."),
-            column("prompt_id", pa.string(), "The prompt that it was made from.", names="prompt"),
-            column("model", pa.string(), "The model that made it.", names="source"),
-            column("file", pa.string(), "Audio file as the table of generations names it."),
-            column("clip_sha256", pa.string(), "SHA-256 of the audio file's bytes.", names="clip", role="is"),
-            column("duration_s", pa.float64(), "Length of the clip.", unit="s"),
-            column("sample_rate_hz", pa.int64(), "Sample rate of the file.", unit="Hz"),
-            column("channels", pa.int64(), "Channels of the file."),
-            column("peak_dbfs", pa.float64(), "Peak.", unit="dB of full scale", optional=True),
-            column("source_file", pa.string(), "The table that the row came from."),
-            column("source_line", pa.int64(), "Line in that table, counted from 1."),
-            audio_column("The audio file as it was judged; null unless the config says `clips.embed`."),
-        ]
+    schema=columns(
+        text("generation_id", "The generation's id in the input.", names="generation", role="is"),
+        text("split", "Split of its prompt."),
+        text("prompt_id", "The prompt that it was made from.", names="prompt"),
+        text("model", "The model that made it.", names="source"),
+        text("file", "Audio file as the table of generations names it."),
+        text("clip_sha256", "SHA-256 of the audio file's bytes.", names="clip", role="is"),
+        number("duration_s", "Length of the clip.", unit="s"),
+        integer("sample_rate_hz", "Sample rate of the file.", unit="Hz"),
+        integer("channels", "Channels of the file."),
+        number("peak_dbfs", "Peak.", unit="dB of full scale", optional=True),
+        text("source_file", "The table that the row came from."),
+        integer("source_line", "Line in that table, counted from 1."),
+        audio_column("The audio file as it was judged; null unless the config says `clips.embed`."),
     ),
     key=("generation_id",),
     exclusive=("prompt_id", "clip_sha256"),
@@ -148,32 +139,23 @@ CLIPS = Table(
 PAIRS = Table(
     name="pairs",
     description="One row two generations of one prompt that were given to the judge in both orders.",
-    schema=pa.schema(
-        [
-            column(
-                "pair_id",
-                pa.string(),
-                "Sixteen hexadecimal digits from the two generation ids, in either order.",
-                names="pair",
-                role="is",
-            ),
-            column("split", pa.string(), "Split of the prompt."),
-            column("prompt_id", pa.string(), "The prompt of both generations.", names="prompt"),
-            column("modality", pa.string(), "What the prompt holds: text, text+lyrics, text+audio, text+lyrics+audio."),
-            column("text", pa.string(), "The prompt's text."),
-            column("lyrics", pa.string(), "The prompt's lyrics.", optional=True),
-            column(
-                "reference_sha256",
-                pa.string(),
-                "SHA-256 of the prompt's reference audio.",
-                optional=True,
-                names="clip",
-            ),
-            column("generation_a", pa.string(), "Generation shown first in the forward pass.", names="generation"),
-            column("generation_b", pa.string(), "Generation shown second in the forward pass.", names="generation"),
-            column("model_a", pa.string(), "Model of generation a."),
-            column("model_b", pa.string(), "Model of generation b."),
-        ]
+    schema=columns(
+        text(
+            "pair_id",
+            "Sixteen hexadecimal digits from the two generation ids, in either order.",
+            names="pair",
+            role="is",
+        ),
+        text("split", "Split of the prompt."),
+        text("prompt_id", "The prompt of both generations.", names="prompt"),
+        text("modality", "What the prompt holds: text, text+lyrics, text+audio, text+lyrics+audio."),
+        text("text", "The prompt's text."),
+        text("lyrics", "The prompt's lyrics.", optional=True),
+        text("reference_sha256", "SHA-256 of the prompt's reference audio.", optional=True, names="clip"),
+        text("generation_a", "Generation shown first in the forward pass.", names="generation"),
+        text("generation_b", "Generation shown second in the forward pass.", names="generation"),
+        text("model_a", "Model of generation a."),
+        text("model_b", "Model of generation b."),
     ),
     key=("pair_id",),
     exclusive=("prompt_id",),
@@ -183,20 +165,18 @@ PAIRS = Table(
 JUDGMENTS = Table(
     name="judgments",
     description="One row an answer of the judge: a pair, in one order, on one dimension.",
-    schema=pa.schema(
-        [
-            column("pair_id", pa.string(), "The pair.", names="pair"),
-            column("split", pa.string(), "Split of the prompt."),
-            column("order", pa.string(), "forward shows (a, b), reverse (b, a)."),
-            column("dimension", pa.string(), "musicality or alignment."),
-            column("choice", pa.string(), "The preferred generation, in the pair's own letters.", unit=_CHOICES),
-            column("position", pa.string(), "What the judge said, by place in its prompt.", unit="A, B or tie"),
-            column("reason", pa.string(), "The judge's reason, as it gave it."),
-            column("judge", pa.string(), "The annotator: backend and model.", names="annotator"),
-            column("prompt", pa.string(), "Prompt file and version that asked."),
-            column("request_key", pa.string(), "The request's key in the ledger."),
-            column("notes", pa.string(), "What was done to fit the model's limits, such as cut audio.", optional=True),
-        ]
+    schema=columns(
+        text("pair_id", "The pair.", names="pair"),
+        text("split", "Split of the prompt."),
+        text("order", "forward shows (a, b), reverse (b, a)."),
+        text("dimension", "musicality or alignment."),
+        text("choice", "The preferred generation, in the pair's own letters.", unit=_CHOICES),
+        text("position", "What the judge said, by place in its prompt.", unit="A, B or tie"),
+        text("reason", "The judge's reason, as it gave it."),
+        text("judge", "The annotator: backend and model.", names="annotator"),
+        text("prompt", "Prompt file and version that asked."),
+        text("request_key", "The request's key in the ledger."),
+        text("notes", "What was done to fit the model's limits, such as cut audio.", optional=True),
     ),
     key=("pair_id", "order", "dimension"),
     says=("judged {order} on {dimension}: {position} of the prompt, that is {choice}; request {request_key}",),
@@ -205,31 +185,35 @@ JUDGMENTS = Table(
 LABELS = Table(
     name="labels",
     description="One row a pair on which both orders agree in every required dimension.",
-    schema=pa.schema(
-        [
-            column("pair_id", pa.string(), "The pair.", names="pair"),
-            column("split", pa.string(), "Split of the prompt."),
-            column("prompt_id", pa.string(), "The prompt of both generations.", names="prompt"),
-            column("modality", pa.string(), "What the prompt holds."),
-            column("generation_a", pa.string(), "The pair's generation a.", names="generation"),
-            column("generation_b", pa.string(), "The pair's generation b.", names="generation"),
-            column("model_a", pa.string(), "Model of generation a."),
-            column("model_b", pa.string(), "Model of generation b."),
-            column(
-                "musicality", pa.string(), "Which sounds better as music; null if not agreed, or not asked.",
-                unit=_CHOICES, source=_METHOD, optional=True,
-            ),
-            column(
-                "alignment", pa.string(), "Which follows the prompt better; null if not agreed, or not asked.",
-                unit=_CHOICES, source=_METHOD, optional=True,
-            ),
-            column("judge", pa.string(), "The annotator whose two passes agreed.", names="annotator"),
-        ]
+    schema=columns(
+        text("pair_id", "The pair.", names="pair"),
+        text("split", "Split of the prompt."),
+        text("prompt_id", "The prompt of both generations.", names="prompt"),
+        text("modality", "What the prompt holds."),
+        text("generation_a", "The pair's generation a.", names="generation"),
+        text("generation_b", "The pair's generation b.", names="generation"),
+        text("model_a", "Model of generation a."),
+        text("model_b", "Model of generation b."),
+        text(
+            "musicality",
+            "Which sounds better as music; null if not agreed, or not asked.",
+            unit=_CHOICES,
+            source=_METHOD,
+            optional=True,
+        ),
+        text(
+            "alignment",
+            "Which follows the prompt better; null if not agreed, or not asked.",
+            unit=_CHOICES,
+            source=_METHOD,
+            optional=True,
+        ),
+        text("judge", "The annotator whose two passes agreed.", names="annotator"),
     ),
     key=("pair_id",),
     exclusive=("prompt_id",),
     says=("both orders agree: musicality {musicality}, alignment {alignment}",),
-)  # fmt: skip
+)
 
 BIAS = Table(
     name="bias",
@@ -237,31 +221,28 @@ BIAS = Table(
         "How the judge's choices are shared out before and after the consistency filter, in the pair's own letters: "
         "one row a scope, dimension and set of judgments."
     ),
-    schema=pa.schema(
-        [
-            column("scope", pa.string(), "all, modality, model_pair or judge: which pairs the row speaks of."),
-            column(
-                "value", pa.string(), "The modality, the two models, or the judge; `all` for all.",
-                names="annotator",
-            ),
-            column("dimension", pa.string(), "musicality or alignment."),
-            column("set", pa.string(), "original (forward pass), reversed (reverse pass) or agreed."),
-            column("pairs", pa.int64(), "Pairs counted: answered in both orders; for agreed, those of equal choice."),
-            column("share_a", pa.float64(), "Share that prefers a.", unit="0 to 1"),
-            column("share_b", pa.float64(), "Share that prefers b.", unit="0 to 1"),
-            column("share_tie", pa.float64(), "Share of ties.", unit="0 to 1"),
-            column("share_first", pa.float64(), "Share for what was shown first.", unit="0 to 1", optional=True),
-            column("consistency", pa.float64(), "Share of the pairs on which both orders agree.", unit="0 to 1"),
-            column(
-                "same_as_other", pa.float64(), "Of pairs agreed in both dimensions, the share with one choice in both.",
-                unit="0 to 1", optional=True,
-            ),
-        ]
+    schema=columns(
+        text("scope", "all, modality, model_pair or judge: which pairs the row speaks of."),
+        text("value", "The modality, the two models, or the judge; `all` for all.", names="annotator"),
+        text("dimension", "musicality or alignment."),
+        text("set", "original (forward pass), reversed (reverse pass) or agreed."),
+        integer("pairs", "Pairs counted: answered in both orders; for agreed, those of equal choice."),
+        number("share_a", "Share that prefers a.", unit="0 to 1"),
+        number("share_b", "Share that prefers b.", unit="0 to 1"),
+        number("share_tie", "Share of ties.", unit="0 to 1"),
+        number("share_first", "Share for what was shown first.", unit="0 to 1", optional=True),
+        number("consistency", "Share of the pairs on which both orders agree.", unit="0 to 1"),
+        number(
+            "same_as_other",
+            "Of pairs agreed in both dimensions, the share with one choice in both.",
+            unit="0 to 1",
+            optional=True,
+        ),
     ),
     key=("scope", "value", "dimension", "set"),
     splits=False,
     counted=True,
-)  # fmt: skip
+)
 
 TABLES = (CLIPS, PAIRS, JUDGMENTS, LABELS, BIAS, REJECTS)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 Position: TypeAlias = Literal["first", "second"]
@@ -70,34 +70,19 @@ def critique_reward(text: str, better: Position, mos_gap_normalized: float) -> f
     return accuracy_reward(text, better) + mos_difference_reward(text, better, mos_gap_normalized)
 
 
-def trl_accuracy_reward(completions: Sequence[Any], better: Sequence[Position], **_: Any) -> list[float]:
-    """`accuracy_reward` as a reward function of TRL's `GRPOTrainer`."""
-    return [accuracy_reward(_said(one), right) for one, right in zip(completions, better, strict=True)]
+def _for_trl(name: str, reward: Callable[..., float], *columns: str) -> Callable[..., list[float]]:
+    """A reward for TRL's `GRPOTrainer`: a function of completions (texts, or lists of messages whose last one counts)
+    and of the columns that the reward needs, by their names."""
+
+    def rewards(completions: Sequence[Any], **given: Any) -> list[float]:
+        rows = zip(completions, *(given[column] for column in columns), strict=True)
+        return [reward(_text_of(one), *values) for one, *values in rows]
+
+    rewards.__name__ = name
+    return rewards
 
 
-def trl_mos_difference_reward(
-    completions: Sequence[Any], better: Sequence[Position], mos_gap_normalized: Sequence[float], **_: Any
-) -> list[float]:
-    """`mos_difference_reward` as a reward function of TRL's `GRPOTrainer`."""
-    rows = zip(completions, better, mos_gap_normalized, strict=True)
-    return [mos_difference_reward(_said(one), right, gap) for one, right, gap in rows]
-
-
-def trl_reward(
-    completions: Sequence[Any], better: Sequence[Position], mos_gap_normalized: Sequence[float], **_: Any
-) -> list[float]:
-    """`critique_reward` as a reward function of TRL's `GRPOTrainer`: the sum of the other two.
-
-    Args:
-        completions: what the policy wrote: texts, or lists of messages whose last one counts.
-        better: the column of that name.
-        mos_gap_normalized: the column of that name.
-    """
-    rows = zip(completions, better, mos_gap_normalized, strict=True)
-    return [critique_reward(_said(one), right, gap) for one, right, gap in rows]
-
-
-def _said(completion: Any) -> str:
+def _text_of(completion: Any) -> str:
     """The text of a completion in TRL's plain or conversational form."""
     if isinstance(completion, str):
         return completion
@@ -105,3 +90,8 @@ def _said(completion: Any) -> str:
     if isinstance(content, str):
         return content
     return "".join(part.get("text") or "" for part in content)
+
+
+trl_accuracy_reward = _for_trl("trl_accuracy_reward", accuracy_reward, "better")
+trl_mos_difference_reward = _for_trl("trl_mos_difference_reward", mos_difference_reward, "better", "mos_gap_normalized")
+trl_reward = _for_trl("trl_reward", critique_reward, "better", "mos_gap_normalized")

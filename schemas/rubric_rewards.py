@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 FORMAT, GLOBAL, ITEMS = 0.1, 0.2, 0.7
@@ -148,38 +148,6 @@ def rubric_reward(text: str, answers: Sequence[bool], follows: bool) -> float:
     )
 
 
-def trl_format_reward(completions: Sequence[Any], answers: Sequence[Sequence[bool]], **_: Any) -> list[float]:
-    """`format_reward` as a reward function of TRL's `GRPOTrainer`, without its weight."""
-    return [format_reward(_said(one), held) for one, held in zip(completions, answers, strict=True)]
-
-
-def trl_global_reward(
-    completions: Sequence[Any], answers: Sequence[Sequence[bool]], follows: Sequence[bool], **_: Any
-) -> list[float]:
-    """`global_reward` as a reward function of TRL's `GRPOTrainer`, without its weight."""
-    rows = zip(completions, answers, follows, strict=True)
-    return [global_reward(_said(one), held, right) for one, held, right in rows]
-
-
-def trl_balanced_item_reward(completions: Sequence[Any], answers: Sequence[Sequence[bool]], **_: Any) -> list[float]:
-    """`balanced_item_reward` as a reward function of TRL's `GRPOTrainer`, without its weight."""
-    return [balanced_item_reward(_said(one), held) for one, held in zip(completions, answers, strict=True)]
-
-
-def trl_reward(
-    completions: Sequence[Any], answers: Sequence[Sequence[bool]], follows: Sequence[bool], **_: Any
-) -> list[float]:
-    """`rubric_reward` as a reward function of TRL's `GRPOTrainer`.
-
-    Args:
-        completions: what the policy wrote: texts, or lists of messages whose last one counts.
-        answers: the column of that name.
-        follows: the column of that name.
-    """
-    rows = zip(completions, answers, follows, strict=True)
-    return [rubric_reward(_said(one), held, right) for one, held, right in rows]
-
-
 def worth_training(rollouts: Iterable[tuple[str, bool]], rollouts_each: int = 4) -> list[str]:
     """The GRPO subset: samples that a policy does not get right in every one of its rollouts.
 
@@ -204,7 +172,19 @@ def worth_training(rollouts: Iterable[tuple[str, bool]], rollouts_each: int = 4)
     return [sample for sample, rights in held.items() if not all(rights)]
 
 
-def _said(completion: Any) -> str:
+def _for_trl(name: str, reward: Callable[..., float], *columns: str) -> Callable[..., list[float]]:
+    """A reward for TRL's `GRPOTrainer`: a function of completions (texts, or lists of messages whose last one counts)
+    and of the columns that the reward needs, by their names."""
+
+    def rewards(completions: Sequence[Any], **given: Any) -> list[float]:
+        rows = zip(completions, *(given[column] for column in columns), strict=True)
+        return [reward(_text_of(one), *values) for one, *values in rows]
+
+    rewards.__name__ = name
+    return rewards
+
+
+def _text_of(completion: Any) -> str:
     """The text of a completion in TRL's plain or conversational form."""
     if isinstance(completion, str):
         return completion
@@ -212,3 +192,9 @@ def _said(completion: Any) -> str:
     if isinstance(content, str):
         return content
     return "".join(part.get("text") or "" for part in content)
+
+
+trl_format_reward = _for_trl("trl_format_reward", format_reward, "answers")
+trl_global_reward = _for_trl("trl_global_reward", global_reward, "answers", "follows")
+trl_balanced_item_reward = _for_trl("trl_balanced_item_reward", balanced_item_reward, "answers")
+trl_reward = _for_trl("trl_reward", rubric_reward, "answers", "follows")

@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-import pyarrow as pa
 from pydantic import Field, model_validator
 
-from earmark.schemas.annotation import DECIDES, AnnotatorConfig
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
-from earmark.schemas.tables import REJECTS, WORDS, Shares, Table, column, image_column
+from earmark.schemas.tables import (
+    REJECTS,
+    WORDS,
+    Shares,
+    Table,
+    column,
+    columns,
+    flag,
+    image_column,
+    integer,
+    number,
+    text,
+)
 from earmark.schemas.views import View
 from earmark.schemas.views import Writer as ExportWriter
 
@@ -101,35 +112,25 @@ class Questions(Model):
     longest_option_words: int = Field(default=14, ge=5, description="Most words of an option.")
 
 
-class Writer(AnnotatorConfig):
+class Writer(Drawn):
     """Who rewrites threads as questions, and writes distractors."""
 
     temperature: float | None = Field(default=0.7, ge=0, le=2)
-    seed: int | None = Field(default=17, ge=0, description="Each try adds its number; None leaves it to the server.")
     max_tokens: int = Field(default=800, ge=1)
     sees_image: bool = Field(default=False, description="Whether the writer gets the image too.")
-    most_failed: float = Field(
-        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
-    )
 
 
-class Judge(AnnotatorConfig):
+class Judge(Asked):
     """Who chooses between comments of the same score."""
 
     max_tokens: int = Field(default=16, ge=1)
     sees_image: bool = Field(default=True, description="Whether the judge gets the image too.")
-    most_failed: float = Field(
-        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
-    )
 
 
-class Labeller(AnnotatorConfig):
+class Labeller(Asked):
     """Who tells a question's category, subcategory and difficulty."""
 
     max_tokens: int = Field(default=200, ge=1)
-    most_failed: float = Field(
-        default=0.02, ge=0, le=1, description="Share of requests that may stay unanswered; with more, the build stops."
-    )
 
 
 class Review(Model):
@@ -188,37 +189,31 @@ _BY = "name and version of the prompt file"
 QUESTIONS = Table(
     name="questions",
     description="One row a multiple-choice question about a score, with the image.",
-    schema=pa.schema(
-        [
-            column(
-                "question_id", pa.string(), "Sixteen hexadecimal digits: the thread's salted hash.",
-                names="question", role="is",
-            ),
-            column("split", pa.string(), "Split of the thread's author."),
-            column("question", pa.string(), "The question, as the writer put it."),
-            column("options", WORDS, "The options, in the order of their letters A, B, …"),
-            column("truth_letter", pa.string(), "Letter of the right option."),
-            column(
-                "preference", pa.string(), "Who decided which option is right.",
-                unit="human or language_model", source="WildScore, ground truth",
-            ),
-            column("category", pa.string(), "One of five.", source="WildScore, taxonomy"),
-            column("subcategory", pa.string(), "One of twelve.", source="WildScore, taxonomy"),
-            column("difficulty", pa.string(), "How hard it is.", unit="easy, medium or hard"),
-            column("image_sha256", pa.string(), "SHA-256 of the image's bytes.", names="clip", role="is"),
-            column("width", pa.int64(), "Width of the image.", unit="pixels"),
-            column("height", pa.int64(), "Height of the image.", unit="pixels"),
-            image_column("The score, re-encoded and without metadata."),
-            column("content_sha256", pa.string(), "SHA-256 of question, options and image; reviews name it."),
-            column("writer", pa.string(), "Who wrote question and distractors.", names="annotator"),
-            column(
-                "judge", pa.string(), "Who settled a tie; null where people decided.", optional=True,
-                names="annotator",
-            ),
-            column("labeller", pa.string(), "Who told category and difficulty.", names="annotator"),
-            column("request_key", pa.string(), "Key in the ledger of the request that wrote the question."),
-            column("source", pa.string(), "The dump's name in the config.", names="source"),
-        ]
+    schema=columns(
+        text("question_id", "Sixteen hexadecimal digits: the thread's salted hash.", names="question", role="is"),
+        text("split", "Split of the thread's author."),
+        text("question", "The question, as the writer put it."),
+        column("options", WORDS, "The options, in the order of their letters A, B, …"),
+        text("truth_letter", "Letter of the right option."),
+        text(
+            "preference",
+            "Who decided which option is right.",
+            unit="human or language_model",
+            source="WildScore, ground truth",
+        ),
+        text("category", "One of five.", source="WildScore, taxonomy"),
+        text("subcategory", "One of twelve.", source="WildScore, taxonomy"),
+        text("difficulty", "How hard it is.", unit="easy, medium or hard"),
+        text("image_sha256", "SHA-256 of the image's bytes.", names="clip", role="is"),
+        integer("width", "Width of the image.", unit="pixels"),
+        integer("height", "Height of the image.", unit="pixels"),
+        image_column("The score, re-encoded and without metadata."),
+        text("content_sha256", "SHA-256 of question, options and image; reviews name it."),
+        text("writer", "Who wrote question and distractors.", names="annotator"),
+        text("judge", "Who settled a tie; null where people decided.", optional=True, names="annotator"),
+        text("labeller", "Who told category and difficulty.", names="annotator"),
+        text("request_key", "Key in the ledger of the request that wrote the question."),
+        text("source", "The dump's name in the config.", names="source"),
     ),
     key=("question_id",),
     exclusive=("image_sha256",),
@@ -227,58 +222,46 @@ QUESTIONS = Table(
         "{truth_letter} is right by {preference} preference; {category}, {subcategory}, {difficulty}",
     ),
     rows_per_group=5_000,
-)  # fmt: skip
+)
 
 OPTIONS = Table(
     name="options",
     description="One row an option of a question.",
-    schema=pa.schema(
-        [
-            column("question_id", pa.string(), "The question.", names="question"),
-            column("letter", pa.string(), "Its letter."),
-            column("split", pa.string(), "Split of the question."),
-            column("text", pa.string(), "The option."),
-            column("correct", pa.bool_(), "Whether it is the right one."),
-            column("origin", pa.string(), "Where it comes from.", unit="comment or distractor"),
-            column("comment_id", pa.string(), "Salted hash of the comment; null for a distractor.", optional=True),
-            column(
-                "votes", pa.int64(), "The comment's S = U - D; null for a distractor.",
-                source="WildScore, ground truth", optional=True,
-            ),
-            column("words", pa.int64(), "Its length.", unit="words"),
-        ]
+    schema=columns(
+        text("question_id", "The question.", names="question"),
+        text("letter", "Its letter."),
+        text("split", "Split of the question."),
+        text("text", "The option."),
+        flag("correct", "Whether it is the right one."),
+        text("origin", "Where it comes from.", unit="comment or distractor"),
+        text("comment_id", "Salted hash of the comment; null for a distractor.", optional=True),
+        integer(
+            "votes", "The comment's S = U - D; null for a distractor.", source="WildScore, ground truth", optional=True
+        ),
+        integer("words", "Its length.", unit="words"),
     ),
     key=("question_id", "letter"),
     says=("{letter}: {text} ({origin}, {votes} votes); right: {correct}",),
-)  # fmt: skip
+)
 
 SOURCES = Table(
     name="sources",
     description="One row a thread that a question was made from, without names.",
-    schema=pa.schema(
-        [
-            column("question_id", pa.string(), "The question: the thread's salted hash.", names="question", role="is"),
-            column("split", pa.string(), "Split of its author."),
-            column(
-                "author_id",
-                pa.string(),
-                "Salted hash of the author, or of the thread where the account is gone.",
-                names="annotator",
-            ),
-            column("forum", pa.string(), "The forum; `[user]` for a person's own page."),
-            column("year", pa.int64(), "Year of the submission, UTC."),
-            column("words", pa.int64(), "Words of title and text.", unit="words"),
-            column("comments", pa.int64(), "First-level comments."),
-            column("best_votes", pa.int64(), "The best comment's S = U - D."),
-            column(
-                "tied", pa.int64(), "Options whose comments have as many votes as the best; 1 where people decided."
-            ),
-            column("image_from", pa.string(), "Where its image comes from.", unit="direct, gallery or preview"),
-            column("detector", pa.string(), "What said that the image is a score."),
-            column("score_confidence", pa.float64(), "How sure it was.", unit="0 to 1"),
-            column("staves", pa.int64(), "Staves that it found."),
-            column("source", pa.string(), "The dump's name in the config.", names="source"),
-        ]
+    schema=columns(
+        text("question_id", "The question: the thread's salted hash.", names="question", role="is"),
+        text("split", "Split of its author."),
+        text("author_id", "Salted hash of the author, or of the thread where the account is gone.", names="annotator"),
+        text("forum", "The forum; `[user]` for a person's own page."),
+        integer("year", "Year of the submission, UTC."),
+        integer("words", "Words of title and text.", unit="words"),
+        integer("comments", "First-level comments."),
+        integer("best_votes", "The best comment's S = U - D."),
+        integer("tied", "Options whose comments have as many votes as the best; 1 where people decided."),
+        text("image_from", "Where its image comes from.", unit="direct, gallery or preview"),
+        text("detector", "What said that the image is a score."),
+        number("score_confidence", "How sure it was.", unit="0 to 1"),
+        integer("staves", "Staves that it found."),
+        text("source", "The dump's name in the config.", names="source"),
     ),
     key=("question_id",),
     exclusive=("author_id",),
@@ -288,28 +271,28 @@ SOURCES = Table(
 REVIEWS = Table(
     name="reviews",
     description="One row a reviewer's word on a question, also on those that left the set for it.",
-    schema=pa.schema(
-        [
-            column("question_id", pa.string(), "The question.", names="question"),
-            column("reviewer", pa.string(), "Who looked at it, as the review files name them.", names="annotator"),
-            column("musically_correct", pa.bool_(), "Whether the right option is right."),
-            column("options_relevant", pa.bool_(), "Whether all options belong to the question."),
-            column("offensive", pa.bool_(), "Whether anything in it offends."),
-            column("ambiguous", pa.bool_(), "Whether more than one option can be right."),
-            column("flagged", pa.bool_(), "Whether that speaks for leaving it out."),
-            column("note", pa.string(), "The reviewer's words.", optional=True),
-            column("applies", pa.bool_(), "Whether it was given on the question as it reads now."),
-            column("file", pa.string(), "The review file."),
-            column("line", pa.int64(), "Line, or task, in it, counted from 1.", unit="line"),
-            column("source", pa.string(), "The dump's name in the config.", names="source"),
-        ]
+    schema=columns(
+        text("question_id", "The question.", names="question"),
+        text("reviewer", "Who looked at it, as the review files name them.", names="annotator"),
+        flag("musically_correct", "Whether the right option is right."),
+        flag("options_relevant", "Whether all options belong to the question."),
+        flag("offensive", "Whether anything in it offends."),
+        flag("ambiguous", "Whether more than one option can be right."),
+        flag("flagged", "Whether that speaks for leaving it out."),
+        text("note", "The reviewer's words.", optional=True),
+        flag("applies", "Whether it was given on the question as it reads now."),
+        text("file", "The review file."),
+        integer("line", "Line, or task, in it, counted from 1.", unit="line"),
+        text("source", "The dump's name in the config.", names="source"),
     ),
     key=("question_id", "reviewer"),
     splits=False,
     optional=True,
-    says=("{reviewer}: correct {musically_correct}, relevant {options_relevant}, offensive {offensive}, "
-          "ambiguous {ambiguous}; counted: {applies}",),
-)  # fmt: skip
+    says=(
+        "{reviewer}: correct {musically_correct}, relevant {options_relevant}, offensive {offensive}, "
+        "ambiguous {ambiguous}; counted: {applies}",
+    ),
+)
 
 TABLES = (QUESTIONS, OPTIONS, SOURCES, REVIEWS, REJECTS)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, NamedTuple
 
@@ -87,6 +87,21 @@ def column(
     if names:
         metadata |= {"names": names if isinstance(names, str) else " ".join(names), "role": role}
     return pa.field(name, type_, nullable=True, metadata=metadata)
+
+
+def _of(type_: pa.DataType) -> Callable[..., pa.Field]:
+    def typed(name: str, description: str, **facts: Any) -> pa.Field:
+        return column(name, type_, description, **facts)
+
+    return typed
+
+
+text, integer, number, flag = map(_of, (pa.string(), pa.int64(), pa.float64(), pa.bool_()))  # columns of these types
+
+
+def columns(*fields: pa.Field) -> pa.Schema:
+    """The schema of a published table."""
+    return pa.schema(list(fields))
 
 
 WORDS = pa.list_(pa.field("element", pa.string()))  # a list of texts, with the name that Parquet gives its items
