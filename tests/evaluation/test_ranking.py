@@ -49,7 +49,9 @@ def arena_scores(rows: list[Row]) -> dict[str, float]:
             x.append(line)
             y.append(outcome)
             weights.append(0.5 if row["preference"] == "tie" else 1.0)
-    model = LogisticRegression(fit_intercept=False, C=1.0, tol=1e-10, max_iter=10_000).fit(x, y, sample_weight=weights)
+    model = LogisticRegression(fit_intercept=False, C=1.0, solver="newton-cholesky", tol=1e-12).fit(
+        x, y, sample_weight=weights
+    )
     scores = 400 * model.coef_[0] / np.log(10)
     return dict(zip(names, scores - scores.mean() + 1000, strict=True))
 
@@ -65,11 +67,8 @@ def test_strengths_are_those_of_choix(size: int, seed: int) -> None:
     wins = np.random.default_rng(seed).integers(1, 9, (size, size)).astype(float)
     np.fill_diagonal(wins, 0)
     pairs = [(i, j) for i in range(size) for j in range(size) for _ in range(int(wins[i, j]))]
-    # choix stops at a slope of 1e-5: ours solves the equations to 1e-11
-    assert strengths(wins, 0.0) == pytest.approx(choix.opt_pairwise(size, pairs, tol=1e-12), abs=1e-4)
-    if size == 2:
-        assert strengths(wins, 0.0)[0] == pytest.approx(np.log(wins[0, 1] / wins[1, 0]) / 2, abs=1e-9)
-    # choix penalises alpha times the sum of squares
+    assert strengths(wins, 0.0) == pytest.approx(choix.mm_pairwise(size, pairs, tol=1e-14), abs=1e-9)
+    # choix penalises alpha times the sum of squares; its minimiser stops at a slope of about 1e-5
     penalised = choix.opt_pairwise(size, pairs, alpha=0.5, tol=1e-12)
     assert strengths(wins) == pytest.approx(penalised, abs=1e-4)
     together = strengths(np.stack([wins, wins.T]))
@@ -88,7 +87,7 @@ def test_the_board_is_music_arenas(seed: int) -> None:
     rows = drawn({"ant": 0.9, "bee": 0.3, "cat": 0.0, "dog": -0.2, "eel": -1.0}, 400, seed, ties=0.2)
     board = board_of(rows, draws=10)
     theirs = arena_scores(rows)
-    assert {name: row["value"] for name, row in by_system(board).items()} == pytest.approx(theirs, abs=0.01)
+    assert {name: row["value"] for name, row in by_system(board).items()} == pytest.approx(theirs, abs=1e-6)
     assert [row["system"] for row in board["systems"]] == sorted(theirs, key=lambda name: -theirs[name])
     assert board["ties"] == sum(row["preference"] == "tie" for row in rows)
 
@@ -134,7 +133,7 @@ def test_real_votes_are_ranked_as_scikit_learn_ranks_them() -> None:
     ]  # fmt: skip
     theirs = arena_scores(rows)
     found = by_system(board_of(rows, draws=20))
-    assert {name: row["value"] for name, row in found.items()} == pytest.approx(theirs, abs=0.05)
+    assert {name: row["value"] for name, row in found.items()} == pytest.approx(theirs, abs=1e-6)
     assert [*found] == sorted(theirs, key=lambda name: -theirs[name])
     votes = Counter(row[side] for row in rows for side in ("system_a", "system_b"))
     assert {name: row["votes"] for name, row in found.items()} == votes

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, stats
+from sklearn.metrics import roc_auc_score, roc_curve
 
 from earmark.tasks.evaluation import statistics
 from earmark.tasks.evaluation.statistics import accuracy, best_threshold, concordance, correlations, discrimination
@@ -91,6 +92,18 @@ def test_auroc_and_equal_error_rate_are_those_of_another_way(judged: list[tuple[
             assert (ours["auroc"][place], ours["eer"][place]) == pytest.approx(by_hand(one, other), abs=1e-9)
         else:
             assert math.isnan(ours["auroc"][place])
+
+
+@pytest.mark.parametrize("size", [20, 2000])
+def test_auroc_and_equal_error_rate_are_scikit_learns(size: int) -> None:
+    source = np.random.default_rng(size)
+    truth = source.random(size) < 0.4
+    scores = np.round(truth + source.normal(size=size), 1)  # with many equal ones
+    found = discrimination(scores, truth)
+    accepted, caught, _ = roc_curve(truth, scores, drop_intermediate=False)
+    crossing = optimize.brentq(lambda rate: np.interp(rate, accepted, caught) - (1 - rate), 0, 1, xtol=1e-14)
+    assert found["auroc"].value == pytest.approx(roc_auc_score(truth, scores), abs=1e-9)
+    assert found["eer"].value == pytest.approx(crossing, abs=1e-9)
 
 
 @given(JUDGED)
