@@ -38,7 +38,7 @@ def read_clip_scores(path: Path, dimensions: Collection[str]) -> ClipScores:
 
     Args:
         path: CSV, JSON lines or Parquet with `clip`, and `score` or one column a dimension.
-        dimensions: the dimensions that there are.
+        dimensions: all that the corpus has; those that are not measured are left alone.
 
     Raises:
         InputError: the file cannot be read, has other columns, or holds something that is no number.
@@ -49,7 +49,7 @@ def read_clip_scores(path: Path, dimensions: Collection[str]) -> ClipScores:
     if "clip" not in table.column_names or odd or not columns:
         known = ", ".join(sorted(dimensions))
         raise InputError(
-            f"{path}: expected the columns clip and score, or clip and of the dimensions {known}; found "
+            f"{path}: expected the columns clip and score, or clip and some of {known}; found "
             f"{', '.join(table.column_names)}"
         )
     names = ["" if name is None else str(name) for name in table["clip"].to_pylist()]

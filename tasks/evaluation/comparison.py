@@ -25,7 +25,10 @@ from earmark.tasks.evaluation.statistics import (
     resample,
 )
 
-TEST = f"paired bootstrap over clusters, {DRAWS:,} resamples, the same for every model; p by Holm over the pairs"
+TEST = (
+    f"paired bootstrap over clusters, {DRAWS:,} resamples, the same for every model; p at least 2 of 2^clusters, then "
+    "by Holm over the pairs"
+)
 HEADLINE = {"yes_no": "accuracy", "preference": "accuracy", "choice": "accuracy", "scalar": "srcc"}
 """The metric that models are ranked by."""
 
@@ -86,15 +89,17 @@ def compare(
             found[name]["accuracy"] = value["value"], drawn["accuracy"]
         if evaluation.kind in ("scalar", "yes_no") and answered:
             found[name] |= _scored(evaluation, first, runs[name], answered)
+    count = len(used) if clusters is None else len({*clusters})
     return {
         "evaluation": evaluation.name,
         "kind": evaluation.kind,
         "headline": HEADLINE[evaluation.kind],
         "samples": len(used),
+        "clusters": count,
         "left_out": len(first) - len(kept),
         "unanswered": len(kept) - len(answered),
         "rows": table,
-        "differences": [one for metric in found[names[0]] for one in _differences(metric, found)],
+        "differences": [one for metric in found[names[0]] for one in _differences(metric, found, count)],
     }
 
 
@@ -109,12 +114,14 @@ def _scored(evaluation: Evaluation, truth: Rows, rows: Rows, ids: Sequence[str])
     return {name: (once[name].value, drawn[name]) for name in once}
 
 
-def _differences(metric: str, found: Mapping[str, Mapping[str, tuple[float | None, Any]]]) -> Iterator[dict[str, Any]]:
+def _differences(
+    metric: str, found: Mapping[str, Mapping[str, tuple[float | None, Any]]], clusters: int
+) -> Iterator[dict[str, Any]]:
     pairs = list(combinations(found, 2))
     told: list[Difference] = []
     for first, second in pairs:
         (value, drawn), (other, beside) = found[first][metric], found[second][metric]
-        told.append(difference(value, other, drawn - beside))
+        told.append(difference(value, other, drawn - beside, clusters))
     corrected = holm([one.p for one in told])
     for (first, second), one, p in zip(pairs, told, corrected, strict=True):
         yield {"metric": metric, "first": first, "second": second, **asdict(one), "p_holm": p}

@@ -54,7 +54,7 @@ def read_clips(
         InputError: as `read_clip_scores` and `clip_predictions`.
     """
     evaluations = _of_clips(corpus, wish)
-    scores = read_clip_scores(path, {one.dimension for one in evaluations})
+    scores = read_clip_scores(path, {one.dimension for one in corpus.evaluations if one.clips})
     tables, without = [], []
     for evaluation in evaluations:
         with _selected(version, corpus, evaluation, wish) as samples:

@@ -165,8 +165,12 @@ def resample(
     return _draws(_correlator(xs, ys) if metric == "correlations" else _discriminator(xs, ys > 0), which, seed)
 
 
-def difference(first: float | None, second: float | None, resampled: Floats) -> Difference:
-    """A difference, from both values and the differences of the same resamples (Efron and Tibshirani 1993, ch. 16)."""
+def difference(first: float | None, second: float | None, resampled: Floats, clusters: int) -> Difference:
+    """A difference, from both values and the differences of the same resamples (Efron and Tibshirani 1993, ch. 16).
+
+    A bootstrap over few clusters knows only their few values, and calls certain what it cannot know: p is not below
+    that of a test that changes the clusters' signs, 2 of 2 ** clusters.
+    """
     if first is None or second is None:
         return Difference(None, None, None, None)
     value = first - second
@@ -175,7 +179,8 @@ def difference(first: float | None, second: float | None, resampled: Floats) -> 
         return Difference(value, None, None, None)
     low, high = np.quantile(finite, [(1 - COVERS) / 2, (1 + COVERS) / 2])
     beyond = 1 + min(np.sum(finite <= 0), np.sum(finite >= 0))
-    return Difference(value, float(low), float(high), min(1.0, float(2 * beyond / (1 + len(finite)))))
+    least = 2.0 ** (1 - min(clusters, 50))
+    return Difference(value, float(low), float(high), min(1.0, max(least, float(2 * beyond / (1 + len(finite))))))
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:

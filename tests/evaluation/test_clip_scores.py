@@ -75,7 +75,7 @@ def test_clips_are_named_in_three_ways(pairs: Version, tmp_path: Path, by: str) 
         (lambda rows: rows[1:], "clips of 'quality' are missing, the first is"),
         (lambda rows: [{**row, "score": "nan"} for row in rows], "row 1: expected a number as score, found 'nan'"),
         (lambda rows: [{"clip": row["clip"]} for row in rows], "expected the columns clip and score"),
-        (lambda rows: [{**row, "qualty": 1} for row in rows], "of the dimensions quality; found clip, score, qualty"),
+        (lambda rows: [{**row, "qualty": 1} for row in rows], "some of quality; found clip, score, qualty"),
     ],
 )
 def test_a_faulty_file_is_one_line(

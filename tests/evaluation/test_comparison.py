@@ -132,6 +132,16 @@ def test_models_are_asked_and_stand_beside_a_file_on_every_evaluation(
     assert "mean rank" in text
 
 
+def test_a_file_of_all_dimensions_feeds_one_evaluation_alone(labelled: Version, tmp_path: Path) -> None:
+    clips = [row["generation_id"] for row in rows_of(labelled, "clips")]
+    lines = [f"{clip},{place},{-place}" for place, clip in enumerate(clips)]
+    (tmp_path / "both.csv").write_text("\n".join(["clip,musicality,alignment", *lines]) + "\n")
+    wish = Wish("musicality", part=Part("all"))
+    corpus, store = find_corpus(labelled.corpus), Store(labelled.folder.parents[1])
+    ((facts, _),), _ = reading.read_clips(labelled, corpus, store, tmp_path / "both.csv", wish, tmp_path / "out")
+    assert facts["evaluation"] == "musicality"
+
+
 def test_what_cannot_be_compared_is_one_line(pairs: Version, labelled: Version, tmp_path: Path) -> None:
     place = place_of(pairs)
     good = write(tmp_path / "good.jsonl", said(pairs, lambda place: True))
@@ -195,7 +205,7 @@ def test_a_difference_has_the_interval_of_scipys_paired_bootstrap(metric: str, m
     way = "accuracy" if metric == "accuracy" else "correlations"
     one, other = resample(way, first, truth)[metric], resample(way, second, truth)[metric]
     value = gap(first, second, truth)
-    ours = difference(value, 0.0, one - other)
+    ours = difference(value, 0.0, one - other, len(first))
     assert ours.value == value
     assert (ours.low, ours.high) == pytest.approx(tuple(theirs), abs=0.2 * (theirs.high - theirs.low))
     alone = np.quantile(one, [0.025, 0.975])
@@ -209,7 +219,7 @@ def test_p_is_mcnemars_where_there_is_a_choice_to_be_right() -> None:
     only = int(np.sum(first > second)), int(np.sum(first < second))
     exact = stats.binomtest(only[0], sum(only)).pvalue
     drawn = resample("accuracy", first, first)["accuracy"] - resample("accuracy", second, first)["accuracy"]
-    ours = difference(first.mean(), second.mean(), drawn)
+    ours = difference(first.mean(), second.mean(), drawn, len(first))
     assert ours.p == pytest.approx(exact, abs=0.02)
 
 
@@ -219,9 +229,24 @@ def test_equal_models_differ_as_rarely_as_the_test_says() -> None:
     for _ in range(120):
         first, second = (source.random((2, 100)) < 0.7).astype(float)
         drawn = resample("accuracy", first, first)["accuracy"] - resample("accuracy", second, first)["accuracy"]
-        p = difference(first.mean(), second.mean(), drawn).p
+        p = difference(first.mean(), second.mean(), drawn, len(first)).p
         below += p is not None and p < 0.1
     assert stats.binomtest(below, 120, 0.1).pvalue > 0.01
+
+
+@pytest.mark.parametrize("clusters", [2, 4, 6])
+def test_equal_models_do_not_differ_by_a_few_clusters(clusters: int) -> None:
+    """Two clusters that happen to lean one way made every resample lean that way: p was below 0.001."""
+    source = np.random.default_rng(clusters)
+    below = 0
+    for _ in range(150):
+        labels = np.repeat(np.arange(clusters), 20)
+        levels = np.clip(0.7 + 0.2 * source.standard_normal((2, clusters)), 0, 1)  # clusters are easy or hard
+        first, second = (source.random(len(labels)) < level[labels] for level in levels)
+        one, other = (resample("accuracy", part.astype(float), part, labels)["accuracy"] for part in (first, second))
+        p = difference(first.mean(), second.mean(), one - other, clusters).p
+        below += p is not None and p <= 0.05
+    assert below <= stats.binom.ppf(0.999, 150, 0.05 if clusters > 5 else 0.0) + (12 if clusters > 5 else 0)
 
 
 def test_clusters_are_drawn_whole() -> None:
@@ -238,8 +263,8 @@ def test_clusters_are_drawn_whole() -> None:
 
 def test_what_is_not_defined_has_no_difference() -> None:
     drawn = resample("correlations", np.ones(10), np.arange(10.0))["srcc"]
-    assert difference(None, 0.5, drawn) == statistics.Difference(None, None, None, None)
-    assert difference(0.4, 0.5, drawn).p is None
+    assert difference(None, 0.5, drawn, 10) == statistics.Difference(None, None, None, None)
+    assert difference(0.4, 0.5, drawn, 10).p is None
 
 
 def test_holm_is_worked_out_by_hand() -> None:
