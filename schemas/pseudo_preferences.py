@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AliasChoices, Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Hearing, Prices
 from earmark.schemas.config import BuildConfig, Linked, Model
@@ -61,6 +61,15 @@ class Judge(Asked):
         return self
 
 
+class Validation(Model):
+    """What the judge is held against."""
+
+    against: str = Field(
+        pattern=r"^human-preferences(@v[1-9][0-9]*)?$",
+        description="A version of human-preferences with votes on the same clips: human-preferences@vN, or the newest.",
+    )
+
+
 class PseudoPreferences(Linked, BuildConfig):
     """Build config of `pseudo-preferences`."""
 
@@ -79,6 +88,12 @@ class PseudoPreferences(Linked, BuildConfig):
         description="For demos: a JSON file with the models' true ranks, to report how often labels agree.",
     )
 
+    validation: Validation | None = Field(
+        default=None,
+        validation_alias=AliasChoices("validation", "validate"),
+        description="People's votes on the same clips, to report how often the judge is right.",
+    )
+
     @model_validator(mode="before")
     @classmethod
     def _priced(cls, values: Any) -> Any:
@@ -86,6 +101,10 @@ class PseudoPreferences(Linked, BuildConfig):
         if isinstance(values, dict) and isinstance(values.get("judge"), dict) and values.get("prices") is not None:
             return {**values, "judge": {"prices": values["prices"], **values["judge"]}}
         return values
+
+    def reads(self) -> tuple[str, ...]:
+        """The version with people's votes."""
+        return (self.validation.against,) if self.validation else ()
 
     def asked(self) -> dict[str, AnnotatorConfig]:
         """Who is asked, by role."""
@@ -98,7 +117,7 @@ class PseudoPreferences(Linked, BuildConfig):
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change an answer: where files and servers are, pace, patience and money."""
         values = self.recorded()
-        del values["prices"], values["links"]
+        del values["prices"], values["links"], values["validation"]  # what it names stands among the parents
         for name in ("prompts", "generations", "known_order"):
             values[name] = without_place(values[name]) if values[name] else None
         values["judge"] = {name: values["judge"][name] for name in _DECIDES}
@@ -244,7 +263,30 @@ BIAS = Table(
     counted=True,
 )
 
-TABLES = (CLIPS, PAIRS, JUDGMENTS, LABELS, BIAS, REJECTS)
+PEOPLE = Table(
+    name="people",
+    description="How the judge's choices compare with people's votes on the same clips; only with `[validation]`.",
+    schema=columns(
+        text("dimension", "musicality or alignment."),
+        text(
+            "measure",
+            "accuracy, confidence (of what both passes agree on, by people's own), confusion, calibration, or "
+            "calibration error.",
+        ),
+        text("value", "The pass or set, band, choices, or how sure both passes together are."),
+        integer("pairs", "Pairs that the row counts."),
+        number("share", "Share that is right; of a confusion, of what people chose.", unit="0 to 1"),
+        number("low", "Lower end of its interval of 95 %.", unit="0 to 1", optional=True),
+        number("high", "Upper end of its interval of 95 %.", unit="0 to 1", optional=True),
+        number("expected", "What a calibrated judge would reach.", unit="0 to 1", optional=True),
+    ),
+    key=("dimension", "measure", "value"),
+    splits=False,
+    counted=True,
+    optional=True,
+)
+
+TABLES = (CLIPS, PAIRS, JUDGMENTS, LABELS, BIAS, PEOPLE, REJECTS)
 
 _STORY = Story(
     title="Pseudo preferences",
@@ -264,7 +306,7 @@ _STORY = Story(
     main_table="labels",
     references=("CMI-RewardBench: CMI-Pref-Pseudo, pseudo-labels by position-consistent judging.",),
     limits=(
-        "Labels are a model's, not people's; agreement with listeners is not measured here.",
+        "Labels are a model's, not people's; agreement with listeners is measured where a build names votes.",
         "A judge named `builtin:` measures the signal and hears no music: its labels are for trying the pipeline.",
         "The terms of the generating models hold for the audio.",
     ),

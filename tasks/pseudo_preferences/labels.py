@@ -10,13 +10,23 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from earmark.schemas.pseudo_preferences import BIAS, JUDGMENTS, LABELS, ORDERS, PAIRS, PseudoPreferences
+from earmark.schemas.pseudo_preferences import (
+    BIAS,
+    CLIPS,
+    JUDGMENTS,
+    LABELS,
+    ORDERS,
+    PAIRS,
+    PEOPLE,
+    PseudoPreferences,
+)
 from earmark.schemas.tables import SPLITS, UNSPLIT
 from earmark.tasks.build.checks import LASTING
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import DRAW, Walked
 from earmark.tasks.importers.music import read_ranks
 from earmark.tasks.pseudo_preferences.judging import judge_pairs, passes_of
+from earmark.tasks.pseudo_preferences.people import people_section, write_people
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -69,6 +79,8 @@ def _write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: P
         kept += stage.write(LABELS, split, rows)
     stage.drop_empty_splits(LABELS)
     _write_bias(stage, connection, config)
+    view_parquet(connection, "clips", _files(stage, CLIPS.name))
+    compared = write_people(stage, connection, config)
     return Account(
         name="labels",
         unit="pairs",
@@ -77,7 +89,7 @@ def _write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: P
         entered=int(connection.execute("SELECT count(*) FROM pairs").fetchall()[0][0]),
         kept=kept,
         rejects=refused,
-        notes=known_order_notes(connection, config),
+        notes=[*known_order_notes(connection, config), *compared],
     )
 
 
@@ -88,6 +100,8 @@ def recount(stage: Stage, config: PseudoPreferences) -> tuple[()]:
         view_parquet(connection, "answered", _files(stage, JUDGMENTS.name))
         _decide(connection, config)
         _write_bias(stage, connection, config)
+        view_parquet(connection, "clips", _files(stage, CLIPS.name))
+        write_people(stage, connection, config)
     return ()
 
 
@@ -130,8 +144,10 @@ def expected(rank_a: float, rank_b: float) -> str:
 
 
 def card_sections(stage: Stage) -> dict[str, str]:
-    """The card's own section."""
-    return {"Position bias": _bias_section(stage)}
+    """The card's own sections."""
+    sections = {"Position bias": _bias_section(stage)}
+    people = _rows(_files(stage, PEOPLE.name)) if PEOPLE.name in stage.tables() else []
+    return sections | ({"The judge against people": people_section(people)} if people else {})
 
 
 def _bias_section(stage: Stage) -> str:

@@ -29,6 +29,7 @@ from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.music import Generation, Prompt, read_generations, read_prompts, read_ranks
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.pseudo_preferences.judging import pairs_a_shard, prompt_digests
+from earmark.tasks.store.manifest import Parent
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
@@ -64,7 +65,9 @@ def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] |
     """What a version would be made from; says whether there is anything to build."""
     prompts, models = prompt_digests(config), (config.judge.annotator,)
     digest = partial(digest_inputs, config, store)
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompts, models=models)
+    votes = [store.find(spec) for spec in config.reads()]
+    parents = tuple(Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for v in votes)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompts, models=models, parents=parents)
 
 
 def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
