@@ -114,7 +114,8 @@ def board_of(rows: Sequence[Row], *, draws: int = DRAWS, seed: int = 0) -> dict[
         drawn = np.bincount(source.integers(shape[0], size=shape[0]), minlength=shape[0])
         resampled[place] = (by_cluster.T @ drawn).reshape(size, size)
     scores, spread = (CENTRE + SCALE * found for found in (strengths(wins), strengths(resampled)))
-    low, high = np.quantile(spread, [(1 - COVERS) / 2, (1 + COVERS) / 2], axis=0)
+    spread[(resampled + np.swapaxes(resampled, 1, 2)).sum(axis=2) == 0] = np.nan  # a system that was not drawn
+    low, high = np.nanquantile(spread, [(1 - COVERS) / 2, (1 + COVERS) / 2], axis=0)
     votes = (wins + wins.T).sum(axis=1)
     order = sorted(range(size), key=lambda place: (-scores[place], systems[place]))
     ranked = [place for place in order if votes[place] >= LEAST_VOTES]

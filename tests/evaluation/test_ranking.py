@@ -113,6 +113,7 @@ def test_prompts_are_drawn_whole_and_few_votes_are_not_ranked() -> None:
         "ant": True, "bee": True, "new": False, "far": False, "off": False,
     }  # fmt: skip
     assert found["far"]["votes"] == 1
+    assert found["new"]["low"] > CENTRE  # resamples without its only vote do not pull it to the middle
     assert board["parts"] == 2
     copied = [row for row in rows for _ in range(9)]
     alone = [{**row, "cluster": str(number)} for number, row in enumerate(copied)]
