@@ -71,7 +71,7 @@ def _home(path: Path) -> Path:
 
 
 def _name_clips(tables: dict[str, list[dict[str, Any]]], store: Store, roots: Sequence[Path]) -> None:
-    """Give each row that names a file the SHA-256 of its clip; null where no root has it."""
+    """Give each row that names a file the SHA-256 and length of its clip; none where no root has it."""
     rows = [row for held in tables.values() for row in held if row.get("file")]
     places: dict[str, Path] = {}
     for name in dict.fromkeys(row["file"] for row in rows):
@@ -79,9 +79,10 @@ def _name_clips(tables: dict[str, list[dict[str, Any]]], store: Store, roots: Se
         if found is not None:
             places[name] = found
     looked = zip(places, media_index(store).look(list(places.values())), strict=True)
-    clips = {name: probe.clip_sha256 for name, probe in looked if isinstance(probe, Probe)}
+    clips = {name: probe for name, probe in looked if isinstance(probe, Probe)}
     for row in rows:
-        row["clip_sha256"] = clips.get(row["file"])
+        if (probe := clips.get(row["file"])) is not None:
+            row |= {"clip_sha256": probe.clip_sha256, "duration_s": probe.duration_s}
 
 
 def _written(folder: Path, corpus: Corpus, tables: dict[str, list[dict[str, Any]]], inputs: dict[str, str]) -> Version:

@@ -6,6 +6,7 @@ these files no lyrics mean instrumental music, and every prompt counts as text, 
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -55,7 +56,7 @@ def read(path: Path, _: Path) -> dict[str, list[Row]]:
     """
     file, root = table_file(path, path.name), str(path.parent.absolute())
     tables: dict[str, list[Row]] = {
-        name: [] for name in ("benchmark", "preferences", "comparisons", "ratings", "clips")
+        name: [] for name in ("benchmark", "preferences", "comparisons", "votes", "ratings", "clips")
     }
     for line, row in named_rows(file, WANTED, {**VOTED, **RATED}):
         if isinstance(row, Note):
@@ -96,7 +97,11 @@ def _add_vote(tables: dict[str, list[Row]], task: str, row: Row, file: ListFile,
     asked = {"text": True, "lyrics": vote.lyrics, "audio": vote.reference}
     month = vote.date[:7] if vote.date else next(iter(_MONTH.findall(vote.audio_a or "")), None)
     prompt = f"{task}/{vote.prompt_id or vote.text or name}"
-    tables["comparisons"].append({"comparison_id": name, "split": split, "prompt_id": prompt})
+    models = {"model_a": vote.model_a, "model_b": vote.model_b}
+    tables["comparisons"].append({"comparison_id": name, "split": split, "prompt_id": prompt, **models})
+    if vote.annotator:  # tables of results name people by a digest, as those of a version do
+        who = hashlib.sha256(f"{task}/{vote.annotator}".encode()).hexdigest()[:16]
+        tables["votes"].append({"comparison_id": name, "annotator": who})
     for dimension in ours:
         if (choice := getattr(vote, dimension)) is None:
             continue
