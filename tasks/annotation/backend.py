@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError, InputError, MissingExtraError
@@ -19,6 +19,8 @@ from earmark.tasks.annotation.errors import BadMedia
 from earmark.tasks.annotation.keys import find_key
 from earmark.tasks.annotation.request import Ask, Audio, FreeText, Image, Message, Request, Sampling, canonical
 
+Medium = TypeVar("Medium", Audio, Image)
+
 
 def read_image(image: Image) -> bytes:
     """The bytes of a picture.
@@ -28,12 +30,12 @@ def read_image(image: Image) -> bytes:
     """
     path = Path(image.path)  # messages name the file, and not where it lies: rejects keep them
     try:
-        held = read_regular(path)
+        content = read_regular(path)
     except OSError as error:
         raise BadMedia(f"image {path.name}: {error.strerror}") from None
-    if hashlib.sha256(held).hexdigest() != image.sha256:
+    if hashlib.sha256(content).hexdigest() != image.sha256:
         raise BadMedia(f"image {path.name}: changed since it was indexed as {image.sha256[:12]}; index it again")
-    return held
+    return content
 
 
 def _no_audio(audio: Audio) -> bytes:
@@ -61,21 +63,18 @@ class Media:
         Raises:
             BadMedia: it cannot be read.
         """
-        try:
-            return self.load_audio(part)
-        except InputError as error:
-            raise BadMedia(str(error)) from None
+        return _loaded(self.load_audio, part)
 
     def image(self, part: Image) -> bytes:
-        """The picture's bytes.
+        """The picture's bytes; raises as `audio`."""
+        return _loaded(self.load_image, part)
 
-        Raises:
-            BadMedia: it cannot be read.
-        """
-        try:
-            return self.load_image(part)
-        except InputError as error:
-            raise BadMedia(str(error)) from None
+
+def _loaded(load: Callable[[Medium], bytes], part: Medium) -> bytes:
+    try:
+        return load(part)
+    except InputError as error:
+        raise BadMedia(str(error)) from None
 
 
 class Backend(Protocol):

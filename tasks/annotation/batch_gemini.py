@@ -74,15 +74,15 @@ class GeminiBatches(HttpBatches):
 
 def _result(line: str) -> tuple[str, str | None, str | None]:
     with shaped("a line with key and response"):
-        held = json.loads(line)
-        key = str(held["key"])
-        if held.get("response"):
-            return key, json.dumps(held["response"]), None
-        return key, None, one_line(str(held.get("error") or "neither response nor error"), 300)
+        record = json.loads(line)
+        key = str(record["key"])
+        if record.get("response"):
+            return key, json.dumps(record["response"]), None
+        return key, None, one_line(str(record.get("error") or "neither response nor error"), 300)
 
 
-def _name(held: dict[str, Any]) -> str:
-    name = held.get("name")
+def _name(record: dict[str, Any]) -> str:
+    name = record.get("name")
     if not isinstance(name, str):
-        raise MalformedResponse(f"expected a batch with a name, found keys {', '.join(sorted(held))[:120]}")
+        raise MalformedResponse(f"expected a batch with a name, found keys {', '.join(sorted(record))[:120]}")
     return name

@@ -61,16 +61,16 @@ class OpenAIBatches(HttpBatches):
 
 def _result(line: str) -> tuple[str, str | None, str | None]:
     with shaped("a line with custom_id and response"):
-        held = json.loads(line)
-        key, response, error = str(held["custom_id"]), held.get("response") or {}, held.get("error")
+        record = json.loads(line)
+        key, response, error = str(record["custom_id"]), record.get("response") or {}, record.get("error")
         if error is None and response.get("status_code") == 200:
             return key, json.dumps(response["body"]), None
-        said = error or (response.get("body") or {}).get("error") or response.get("status_code")
-        return key, None, one_line(str(said), 300)
+        fault = error or (response.get("body") or {}).get("error") or response.get("status_code")
+        return key, None, one_line(str(fault), 300)
 
 
-def _text(held: dict[str, Any], name: str) -> str:
-    value = held.get(name)
+def _text(record: dict[str, Any], name: str) -> str:
+    value = record.get(name)
     if not isinstance(value, str):
-        raise MalformedResponse(f"expected '{name}', found keys {', '.join(sorted(held))[:120]}")
+        raise MalformedResponse(f"expected '{name}', found keys {', '.join(sorted(record))[:120]}")
     return value

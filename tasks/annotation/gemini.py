@@ -45,7 +45,7 @@ class Gemini(HttpBackend):
         """Ask once; large media are uploaded first, each once as long as the upload lives."""
         media = await asyncio.to_thread(self._load, request) if _has_media(request) else {}
         if sum(map(len, media.values())) > self._config.files_api_bytes:
-            uris = {part: await self._uri(held, _media_type(part)) for part, held in media.items()}
+            uris = {part: await self._uri(content, _media_type(part)) for part, content in media.items()}
             body = json.dumps(self._body(request, lambda part: _file_part(uris[part], _media_type(part)))).encode()
         else:
             body = await asyncio.to_thread(self._inline, request, media) if media else self._inline(request, media)
@@ -105,25 +105,25 @@ class Gemini(HttpBackend):
         async with lock:
             uri, expires = self._files.get(digest, ("", 0.0))
             if expires - time.time() < LEAST_LEFT_S:
-                held = await self._found_or_uploaded(f"files/earmark-{digest[:32]}", content, media_type)
-                uri, expires = str(held.get("uri")), _expiry(held)
+                record = await self._uploaded(f"files/earmark-{digest[:32]}", content, media_type)
+                uri, expires = str(record.get("uri")), _expiry(record)
                 self._files[digest] = (uri, expires)
         return uri
 
-    async def _found_or_uploaded(self, name: str, content: bytes, media_type: str) -> dict[str, Any]:
-        held = await self._file_named(name)
-        if held is not None and _expiry(held) - time.time() < LEAST_LEFT_S:
+    async def _uploaded(self, name: str, content: bytes, media_type: str) -> dict[str, Any]:
+        record = await self._file_named(name)
+        if record is not None and _expiry(record) - time.time() < LEAST_LEFT_S:
             await self.http.exchange("DELETE", URL(f"{self.base_url}/{name}"), any_type=True)
-            held = None
-        if held is None:
-            held = await self.upload(content, media_type, name)
+            record = None
+        if record is None:
+            record = await self.upload(content, media_type, name)
         until = time.monotonic() + FILE_READY_S
-        while held.get("state") == "PROCESSING" and time.monotonic() < until:
+        while record.get("state") == "PROCESSING" and time.monotonic() < until:
             await asyncio.sleep(0.5)
-            held = await self._file_named(name) or held
-        if held.get("state") not in (None, "ACTIVE"):
-            raise BadMedia(f"the Files API says {held.get('state')} of {name}")
-        return held
+            record = await self._file_named(name) or record
+        if record.get("state") not in (None, "ACTIVE"):
+            raise BadMedia(f"the Files API says {record.get('state')} of {name}")
+        return record
 
     async def _file_named(self, name: str) -> dict[str, Any] | None:
         try:
@@ -172,15 +172,15 @@ def read_generate_content(raw: str) -> Reply:
         raise MalformedResponse(f"expected candidates with content, found {keys}") from None
 
 
-def _usage(said: Any) -> dict[str, Any]:
+def _usage(usage: Any) -> dict[str, Any]:
     """Token counts; of those that are 0, Google's JSON says nothing."""
-    if not isinstance(said, dict):
+    if not isinstance(usage, dict):
         return {"odd_usage": NO_USAGE}
-    details = said.get("promptTokensDetails")
+    details = usage.get("promptTokensDetails")
     parts = [part for part in details if isinstance(part, dict)] if isinstance(details, list) else []
-    heard = [part.get("tokenCount", 0) for part in parts if part.get("modality") == "AUDIO"]
-    out = [said.get(name, 0) for name in ("candidatesTokenCount", "thoughtsTokenCount")]
-    return token_counts(said.get("promptTokenCount"), heard, out)
+    audio = [part.get("tokenCount", 0) for part in parts if part.get("modality") == "AUDIO"]
+    out = [usage.get(name, 0) for name in ("candidatesTokenCount", "thoughtsTokenCount")]
+    return token_counts(usage.get("promptTokenCount"), audio, out)
 
 
 def _first_token(result: Any) -> tuple[tuple[str, float], ...]:
@@ -192,19 +192,19 @@ def _first_token(result: Any) -> tuple[tuple[str, float], ...]:
 
 def _generation(request: Request) -> dict[str, Any]:
     sampling = request.sampling
-    held: dict[str, Any] = {"maxOutputTokens": sampling.max_tokens}
+    config: dict[str, Any] = {"maxOutputTokens": sampling.max_tokens}
     for name, value in (("temperature", request.temperature), ("topP", sampling.top_p), ("seed", request.seed)):
         if value is not None:
-            held[name] = value
+            config[name] = value
     if sampling.stop:
-        held["stopSequences"] = list(sampling.stop)
+        config["stopSequences"] = list(sampling.stop)
     match request.ask:
         case Json(schema, _) if sampling.structured != "none":
-            held["responseMimeType"] = "application/json"
-            held["responseJsonSchema"] = json.loads(schema)
+            config["responseMimeType"] = "application/json"
+            config["responseJsonSchema"] = json.loads(schema)
         case YesNo() | Rating():
-            held |= {"maxOutputTokens": 1, "responseLogprobs": True, "logprobs": TOP_LOGPROBS}
-    return held
+            config |= {"maxOutputTokens": 1, "responseLogprobs": True, "logprobs": TOP_LOGPROBS}
+    return config
 
 
 def _turn(message: Message, media_part: Callable[[Part], dict[str, Any]]) -> dict[str, Any]:
@@ -234,17 +234,17 @@ def _has_media(request: Request) -> bool:
 
 def _file(text: str, inside: str | None = None) -> dict[str, Any]:
     with shaped("a file's record"):
-        held = json.loads(text)
-        found: Any = held[inside] if inside else held
-    if not isinstance(found, dict) or not found.get("name"):
+        record = json.loads(text)
+        file: Any = record[inside] if inside else record
+    if not isinstance(file, dict) or not file.get("name"):
         raise MalformedResponse("expected a file's record with its name, found something else")
-    return dict(found)
+    return dict(file)
 
 
-def _expiry(held: dict[str, Any]) -> float:
+def _expiry(record: dict[str, Any]) -> float:
     """When a file is deleted, in seconds since 1970; 0 where the record does not say."""
-    said = str(held.get("expirationTime") or "")
+    expires = str(record.get("expirationTime") or "")
     try:
-        return datetime.fromisoformat(said.replace("Z", "+00:00")).timestamp()
+        return datetime.fromisoformat(expires.replace("Z", "+00:00")).timestamp()
     except ValueError:
         return 0.0

@@ -143,19 +143,19 @@ def read_chat_completion(raw: str) -> Reply:
         raise MalformedResponse(_misshapen(body)) from None
 
 
-def _usage(said: Any) -> dict[str, Any]:
-    if not isinstance(said, dict):
+def _usage(usage: Any) -> dict[str, Any]:
+    if not isinstance(usage, dict):
         return {"odd_usage": NO_USAGE}
-    details = said.get("prompt_tokens_details")
-    heard = details.get("audio_tokens") if isinstance(details, dict) else None
-    return token_counts(said.get("prompt_tokens"), [0 if heard is None else heard], [said.get("completion_tokens")])
+    details = usage.get("prompt_tokens_details")
+    audio = details.get("audio_tokens") if isinstance(details, dict) else None
+    return token_counts(usage.get("prompt_tokens"), [0 if audio is None else audio], [usage.get("completion_tokens")])
 
 
-def _misshapen(held: Any) -> str:
-    if isinstance(held, dict) and "error" in held:
-        return f"a success status with an error: {' '.join(str(held['error']).split())[:200]}"
-    found = f"keys {', '.join(sorted(map(str, held))[:8])}" if isinstance(held, dict) else type(held).__name__
-    return f"expected a chat completion with choices and a message, found {found}"
+def _misshapen(body: Any) -> str:
+    if isinstance(body, dict) and "error" in body:
+        return f"a success status with an error: {' '.join(str(body['error']).split())[:200]}"
+    kind = f"keys {', '.join(sorted(map(str, body))[:8])}" if isinstance(body, dict) else type(body).__name__
+    return f"expected a chat completion with choices and a message, found {kind}"
 
 
 def _first_token(logprobs: Any) -> tuple[tuple[str, float], ...]:

@@ -38,8 +38,8 @@ class Cluster(ABC):
     offers: list[tuple[float, float]]
 
     @abstractmethod
-    def submit(self, share: Share, *given: Any) -> PrefectFuture[Any]:
-        """Have a shard worked on; `given` is what a task runner's `submit` takes."""
+    def submit(self, share: Share, *given: Any, **named: Any) -> PrefectFuture[Any]:
+        """Have a shard worked on; the rest is what a task runner's `submit` takes."""
 
     def at_once(self, share: Share) -> int:
         """How many processes work at once on shards that take so much."""
@@ -67,12 +67,12 @@ class RayCluster(Cluster):
         found = [node["Resources"] for node in ray.nodes() if node["Alive"]]
         self.offers = [(one.get("CPU", 0.0), one.get("GPU", 0.0)) for one in found]
 
-    def submit(self, share: Share, *given: Any) -> PrefectFuture[Any]:
+    def submit(self, share: Share, *given: Any, **named: Any) -> PrefectFuture[Any]:
         """As `Cluster`."""
         from prefect_ray.context import remote_options
 
         with remote_options(num_cpus=share.cpus, num_gpus=share.gpus, scheduling_strategy="SPREAD"):
-            future: PrefectFuture[Any] = self._runner.submit(*given)
+            future: PrefectFuture[Any] = self._runner.submit(*given, **named)
             return future
 
     def ask_each(self, question: Callable[[], Answer]) -> list[Answer]:
@@ -117,13 +117,13 @@ class DaskCluster(Cluster):
         workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
         self.offers = [tuple(worker["resources"].get(name, 0.0) for name in ("cpus", "gpus")) for worker in workers]
 
-    def submit(self, share: Share, *given: Any) -> PrefectFuture[Any]:
+    def submit(self, share: Share, *given: Any, **named: Any) -> PrefectFuture[Any]:
         """As `Cluster`."""
         import dask
 
         taken = {name: amount for name, amount in (("cpus", share.cpus), ("gpus", share.gpus)) if amount}
         with dask.annotate(resources=taken):
-            future: PrefectFuture[Any] = self._runner.submit(*given)
+            future: PrefectFuture[Any] = self._runner.submit(*given, **named)
             return future
 
     def at_once(self, share: Share) -> int:

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self, TypeVar
 
-from prefect.client.schemas.objects import RunInput
 from prefect.context import FlowRunContext, SettingsContext
 from prefect.futures import PrefectFuture, PrefectFutureList
 from prefect.settings import get_current_settings
@@ -86,21 +85,15 @@ class Shards(TaskRunner[PrefectFuture[Any]]):
         self._stack.__exit__(*ended)
         super().__exit__(*ended)
 
-    def submit(
-        self,
-        task: Task[Any, Any],
-        parameters: dict[str, Any],
-        wait_for: Iterable[PrefectFuture[Any]] | None = None,
-        dependencies: dict[str, set[RunInput]] | None = None,
-    ) -> PrefectFuture[Any]:
-        """Have one shard worked on.
+    def submit(self, *given: Any, **named: Any) -> PrefectFuture[Any]:
+        """Have one shard worked on; takes what Prefect's task runners take.
 
         Raises:
             ConfigError: the cluster cannot be reached, or has less than a shard takes.
             MissingExtraError: the cluster's extra is not installed.
             EarmarkError: the cluster's machines cannot work on this build.
         """
-        future: PrefectFuture[Any] = self._started_place().submit(task, parameters, wait_for, dependencies)
+        future: PrefectFuture[Any] = self._started_place().submit(*given, **named)
         return future
 
     def map(
@@ -181,13 +174,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
         self._stack.__exit__(*ended)
         super().__exit__(*ended)
 
-    def submit(
-        self,
-        task: Task[Any, Any],
-        parameters: dict[str, Any],
-        wait_for: Iterable[PrefectFuture[Any]] | None = None,
-        dependencies: dict[str, set[RunInput]] | None = None,
-    ) -> PrefectFuture[Any]:
+    def submit(self, task: Task[Any, Any], parameters: dict[str, Any], *given: Any, **named: Any) -> PrefectFuture[Any]:
         """Have one shard worked on; see `Shards.submit`."""
         parameters = {name: travelling(value) for name, value in parameters.items()}
         if not self.examined:
@@ -196,7 +183,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
         for session in _given(parameters, SharedSession):
             session.shared_by = min(self.shards, self._cluster.at_once(share))
         with AddressAlone.of_run():
-            return self._cluster.submit(share, task, parameters, wait_for, dependencies)
+            return self._cluster.submit(share, task, parameters, *given, **named)
 
     def _share(self, parameters: Mapping[str, Any]) -> Share:
         """What a shard takes, by what it is given.
