@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -76,31 +76,27 @@ def fault_row(reason: str, detail: str) -> tuple[Any, ...]:
     return (*[None] * len(Probe._fields), reason, detail)
 
 
-def audio_digest(
-    files: Mapping[str, Path | AudioFault],
-    index: MediaIndex,
-    seen: Callable[[int], None] = lambda count: None,
-    longest_s: float = LONGEST_S,
-) -> str:
+def audio_digest(store: Store, label: str, files: Mapping[str, Path | AudioFault], longest_s: float = LONGEST_S) -> str:
     """One SHA-256 over the names and contents of audio files.
 
     Files are hashed once and remembered in the index; afterwards this costs a `stat` a file. Those behind URLs are
     brought here first; afterwards each costs a look at its object.
 
     Args:
+        store: whose media index remembers what was measured.
+        label: of the progress.
         files: every audio file that the inputs name, by the name they give it; a missing one counts as missing, one
             that may not be opened as what `clip_below` gave.
-        index: remembers what was measured.
-        seen: told how many more files are done, for progress.
         longest_s: longer files are neither hashed nor decoded; they count as too long.
     """
     names = sorted(files)
     bring(path for path in files.values() if isinstance(path, Path))
-    found = index.look([files[name] for name in names], seen=seen, longest_s=longest_s)
+    with working(label, len(names)) as work:
+        probes = media_index(store).look([files[name] for name in names], seen=work.advance, longest_s=longest_s)
     return digest_of(
         [
             [name, probe.clip_sha256 if isinstance(probe, Probe) else probe.reason]
-            for name, probe in zip(names, found, strict=True)
+            for name, probe in zip(names, probes, strict=True)
         ]
     )
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 from earmark.schemas.config import BuildConfig
 from earmark.schemas.corpus import Corpus
@@ -112,7 +111,6 @@ def make_plan(
     inputs: dict[str, str] | None = None,
     prompts: dict[str, str] | None = None,
     models: tuple[str, ...] = (),
-    parents: tuple[Parent, ...] = (),
 ) -> Plan:
     """Gather what a version is made from.
 
@@ -123,12 +121,12 @@ def make_plan(
         digest: gives the SHA-256 of every input, by its name in the tables.
         inputs: what that gave just now, if the caller knows.
         prompts: SHA-256 of every prompt by `name@version`.
-        models: the models that will be asked.
-        parents: versions of other corpora that are read.
+        models: those that are used besides the ones that the config asks.
     """
+    by_spec = {spec: store.find(spec) for spec in config.reads()}
+    parents = {spec: Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for spec, v in by_spec.items()}
     inputs = digest() if inputs is None else inputs
-    by_spec = {spec: store.find(spec).manifest.digest() for spec in config.reads()}
-    identity: dict[str, Any] = {**config.identity(), "parents": [by_spec[spec] for spec in config.reads()]}
+    identity = {**config.identity(), "parents": [parents[spec].digest for spec in config.reads()]}
     identity.pop("asks", None)  # where own prompts lie decides nothing; their digests are among `prompts`
     libraries = library_versions()
     named = list(named_in(config))
@@ -142,9 +140,9 @@ def make_plan(
         inputs=inputs,
         code=code_digest(*(reference.partition(":")[0] for reference in (corpus.flow, *_references(named)))),
         libraries=libraries,
-        parents=parents,
+        parents=tuple({(one.corpus, one.version): one for one in parents.values()}.values()),
         prompts=prompts or {},
-        models=models,
+        models=tuple(dict.fromkeys((*(one.annotator for one in config.asked().values()), *models))),
     )
     return Plan(store, made, build_key(identity, inputs, corpus.tables, made.code, made.prompts), digest, config)
 

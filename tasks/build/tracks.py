@@ -14,9 +14,8 @@ from earmark.schemas.tables import split_ends
 from earmark.schemas.tracks import TracksConfig
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
 from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import audio_digest, clip_below, media_index
+from earmark.tasks.build.media import audio_digest, clip_below
 from earmark.tasks.build.preflight import Peek
-from earmark.tasks.build.progress import working
 from earmark.tasks.build.step import Account, Done
 from earmark.tasks.importers.jamendo import MARK, Track, read_tag_map
 from earmark.tasks.importers.rows import Note, Reject
@@ -76,8 +75,7 @@ def input_digests(
     files = {
         track.path: clip_below(root, root.folder / track.path) for track in tracks if track.track_id not in without
     }
-    with working(f"hash audio of {config.source.name}", len(files)) as work:
-        digests["audio"] = audio_digest(files, media_index(store), work.advance, config.tracks.longest_s)
+    digests["audio"] = audio_digest(store, f"hash audio of {config.source.name}", files, config.tracks.longest_s)
     return digests
 
 

@@ -42,11 +42,6 @@ def prompt_digests(config: Captions) -> dict[str, str]:
     return {prompt.id: prompt.sha256 for prompt in prompts}
 
 
-def annotators(config: Captions) -> tuple[str, ...]:
-    """Every model that is asked, once, in the order of the config."""
-    return tuple(dict.fromkeys(role.annotator for role in config.asked().values()))
-
-
 def cut(duration_s: float, listen: Listening) -> list[list[Span]]:
     """Which seconds of a track are heard: for each segment its spans, in order, none longer than the model hears.
 

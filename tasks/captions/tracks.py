@@ -19,10 +19,9 @@ from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.rows import Rows, keep_rows
 from earmark.tasks.build.step import Done, step
 from earmark.tasks.build.tracks import audio_root, choose_pool, import_list, input_digests, peek, read_list
-from earmark.tasks.captions.asking import annotators, prompt_digests, shard_sizes
+from earmark.tasks.captions.asking import prompt_digests, shard_sizes
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.licences import licences_of
-from earmark.tasks.store.manifest import Parent
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store, Version
@@ -49,17 +48,8 @@ def plan_build(config: Captions, store: Store, inputs: dict[str, str] | None = N
     version = instrumentals_version(config, store)
     if version is not None:
         _check_terms(config, version, store)
-    parents = [Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for v in [version] if v]
-    return make_plan(
-        CORPUS,
-        config,
-        store,
-        partial(digest_inputs, config, store),
-        inputs=inputs,
-        prompts=prompt_digests(config),
-        models=annotators(config),
-        parents=tuple(parents),
-    )
+    digest = partial(digest_inputs, config, store)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config))
 
 
 def instrumentals_version(config: Captions, store: Store) -> Version | None:

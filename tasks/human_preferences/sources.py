@@ -16,7 +16,7 @@ from earmark.schemas.human_preferences import CORPUS, HumanPreferences, Source
 from earmark.schemas.places import below, without_place
 from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.build.fingerprint import distinct, file_digests, roots_digest
-from earmark.tasks.build.media import audio_digest, clip_below, media_index
+from earmark.tasks.build.media import audio_digest, clip_below
 from earmark.tasks.build.mirror import bring, bring_folder, is_list
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
@@ -70,10 +70,8 @@ def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
         lists = [(file.path, audio_folder(config, source)) for file in input_files(config, source)]
         digests |= roots_digest(f"{source.name}/paths", lists, partial(read_source, config, source))
         if config.audio != "none" and source.clips == "here":
-            with working(f"hash audio of {source.name}") as work:
-                digests[f"{source.name}/audio"] = audio_digest(
-                    named_audio(config, source), media_index(store), work.advance
-                )
+            files = named_audio(config, source)
+            digests[f"{source.name}/audio"] = audio_digest(store, f"hash audio of {source.name}", files)
     return digests
 
 

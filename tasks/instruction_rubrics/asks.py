@@ -48,12 +48,6 @@ def others(config: InstructionRubrics, language: str) -> list[str]:
     return [other for other in config.languages if other != language]
 
 
-def annotators(config: InstructionRubrics) -> tuple[str, ...]:
-    """Every model that is asked, once, in the order of the config."""
-    named = [annotator.annotator for annotator in config.asked().values()]
-    return tuple(dict.fromkeys([*named, *([config.similarity.model] if config.similarity else [])]))
-
-
 def listening_request(ask: str, config: InstructionRubrics, row: Row) -> Posed:
     """Whether an instruction fits a clip (`verify`), or is wrong for it (`mismatch`).
 

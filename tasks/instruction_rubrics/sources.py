@@ -17,14 +17,14 @@ from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.audio.recordings import require_chromaprint
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
 from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import MEASURED, audio_digest, clip_below, measure, media_index
+from earmark.tasks.build.media import MEASURED, audio_digest, clip_below, measure
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.caption_sets import Instruction, read_caption_set
 from earmark.tasks.importers.rows import Note, Reject
-from earmark.tasks.instruction_rubrics.asks import annotators, prompt_digests
+from earmark.tasks.instruction_rubrics.asks import prompt_digests
 from earmark.tasks.instruction_rubrics.similarity import model_digest
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet
@@ -47,8 +47,8 @@ def plan_build(config: InstructionRubrics, store: Store, inputs: dict[str, str] 
     if config.disjoint.fingerprint:
         require_chromaprint()
     digest = partial(digest_inputs, config, store)
-    prompts, models = prompt_digests(config), annotators(config)
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompts, models=models)
+    models = (config.similarity.model,) if config.similarity else ()
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config), models=models)
 
 
 def digest_inputs(config: InstructionRubrics, store: Store) -> dict[str, str]:
@@ -62,10 +62,8 @@ def digest_inputs(config: InstructionRubrics, store: Store) -> dict[str, str]:
         rows = [row for row in listed(config, source) if isinstance(row, Instruction)]
         root = Root(audio_folder(config, source), source.links)
         files = {row.audio: clip_below(root, root.folder / row.audio) for row in rows[: config.limit]}
-        with working(f"hash audio of {source.name}", len(files)) as work:
-            digests[f"{source.name}/audio"] = audio_digest(
-                files, media_index(store), work.advance, config.clips.longest_s
-            )
+        label, longest_s = f"hash audio of {source.name}", config.clips.longest_s
+        digests[f"{source.name}/audio"] = audio_digest(store, label, files, longest_s)
     return digests
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from earmark.schemas.instrumentals import CORPUS, TRACKS, Instrumentals
-from earmark.tasks.build.media import MEASURED, audio_digest, clip_below, measure, media_index
+from earmark.tasks.build.media import MEASURED, audio_digest, clip_below, measure
 from earmark.tasks.build.mirror import bring_folder
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
@@ -45,7 +45,7 @@ def digest_inputs(config: Instrumentals, store: Store) -> dict[str, str]:
     if config.known_leads:
         bring_folder(config.path(config.known_leads), lambda name: name.endswith(".flac"))
         leads = {path.name: path for path in sorted(config.path(config.known_leads).glob("*.flac"))}
-        digests["known leads"] = audio_digest(leads, media_index(store))
+        digests["known leads"] = audio_digest(store, "hash known leads", leads)
     return digests
 
 

@@ -11,11 +11,10 @@ from earmark.schemas.mos_preferences import CORPUS, MosPreferences, Source
 from earmark.schemas.places import url_of, without_place
 from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
-from earmark.tasks.build.media import audio_digest, clip_below, media_index
+from earmark.tasks.build.media import audio_digest, clip_below
 from earmark.tasks.build.mirror import bring, bring_first, bring_folder, is_list
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
-from earmark.tasks.build.progress import working
 from earmark.tasks.importers.ratings import RATING_LAYOUTS, input_files, list_root, listing, read_source
 from earmark.tasks.importers.rows import Note, Rating, Reject
 from earmark.tasks.mos_preferences.audio import audio_folder, candidates, find_audio, root_of
@@ -27,9 +26,7 @@ from earmark.tasks.store.versions import Store
 def plan_build(config: MosPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """What a version would be made from; says whether there is anything to build."""
     digest = partial(digest_inputs, config, store)
-    models = (config.critiques.annotator,) if config.critiques else ()
-    prompts = prompt_digests(config.critiques)
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompts, models=models)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config.critiques))
 
 
 def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
@@ -44,10 +41,8 @@ def digest_inputs(config: MosPreferences, store: Store) -> dict[str, str]:
         if names := listing(source, config.path):
             digests[f"{source.name}/folders"] = digest_of(names)
         if config.audio != "none" or source.name in heard_sources(config):
-            with working(f"hash audio of {source.name}") as work:
-                digests[f"{source.name}/audio"] = audio_digest(
-                    named_audio(config, source), media_index(store), work.advance
-                )
+            files = named_audio(config, source)
+            digests[f"{source.name}/audio"] = audio_digest(store, f"hash audio of {source.name}", files)
     return digests
 
 

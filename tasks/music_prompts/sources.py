@@ -19,7 +19,7 @@ from earmark.schemas.places import without_place
 from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
 from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import audio_digest, clip_below, media_index
+from earmark.tasks.build.media import audio_digest, clip_below
 from earmark.tasks.build.mirror import present
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek, require_folder
@@ -30,7 +30,6 @@ from earmark.tasks.importers.jamendo import Tag, Track, read_tag_map, read_track
 from earmark.tasks.importers.recalls import Recall, read_recalls
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.music_prompts.asking import prompt_digests
-from earmark.tasks.store.manifest import Parent
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query
 from earmark.tasks.store.staging import Stage
@@ -70,25 +69,10 @@ def plan_build(config: MusicPrompts, store: Store, inputs: dict[str, str] | None
         ConfigError: the config excludes a tag of the wrong form, or keeps from another corpus.
         StoreError: a version that the config names is not in the store.
     """
-    models = tuple(role.annotator for role in config.asked().values())
-    return make_plan(
-        CORPUS,
-        config,
-        store,
-        partial(digest_inputs, config, store),
-        inputs=inputs,
-        prompts=prompt_digests(config),
-        models=models,
-        parents=parents(config, store),
-    )
-
-
-def parents(config: MusicPrompts, store: Store) -> tuple[Parent, ...]:
-    """The versions that are read: caption sets, and the one whose triplets stay."""
     if config.keep is not None and config.keep.partition("@")[0] != CORPUS.name:
         raise ConfigError(f"keep: expected a version of {CORPUS.name}, such as {CORPUS.name}@v1, found '{config.keep}'")
-    versions = dict.fromkeys(store.find(spec) for spec in config.reads())
-    return tuple(Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for v in versions)
+    digest = partial(digest_inputs, config, store)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config))
 
 
 def digest_inputs(config: MusicPrompts, store: Store) -> dict[str, str]:
@@ -102,10 +86,9 @@ def digest_inputs(config: MusicPrompts, store: Store) -> dict[str, str]:
     digests |= roots_digest("paths", [(tracks, root)], partial(_read_tracks, config))
     if config.verification is None:
         return digests
-    with working("hash audio") as work:
-        names = [row["file"] for row in sample_tracks(config)]
-        audio = dict(zip(names, verified_clips(config, names), strict=True))
-        return {**digests, "audio": audio_digest(audio, media_index(store), work.advance)}
+    names = [row["file"] for row in sample_tracks(config)]
+    audio = dict(zip(names, verified_clips(config, names), strict=True))
+    return {**digests, "audio": audio_digest(store, "hash audio", audio)}
 
 
 def peeks(config: MusicPrompts) -> Iterator[Peek]:

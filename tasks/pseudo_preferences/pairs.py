@@ -19,17 +19,15 @@ from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
 from earmark.tasks.build.grouping import group
 from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, MEASURED, audio_digest, clip_below, embed, measure, media_index
+from earmark.tasks.build.media import EMBEDDED_AT_ONCE, MEASURED, audio_digest, clip_below, embed, measure
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
-from earmark.tasks.build.progress import working
 from earmark.tasks.build.quotas import share_out
 from earmark.tasks.build.rows import Rows, keep_rows
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.music import Generation, Prompt, read_generations, read_prompts, read_ranks
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.pseudo_preferences.judging import pairs_a_shard, prompt_digests
-from earmark.tasks.store.manifest import Parent
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
@@ -63,11 +61,8 @@ MEDIA = row_schema(f"kind string, item int64, {MEASURED}")
 
 def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """What a version would be made from; says whether there is anything to build."""
-    prompts, models = prompt_digests(config), (config.judge.annotator,)
     digest = partial(digest_inputs, config, store)
-    votes = [store.find(spec) for spec in config.reads()]
-    parents = tuple(Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for v in votes)
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompts, models=models, parents=parents)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config))
 
 
 def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
@@ -76,8 +71,7 @@ def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
     digests = file_digests((without_place(name), config.path(name)) for name in written)
     lists = [(path, path.parent) for path in (config.path(config.prompts), config.path(config.generations))]
     digests |= roots_digest("paths", lists, partial(_read_tables, config))
-    with working("hash audio") as work:
-        return {**digests, "audio": audio_digest(named_audio(config), media_index(store), work.advance)}
+    return {**digests, "audio": audio_digest(store, "hash audio", named_audio(config))}
 
 
 def peeks(config: PseudoPreferences) -> Iterator[Peek]:

@@ -25,15 +25,8 @@ from earmark.tasks.text.anonymity import salt_digest, salt_of
 
 def plan_build(config: ScoreQuestions, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """What a version would be made from; says whether there is anything to build."""
-    return make_plan(
-        CORPUS,
-        config,
-        store,
-        partial(digest_inputs, config, store),
-        inputs=inputs,
-        prompts=prompt_digests(),
-        models=tuple(dict.fromkeys(one.annotator for one in config.asked().values())),
-    )
+    digest = partial(digest_inputs, config, store)
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests())
 
 
 def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
