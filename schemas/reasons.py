@@ -42,7 +42,7 @@ FAULTS: dict[str, str] = {
     "scale": "score_out_of_scale",
     "sources.split": "missing_split unknown_split conflicting_split split_conflict",
     "prompts": "unknown_prompt reference_audio_missing",
-    "": f"{_LINES} duplicate_id bad_count bad_file_name duplicate_file_name "
+    "": f"{_LINES} unknown_source duplicate_id bad_count bad_file_name duplicate_file_name "
     # dumps of forums
     "missing_id bad_time missing_title missing_parent missing_body bad_score "
     # files of reviews
@@ -52,7 +52,7 @@ FAULTS: dict[str, str] = {
     # answers of models: none, or none that can be used
     "error redirected rate_limited server_error connection_failed timed_out wrong_content_type malformed_response "
     "too_large bad_answer schema_mismatch empty truncated refused bad_request over_limit bad_media batch_failed "
-    "auth_failed model_missing batch_unreachable quota_exhausted budget_exhausted not_asked unanswered "
+    "auth_failed model_missing batch_unreachable quota_exhausted budget_exhausted unanswered "
     "scores_unreadable part_missing unchanged span_not_found rest_changed basis_not_found repeated_item "
     "items_do_not_match texts_do_not_match not_translated no_items no_question names_forum no_such_comment "
     "comment_twice best_missing too_many_options option_length speaks_of_options options_alike distractor_length "
