@@ -15,13 +15,14 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import HubError, HubUnreachableError, StoreError
 from earmark.schemas.places import require_below_roots
 from earmark.tasks.build.progress import say, working
+from earmark.tasks.release.evaluated import evaluations_of, section
 from earmark.tasks.store.hub import Repo, State
 from earmark.tasks.store.hub_tree import Difference, check_successor, compare
-from earmark.tasks.store.publication import Bundle, bundled
+from earmark.tasks.store.publication import CARD, Bundle, bundled
 from earmark.tasks.store.receipts import Receipt, save_receipt
 from earmark.tasks.store.restating import unsearchable
 from earmark.tasks.store.scan import Finding, read_allowed, scan
-from earmark.tasks.store.versions import Store, Version, verify
+from earmark.tasks.store.versions import MANIFEST, Store, Version, verify
 from earmark.tasks.store.withdrawals import marks_for, withdrawal_against, withdrawals
 from earmark.tasks.text.personal import Scanner, own_secrets
 
@@ -78,7 +79,8 @@ def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Ite
         )
     if told := unsearchable(version, corpus.tables, marks_for(withdrawals(store.root), corpus.name)):
         raise StoreError(f"{told}, and publish that version")
-    with bundled(version, corpus.tables, store, audio=audio, say=say) as bundle:
+    evaluations = section(evaluations_of(store, version))
+    with bundled(version, corpus.tables, store, audio=audio, say=say, evaluations=evaluations) as bundle:
         for what, counts in (("rows", bundle.held_rows), ("clips", bundle.held_audio)):
             if counts:
                 say(f"held back {what}: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
@@ -161,6 +163,8 @@ def bring(repo: Repo, bundle: Bundle, state: State) -> Sent:
 def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
     """The commit that the version's tag stands on, if it holds exactly this version; None where there is no tag.
 
+    A card that tells of evaluations stays as it was published: those that came later are no other version.
+
     Raises:
         HubError: the tag stands on something else.
     """
@@ -170,6 +174,8 @@ def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
     other = compare(bundle.entries, repo.files(state.tags[tag]), state.earlier)
     if not other.none:
         paths = [*(entry.path for entry in other.upload), *other.delete]
+        if bundle.evaluated and set(paths) <= {CARD, MANIFEST}:
+            return state.tags[tag]
         raise HubError(
             f"{repo.name} has a tag {tag} with other files: {paths[0]} differs, {len(paths)} in all; a published "
             "version never changes: publish to another repository, or build a new version"

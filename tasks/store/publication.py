@@ -39,6 +39,7 @@ class Bundle:
         entries: the files, that manifest among them.
         lost: what is held back, by table.
         licences: the terms by source.
+        evaluated: whether the card tells of evaluations, which the version's own does not.
     """
 
     version: Version
@@ -46,6 +47,7 @@ class Bundle:
     entries: tuple[Entry, ...]
     lost: Mapping[str, Loss]
     licences: Mapping[str, Licence]
+    evaluated: bool = False
 
     @property
     def held_rows(self) -> dict[str, int]:
@@ -60,7 +62,13 @@ class Bundle:
 
 @contextmanager
 def bundled(
-    version: Version, tables: Sequence[Table], store: Store, *, audio: bool, say: Callable[[str], None]
+    version: Version,
+    tables: Sequence[Table],
+    store: Store,
+    *,
+    audio: bool,
+    say: Callable[[str], None],
+    evaluations: str = "",
 ) -> Iterator[Bundle]:
     """Gather what may leave. A copy is needed only where something is held back; it goes when the block ends.
 
@@ -70,6 +78,7 @@ def bundled(
         store: where the versions that it was made from are.
         audio: whether audio may leave at all.
         say: told once if another publication of the corpus must end first.
+        evaluations: a section of the card that the version itself does not have.
 
     Raises:
         HubError: nothing is left to publish.
@@ -97,7 +106,10 @@ def bundled(
                 manifest = _restated(version, folder, version.manifest.files)
             else:
                 manifest = version.manifest
-            yield Bundle(version, manifest, tuple(_entries(version, manifest, folder)), lost, licences)
+            if evaluations:
+                manifest = _evaluated(version, manifest, folder, evaluations)
+            entries = tuple(_entries(version, manifest, folder))
+            yield Bundle(version, manifest, entries, lost, licences, bool(evaluations))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -117,6 +129,18 @@ def _restated(version: Version, folder: Path, files: tuple[FileEntry, ...]) -> M
     """A manifest of those files that says nothing of withdrawals."""
     manifest = version.manifest.model_copy(update={"files": files, "applied_withdrawals": ()})
     folder.mkdir()
+    write_text(folder / MANIFEST, manifest.to_json())
+    return manifest
+
+
+def _evaluated(version: Version, manifest: Manifest, folder: Path, section: str) -> Manifest:
+    """Write a card with that section before its tables, and the manifest that names it."""
+    before, mark, after = _place(version, folder, CARD).read_text("utf-8").partition("## Tables\n")
+    folder.mkdir(exist_ok=True)
+    write_text(folder / CARD, f"{before}{section}\n{mark}{after}")
+    card = file_entry(folder / CARD, folder)
+    files = tuple(card if file.path == CARD else file for file in manifest.files)
+    manifest = manifest.model_copy(update={"files": files, "applied_withdrawals": ()})
     write_text(folder / MANIFEST, manifest.to_json())
     return manifest
 

@@ -1,0 +1,68 @@
+"""What a version's evaluations say, for the card that is published: records beside the version, keyed by its digest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from earmark.tasks.release.known_faults import wrong_evaluations
+from earmark.tasks.store.card import markdown_cell
+from earmark.tasks.store.versions import Store, Version
+
+HEADLINES = {"accuracy": "accuracy", "srcc": "SRCC"}
+MOST = 30
+
+
+def evaluations_of(store: Store, version: Version) -> list[dict[str, Any]]:
+    """The newest records below the store's `evaluations/` that are of this very content and of all of its samples.
+
+    A model that is measured again the same way takes the place of its record before. Those of a part (`--limit`), and
+    those that a known fault can have touched, are left out.
+    """
+    digest, wrong = version.manifest.digest(), set(wrong_evaluations(store, version.corpus))
+    found: list[tuple[int, str, dict[str, Any]]] = []
+    for path in sorted((store.root / "evaluations" / version.corpus).rglob("evaluation.json")):
+        facts = _read(path)
+        if facts.get("manifest_sha256") == digest and facts.get("limit") is None and path.parent not in wrong:
+            found.append((path.stat().st_mtime_ns, str(path), facts))
+    newest = [facts for *_, facts in sorted(found, key=lambda one: one[:2], reverse=True)[:MOST]]
+    return sorted(newest, key=lambda facts: (facts["evaluation"], _who(facts), facts["splits"]))
+
+
+def section(records: list[dict[str, Any]]) -> str:
+    """The records as a section of a card; empty without any."""
+    if not records:
+        return ""
+    lines = ["## Evaluations", "", "Models that were measured on this version with `earmark judge`; in brackets, 95 %."]
+    lines += ["", "| evaluation | model | splits | samples | figure |", "|---|---|---|---:|---|"]
+    for facts in records:
+        cells = [facts["evaluation"], _who(facts), ", ".join(facts["splits"]), f"{facts['samples']:,}", _figure(facts)]
+        lines.append("| " + " | ".join(markdown_cell(cell) for cell in cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        facts = json.loads(path.read_bytes())
+    except ValueError:
+        return {}  # no record of ours
+    return facts if isinstance(facts, dict) else {}
+
+
+def _who(facts: Mapping[str, Any]) -> str:
+    if not facts["annotator"]:
+        return f"scores of {facts['scores']}" + (" a clip" if facts.get("per_clip") else "")
+    ways = [facts["mode"], "both orders" if facts.get("both_orders") else None, facts["language"]]
+    ways += [f"without the {facts['blind']}" if facts.get("blind") else None]
+    return ", ".join([facts["annotator"], *(way for way in ways if way)])
+
+
+def _figure(facts: Mapping[str, Any]) -> str:
+    metrics = facts["rows"][0]["metrics"]
+    name = next(name for name in HEADLINES if name in metrics)
+    value, low, high = (metrics[name][key] for key in ("value", "low", "high"))
+    if value is None:
+        return f"{HEADLINES[name]} not defined"
+    return f"{HEADLINES[name]} {value:.3f}" + (f" [{low:.3f}, {high:.3f}]" if low is not None else "")
