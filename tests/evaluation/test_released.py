@@ -198,7 +198,7 @@ def faulty() -> Iterator[tuple[str, Row, str]]:
     yield "cmi-reward-bench", {}, "no layout 'cmi-reward-bench'.*cmi-rewardbench"
 
 
-@pytest.mark.parametrize(("layout", "values", "says"), faulty())
+@pytest.mark.parametrize(("layout", "values", "says"), list(faulty()))
 def test_a_file_of_another_form_is_one_line(tmp_path: Path, layout: str, values: Row, says: str) -> None:
     write_jsonl(tmp_path / "all_test.jsonl", [vote(0, **{"source": "cmi-arena-annotation", **values})])
     with (

@@ -100,17 +100,19 @@ def test_views_have_the_columns_that_their_kind_needs() -> None:
 def test_the_evaluation_has_a_prompt_for_each_mode_and_language_and_shows_no_label() -> None:
     evaluation = EVALUATIONS[0]
     tables = tables_of([[("Is it slow?", True, "It is."), ("Is it loud?", False, "It is quiet.")]])
-    row = seen(evaluation.sql, tables, evaluation.params)[0]
+    sample = tables["samples"].to_pylist()[0]
+    clips = [{"clip_sha256": sample["clip_sha256"], "generated": False, "generator": None, "duration_s": 3.0}]
+    row = seen(evaluation.sql, {**tables, "clips": pa.Table.from_pylist(clips)}, evaluation.params)[0]
     assert row["target"] is False
     assert row["questions"] == ["Is it slow?", "Is it loud?"]
-    clip = Audio(row["clip_audio"], "clip.wav")
+    clip, items = Audio(row["clip_audio"], "clip.wav"), [{"id": 1, "question": HOSTILE}]
     for mode in evaluation.modes:
         assert not {"target", "kind"} & {name.rpartition("=")[2] for name in mode.shows}
         for language in ("en", "zh"):
             prompt = load_prompt(PROMPTS, mode.prompt.format(language=language))
             parts = [
                 part
-                for message in prompt.render(clip=clip, instruction=HOSTILE, item=HOSTILE)
+                for message in prompt.render(clip=clip, instruction=HOSTILE, item=HOSTILE, items=items)
                 for part in message.parts
             ]
             assert parts.count(clip) == 1
