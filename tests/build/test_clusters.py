@@ -98,7 +98,7 @@ def test_a_judging_process_is_killed(runner: str, api_url: str, server: Server, 
     before, store = server.settled()["asked"], tmp_path / "store"
     build = Build("pseudo-preferences", config, store, api_url, pairs_a_shard=12)
     judged = store / "pseudo-preferences/.staging"
-    build.until(lambda: len(list(judged.glob("*/work/judged/*.parquet"))) >= 2)
+    build.until(lambda: len(list(judged.glob("*/work/judge/draws/*.parquet"))) >= 2)
     build.kill_one(runner, "judge", urlsplit(server.base_url).port)
     build.end()
     asked = server.settled()["asked"] - before
