@@ -145,7 +145,7 @@ class Captions(TracksConfig):
 
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
-        values = self.recorded()
+        values = super().identity()
         del values["instrumentals"]  # the version that it names stands among the parents
         values["source"] = self.source.identity()
         for pipeline in values["pipelines"]:

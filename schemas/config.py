@@ -238,7 +238,9 @@ class BuildConfig(Model):
         Where inputs lie does not decide it: `digest_inputs` of each corpus gives their digests, and what their folders
         decide. Each input's name, as rows have it, stays, since it tells which input is what.
         """
-        return self.recorded()
+        values = self.recorded()
+        del values["asks"]  # the digests of own prompts enter the key by themselves
+        return values
 
 
 Config = TypeVar("Config", bound=Model)

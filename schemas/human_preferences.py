@@ -99,7 +99,7 @@ class HumanPreferences(BuildConfig):
 
     def identity(self) -> dict[str, Any]:
         """The config without where inputs lie: their digests stand beside it."""
-        values = self.recorded()
+        values = super().identity()
         for source in values["sources"]:
             del source["root"], source["audio_root"], source["links"]
             source["files"] = [without_place(written) for written in source["files"]]

@@ -183,7 +183,7 @@ class InstructionRubrics(BuildConfig):
 
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
-        values = self.recorded()
+        values = super().identity()
         for source in values["sources"]:
             del source["audio_root"], source["links"]
             source["captions"] = without_place(source["captions"])

@@ -175,7 +175,7 @@ class MosPreferences(BuildConfig):
 
     def identity(self) -> dict[str, Any]:
         """The config without the folders that its sources lie in, and without what cannot change a critique."""
-        values = self.recorded()
+        values = super().identity()
         for source in values["sources"]:
             del source["root"], source["audio_root"], source["links"]
             source["files"] = {split: without_place(written) for split, written in source["files"].items()}

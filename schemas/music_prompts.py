@@ -140,7 +140,7 @@ class MusicPrompts(BuildConfig):
 
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
-        values = self.recorded()
+        values = super().identity()
         del values["prices"]
         for name in ("tracks", "synonyms", "recalls"):
             values[name] = without_place(values[name]) if values[name] else None

@@ -116,7 +116,7 @@ class PseudoPreferences(Linked, BuildConfig):
 
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change an answer: where files and servers are, pace, patience and money."""
-        values = self.recorded()
+        values = super().identity()
         del values["prices"], values["links"], values["validation"]  # what it names stands among the parents
         for name in ("prompts", "generations", "known_order"):
             values[name] = without_place(values[name]) if values[name] else None

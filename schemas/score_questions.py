@@ -171,7 +171,7 @@ class ScoreQuestions(BuildConfig):
 
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
-        values = self.recorded()
+        values = super().identity()
         del values["source"]["salt_env"]
         for part, name in (("source", "submissions"), ("source", "comments"), ("review", "files")):
             values[part][name] = [without_place(written) for written in values[part][name]]

@@ -127,7 +127,6 @@ def make_plan(
     parents = {spec: Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for spec, v in by_spec.items()}
     inputs = digest() if inputs is None else inputs
     identity = {**config.identity(), "parents": [parents[spec].digest for spec in config.reads()]}
-    identity.pop("asks", None)  # where own prompts lie decides nothing; their digests are among `prompts`
     libraries = library_versions()
     named = list(named_in(config))
     own = [corpora()[corpus.name]] if corpus.name in corpora() else []

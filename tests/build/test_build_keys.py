@@ -76,8 +76,10 @@ PLACES = {
     "CaptionSource": {"audio_root"},
     "MusicPrompts": {"keep"},
     "CaptionSet": {"version"},
+    "PseudoPreferences": {"validation"},
     "Verification": {"audio"},
     "Images": {"folder"},
+    "BuildConfig": {"asks"},  # tests/build/test_own_prompts.py
     "Linked": {"links"},  # what links lead to; tests/build/test_links.py
 }
 # What a demo's config leaves out, so that each field of a config is there to be changed.
@@ -112,6 +114,9 @@ def full_config(name: str) -> BuildConfig:
         ]
     if name in ("music-prompts", "pseudo-preferences"):
         values["licences"] = {"x": {"licence": "CC0-1.0"}}
+    if name == "pseudo-preferences":
+        values["validation"] = {"against": "human-preferences@v1"}
+    values["asks"] = {"caption-direct": {"prompt": "mine/words.md"}}
     return parse_config(find_corpus(name).config, values, DEMO / f"{name}.toml")
 
 
