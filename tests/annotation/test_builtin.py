@@ -85,6 +85,7 @@ def test_functions_lie_in_the_rooms_of_their_corpora() -> None:
     assert rooms == {
         "caption-refine-1": "earmark.tasks.captions.builtin",
         "music-caption-1": "earmark.tasks.captions.builtin",
+        "music-clip-1": "earmark.tasks.pseudo_preferences.builtin",
         "music-pair-2": "earmark.tasks.pseudo_preferences.builtin",
         "music-prompt-1": "earmark.tasks.music_prompts.builtin",
         "rubric-judge-1": "earmark.tasks.instruction_rubrics.builtin",

@@ -65,7 +65,8 @@ def test_a_judge_is_measured_by_item_and_as_a_whole(
     facts, folder = judging.judge(version, CORPUS, store, who, wish, tmp_path / "out")
     samples = rows_of(version, "samples")
     assert facts["samples"] == facts["rows"][0]["answered"] == len(samples)
-    assert {row["group"] for row in facts["rows"]} == {None, "subset", "language", "kind", "baseline"}
+    groups = {None, "subset", "language", "subset+language", "kind", "domain", "length", "baseline"}
+    assert {row["group"] for row in facts["rows"]} == groups
     assert sum(server.faults.asked.values()) == len(questions(version, mode))
     assert (folder / "README.md").is_file()
     again, _ = judging.judge(version, CORPUS, store, who, wish, tmp_path / "again")
