@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 from earmark.schemas.config import nearest
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import ConfigError, InputError
+from earmark.schemas.files import Root
 from earmark.schemas.registry import load
 from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.audio.probe import Probe
@@ -58,7 +59,7 @@ def released(path: Path, layout: str, store: Store, roots: Sequence[Path]) -> It
         embedded = Path(temporary) / "audio"
         embedded.mkdir()
         tables = load(corpus.layouts[layout])(path, embedded)
-        _name_clips(tables, store, [*(root.absolute() for root in roots), _home(path)])
+        _name_clips(tables, store, [*(root.absolute() for root in roots), _home(path), embedded])
         files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
         inputs = {one.name: sha256_file(one) for one in files}
         named = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")
@@ -71,13 +72,18 @@ def _home(path: Path) -> Path:
 
 
 def _name_clips(tables: dict[str, list[dict[str, Any]]], store: Store, roots: Sequence[Path]) -> None:
-    """Give each row that names a file the SHA-256 and length of its clip; none where no root has it."""
+    """Give each row that names a file the SHA-256 and length of its clip; none where no root has it.
+
+    A file of others' making names what lies below a root: no path leads out of it, nor does a link.
+    """
     rows = [row for held in tables.values() for row in held if row.get("file")]
+    held = [Root(root, "refuse") for root in roots]
     places: dict[str, Path] = {}
     for name in dict.fromkeys(row["file"] for row in rows):
-        found = next((root / name for root in roots if (root / name).is_file()), None)
-        if found is not None:
-            places[name] = found
+        within = not Path(name).is_absolute() and ".." not in Path(name).parts
+        paths = [root.folder / name for root in held if within and not root.leads_out(root.folder / name)]
+        if there := [path for path in paths if path.is_file()]:
+            places[name] = there[0]
     looked = zip(places, media_index(store).look(list(places.values())), strict=True)
     clips = {name: probe for name, probe in looked if isinstance(probe, Probe)}
     for row in rows:

@@ -27,7 +27,7 @@ def read(path: Path, embedded: Path) -> dict[str, list[Row]]:
 
     Args:
         path: the file or folder.
-        embedded: where audio that stands in a table is written.
+        embedded: where audio that stands in a table is written; the rows name it by its file's name.
 
     Raises:
         InputError: a file cannot be read, or a row is not of this layout.
@@ -76,4 +76,4 @@ def _file(audio: Any, where: str, embedded: Path) -> str | None:
         raise InputError(f"{where}: expected the bytes of a file as audio, found {type(content).__name__}")
     path = embedded / f"{hashlib.sha256(content).hexdigest()}{PurePosixPath(name).suffix or '.wav'}"
     path.write_bytes(content)
-    return str(path)
+    return path.name

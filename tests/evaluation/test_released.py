@@ -149,7 +149,7 @@ def test_a_bench_of_rubrics_is_measured_as_it_was_exported(
     assert metrics(theirs) == metrics(ours)
     groups = {row["value"] for row in theirs["rows"] if row["group"] == "kind"}
     assert groups == {json.loads(line)["type"] for line in file.open()}  # in the words of the bench
-    rows = [json.loads(line) for line in file.open()]
+    rows = [json.loads(line) for line in file.read_text().splitlines()]
     for row in rows:
         row["audio"] = {"bytes": (out / row["audio"]).read_bytes(), "path": Path(row["audio"]).name}
         row.pop("language")
@@ -186,6 +186,19 @@ def test_the_published_votes_and_scores_say_what_was_counted_by_hand(tmp_path: P
     bands = {row["value"]: row for row in tables["cmi-pref-musicality"]["rows"] if row["group"] == "confidence_band"}
     shares = {name: (row["samples"], round(row["metrics"]["accuracy"]["value"], 3)) for name, row in bands.items()}
     assert shares == {"<3": (66, 0.667), "3": (128, 0.750), ">3": (306, 0.817)}
+
+
+def test_a_benchmark_file_reaches_no_clip_outside_its_folders(tmp_path: Path) -> None:
+    for name in ("secret.wav", "bench/inside.wav"):
+        write_clip(tmp_path / name, seed=len(name))
+    (tmp_path / "bench" / "link.wav").symlink_to(tmp_path / "secret.wav")
+    names = ["inside.wav", "link.wav", "../secret.wav", "x/../../secret.wav", str(tmp_path / "secret.wav")]
+    row = {"caption": "a drum", "label": "yes", "type": "pos", "subset": "s", "rubric": []}
+    file = tmp_path / "bench" / "test.jsonl"
+    write_jsonl(file, [{"uuid": f"u{place}", "audio": name, **row} for place, name in enumerate(names)])
+    with released(file, "anyaudio-judge-bench", Store(tmp_path / "store"), [tmp_path / "bench"]) as (version, _):
+        samples = pq.read_table(version.folder / "samples.parquet", columns=["sample_id", "clip_sha256"]).to_pylist()
+    assert [one["sample_id"] for one in samples if one["clip_sha256"]] == ["u0"]
 
 
 def faulty() -> Iterator[tuple[str, Row, str]]:
