@@ -6,8 +6,6 @@ import hashlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +17,7 @@ from earmark.schemas.views import names_clip
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.errors import PromptError
 from earmark.tasks.annotation.outcome import Outcome, Reject
-from earmark.tasks.annotation.prompts import Prompt, load_prompt
+from earmark.tasks.annotation.prompts import Prompt, prompt_named
 from earmark.tasks.annotation.request import (
     Ask,
     Audio,
@@ -90,12 +88,6 @@ class Unreadable(ValueError):
 
 class NoMedia(StoreError):
     """A sample cannot be asked about: its source withholds a clip, or the version was built without media."""
-
-
-@cache
-def prompt_named(name: str) -> Prompt:
-    """A prompt of the repository."""
-    return load_prompt(Path(str(resources.files("earmark.prompts"))), name)
 
 
 class Questioner:
