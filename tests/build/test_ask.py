@@ -347,7 +347,7 @@ def test_a_dry_run_that_counts_in_parts_counts_the_same(tmp_path: Path, monkeypa
 def test_a_stream_answers_what_a_call_answers(tmp_path: Path) -> None:
     faults = Faults(rate=0.3, kinds=("rate_limited", "wrong_shape", "cut", "server_error"))
     with LocalServer(faults) as server:
-        config = config_for(server, max_concurrency=5, repairs=5)
+        config = config_for(server, max_concurrency=5, repairs=5, temperature=0.5)
         requests = requests_for(config, 40)
         with Session(config, ledger=tmp_path / "one.sqlite") as session:
             expected = {outcome.key: outcome for outcome in session.ask(requests).outcomes}

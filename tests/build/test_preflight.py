@@ -99,7 +99,7 @@ BAD: dict[str, tuple[str, str, list[str]]] = {
                               ["generations.jsonl: none of the first 1 clips is there", "known_order: expected JSON"]),
     "captions": ("captions", f'instrumentals = "instrumentals@v9"\n[source]\nname = "t"\ntracks = "tracks.csv"\n'
                  f'tag_map = "not.json"\n[[pipelines]]\nname = "p"\n[pipelines.listen]\n{WRITER}\n',
-                 ["no version of 'instrumentals'", "not.json: expected JSON"]),
+                 ["no version of 'instrumentals'", "not.json: expected a JSON object"]),
     "another layout": ("captions", f'[source]\nname = "t"\ntracks = "tracks.csv"\n[[pipelines]]\nname = "p"\n'
                        f'[pipelines.listen]\n{WRITER}\n', ["tracks.csv: expected a column 'TRACK_ID'"]),
     "tracks": ("instrumentals", '[source]\nname = "t"\nformat = "table"\ntracks = "heads.csv"',
