@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -109,13 +110,16 @@ def test_a_build_is_stale_after_a_rule_and_not_after_words(tmp_path: Path) -> No
     house = tmp_path / "house"
     for room in ("flows", "tasks", "schemas", "prompts"):
         shutil.copytree(ROOT / room, house / room, ignore=shutil.ignore_patterns("__pycache__"))
+    (house / "import").mkdir()
+    (house / "import" / "earmark").symlink_to(house)
+    environment = {**os.environ, "PYTHONPATH": str(house / "import")}  # before the code that is being tested
     (house / "a.csv").write_text("file,mos\n" + "".join(f"c{i}.wav,{1 + i % 5}\n" for i in range(20)))
     (house / "c.toml").write_text(CONFIG)
 
     def build() -> str:
         words = ["build", "mos-preferences", "--config", "c.toml", "--store", "store"]
         command = [sys.executable, "-m", "earmark.flows.command.cli", *words]
-        ended = subprocess.run(command, cwd=house, capture_output=True, text=True, timeout=300)
+        ended = subprocess.run(command, cwd=house, capture_output=True, text=True, timeout=300, env=environment)
         assert ended.returncode == 0, ended.stderr
         return ended.stdout + ended.stderr
 
@@ -126,7 +130,7 @@ def test_a_build_is_stale_after_a_rule_and_not_after_words(tmp_path: Path) -> No
 
     assert "v1" in build()
     edit("flows/mos_preferences.py", "Rated clips of published", "Clips of published")
-    edit("tasks/mos_preferences/ratings.py", 'working("merge ratings")', 'working("merge the ratings")')
+    edit("tasks/mos_preferences/pairs.py", 'working("draw pairs")', 'working("draw the pairs")')
     edit("tasks/store/report.html.j2", "Skip to the report", "Go to the report")
     edit("tasks/store/report.py", "FILTER_VALUES = 40", "FILTER_VALUES = 41")
     assert "up to date" in build()
