@@ -32,6 +32,15 @@ def how(stop: KeyboardInterrupt) -> str:
     return "ended by SIGTERM" if isinstance(stop, Terminated) else "stopped from the keyboard"
 
 
+def stop_behind(error: BaseException | None) -> KeyboardInterrupt | None:
+    """The stop that an error is or came of: Prefect, stopped while it begins a task, falls over that itself."""
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
 @contextmanager
 def stoppable(way_on: str) -> Iterator[None]:
     """Say how to go on where the block is stopped.

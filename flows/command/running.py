@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from earmark.flows.command.ending import how, interrupted, machine_fault
+from earmark.flows.command.ending import how, interrupted, machine_fault, stop_behind
 from earmark.schemas.config import BuildConfig, parse_config, read_toml
 from earmark.schemas.errors import ConfigError, DiskError
 from earmark.schemas.places import require_below_roots
@@ -184,10 +184,10 @@ def run_build(
         say(f"run {run.run}: building {name} from {path}")
         try:
             version = _start_flow(name, config, store, force=force, inputs=plan.made.inputs)
-        except KeyboardInterrupt as stop:
-            _end(store, run, "interrupted", how(stop))
-            raise interrupted(stop, f"go on with: earmark resume {run.run}") from None
         except BaseException as error:
+            if (stop := stop_behind(error)) is not None:
+                _end(store, run, "interrupted", how(stop))
+                raise interrupted(stop, f"go on with: earmark resume {run.run}") from None
             line = machine_fault(error) or first_line(error)
             _end(store, run, "failed", line)
             if isinstance(error, DiskError | LedgerError) or machine_fault(error):

@@ -19,6 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app, let_go
+from earmark.flows.command.ending import stop_behind
 from earmark.flows.command.running import run_build
 from earmark.tasks.build.registry import corpora
 from earmark.tasks.store.runs import list_runs, save_run, start_run
@@ -370,6 +371,19 @@ def test_killed_build_is_told_and_resumed(tmp_path: Path, nothing_left: None) ->
     )
 
 
+def test_a_stop_that_prefect_fell_over_is_a_stop() -> None:
+    def falls_over() -> None:
+        try:
+            raise KeyboardInterrupt
+        except KeyboardInterrupt:
+            raise ValueError("Task run is not set")  # noqa: B904 - as Prefect's engine does
+
+    with pytest.raises(ValueError, match="not set") as raised:
+        falls_over()
+    assert isinstance(stop_behind(raised.value), KeyboardInterrupt)
+    assert stop_behind(ValueError("of its own")) is None
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "code", "why"),
@@ -395,7 +409,7 @@ def test_build_that_is_stopped_says_how_to_go_on(
         time.sleep(0.02)
     build.send_signal(sent)
     _, said = build.communicate(timeout=120)
-    assert build.returncode == code
+    assert build.returncode == code, said
     (run,) = as_json(store, "status")
     assert (run["state"], run["error"]) == ("interrupted", why)
     assert said.splitlines()[-1] == f"interrupted; go on with: earmark resume {run['run']}"

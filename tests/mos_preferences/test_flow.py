@@ -61,7 +61,8 @@ def test_shards_judged_side_by_side_give_the_same_version(tmp_path: Path, monkey
     monkeypatch.setattr(judging, "PAIRS_A_SHARD", 3)
     music.make_pool(tmp_path, 5)
     with LocalServer(Faults(rate=0.2, kinds=("500", "wrong_shape"))) as server:
-        config = music.config_of(tmp_path, server.base_url)
+        # a server's answer follows from the request's words: asked again, it is the same only at the same temperature
+        config = music.config_of(tmp_path, server.base_url, judge={"temperature": 0.5})
 
         def broken(*_: object) -> str:
             raise RuntimeError("down")

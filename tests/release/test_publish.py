@@ -262,7 +262,7 @@ def test_repository_of_something_else_is_refused(hub: HubServer, press: Publicat
         press, store, "v1", "lab/theirs"
     )
     press.run(store.root, f"{CORPUS}@v2", "lab/newer")
-    assert "publishing the older v1 would take it back" in fault(press, store, "v1", "lab/newer")
+    assert "publishing the older v1 would replace it" in fault(press, store, "v1", "lab/newer")
     assert "is public, but --private asks" in fault(press, store, "v2", "lab/newer", private=True)
 
 
