@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: pass on what a machine has set for pip.
-UV := UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(CURDIR)/$(BIN)/uv
+# uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: pass on what a machine has set for pip. Unlike pip it leaves
+# compiling to the first import, and where Python may not write beside modules every process would do that anew.
+UV := UV_COMPILE_BYTECODE=1 UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(CURDIR)/$(BIN)/uv
 EXTRAS := audio scale ray dask dev
 # Real inference has environments of its own: gigabytes that the other tests do without, and vLLM's own pins.
 MODELS := .venv-models
@@ -14,7 +15,7 @@ TRAINERS := .venv-trainers
 SWIFT := .venv-swift
 SWIFT_PINS := tests/exports/swift_cpu
 
-.PHONY: help demo test test-slow test-models test-trainers lint bench setup setup-all constraints clean
+.PHONY: help demo test test-slow test-models test-trainers lint bench rehearse setup setup-all constraints clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets.
@@ -53,7 +54,11 @@ bench: $(VENV)/.dev $(MODELS)/.made ## Run the benchmarks; tests/benchmarks/RESU
 	$(BIN)/python -m tests.benchmarks.bench_detector
 	$(BIN)/python -m tests.benchmarks.bench_workers
 	$(BIN)/python -m tests.benchmarks.bench_day
+	$(BIN)/python -m tests.benchmarks.bench_score
 	$(MODELS)/bin/python -m tests.benchmarks.bench_separation
+
+rehearse: $(VENV)/.dev ## Build corpora at their papers' sizes against local servers, an hour or more; ARGS="--corpus captions --share 0.02".
+	$(BIN)/python -m tests.benchmarks.rehearse $(ARGS)
 
 setup: $(VENV)/.dev ## Install the core and what tests need.
 
@@ -76,10 +81,12 @@ $(BIN)/uv:
 
 $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/uv
 	$(UV) pip install -q -p $(VENV) -c constraints.txt -e .
+	@$(BIN)/python -m compileall -q flows schemas tasks
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/uv
 	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -m compileall -q flows schemas tasks
 	@touch $(VENV)/.core $@
 
 $(VENV)/.presidio: tests/text/presidio.txt | $(VENV)/.dev

@@ -3,14 +3,17 @@
     python deploy/scale.py            # prints them
     python deploy/scale.py --write    # puts them into deploy/SCALE.md
 
-Counts follow from the papers' sizes; what a model or a disk does in a second is assumed, and stands in `ASSUMED`.
+Counts follow from the papers' sizes, and those of music from the shipped presets too; what a model or a disk does in a
+second is assumed, and stands in `ASSUMED`.
 """
 
 from __future__ import annotations
 
 import argparse
+import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from simulation import Setting, simulate
 
@@ -52,6 +55,7 @@ class Workload:
         text_out: tokens of an answer.
         audio_s: seconds of audio of an item that the store measures or keeps.
         separated: whether the voice is taken out of it.
+        bytes_s: of a second of the audio; None: as assumed for FLAC.
     """
 
     corpus: str
@@ -63,18 +67,41 @@ class Workload:
     text_out: int = 0
     audio_s: float = 0.0
     separated: bool = False
+    bytes_s: float | None = None
 
+
+def preset(name: str) -> dict[str, Any]:
+    """The config that is shipped for a corpus."""
+    return tomllib.loads((FILE.parent / f"configs/{name}.toml").read_text("utf-8"))
+
+
+MP3_S = preset("instrumentals")["output"]["bitrate_kbps"] * 1000 / 8
+LISTENERS = [one["listen"] for one in preset("captions")["pipelines"]]
+REFINED = sum("refine" in one for one in preset("captions")["pipelines"])
+HEARD_S = sum(one["hears_s"] * one.get("spans", 1) for one in LISTENERS) / (len(LISTENERS) + REFINED)
+VERIFIED = preset("music-prompts")["verification"]
+WRITTEN = sum(preset("music-prompts")["prompts"].values())
 
 WORKLOADS = (
     Workload("mos-preferences", "74,478 pairs, no questions", 74_478, 0, audio_s=4),
     Workload("mos-preferences, critiques", "74,478 pairs compared, 1.5 tries", 74_478, 1.5, 8, 400, 400),
     Workload("pseudo-preferences", "129,545 pairs in both orders", 129_545, 2, 60, 500, 150, audio_s=60),
     Workload("human-preferences", "4,027 votes, no questions", 4_027, 0, audio_s=120),
-    Workload("instrumentals", "55,701 tracks of 30 s", 55_701, 0, audio_s=30, separated=True),
-    Workload("captions", "55,701 tracks, three stages", 55_701, 3, 20, 300, 120, audio_s=30),
+    Workload("instrumentals", "55,701 tracks, 3,777 h", 55_701, 0, 0, 0, 0, 3_777 * 3600 / 55_701, True, MP3_S),
+    Workload("instrumentals, first 30 s", "55,701 tracks, 464 h", 55_701, 0, 0, 0, 0, 30, True, MP3_S),
+    Workload("captions", "55,701 tracks", 55_701, len(LISTENERS) + REFINED, HEARD_S, 300, 120),
     Workload("instruction-rubrics", "105,000 samples, four stages", 105_000, 4, 10, 700, 250, audio_s=10),
     Workload("score-questions", "4,000 images, five stages", 4_000, 5, 0, 1_500, 200),
-    Workload("music-prompts", "100 prompts, three draws", 100, 3, 0, 900, 80),
+    Workload(
+        "music-prompts, tags",
+        "143 tags verified",
+        143,
+        VERIFIED["tracks"] + VERIFIED["untagged"],
+        VERIFIED["longest_s"],
+        150,
+        1,
+    ),
+    Workload("music-prompts", f"{WRITTEN} prompts, three draws", WRITTEN, 3, 0, 900, 80),
 )
 
 
@@ -103,7 +130,7 @@ def needs(work: Workload, times: int) -> Needs:
         separated_h = items * work.audio_s / ASSUMED["times real time that one GPU separates"] / 3600
     slots = ASSUMED["requests that one GPU's server works on at once"]
     gpu_h = requests * ASSUMED["seconds that a judge takes for a request"] / slots / 3600 + separated_h
-    audio = items * work.audio_s * ASSUMED["bytes of a second of audio (FLAC, 16 kHz, mono)"]
+    audio = items * work.audio_s * (work.bytes_s or ASSUMED["bytes of a second of audio (FLAC, 16 kHz, mono)"])
     cost_usd = tokens_in / 1e6 * ASSUMED["US dollars for a million tokens in"]
     cost_usd += tokens_out / 1e6 * ASSUMED["US dollars for a million tokens out"]
     return Needs(

@@ -6,6 +6,7 @@ from earmark.schemas.captions import CORPUS, Captions
 from earmark.tasks.build.flow import corpus_flow
 from earmark.tasks.build.losses import check_inputs
 from earmark.tasks.captions.captioning import caption_tracks
+from earmark.tasks.captions.segments import cut_recordings
 from earmark.tasks.captions.tracks import import_tracks, index_tracks
 from earmark.tasks.captions.writing import sections, write_captions
 from earmark.tasks.store.staging import Stage
@@ -15,8 +16,9 @@ from earmark.tasks.store.staging import Stage
 def build(stage: Stage, config: Captions) -> dict[str, str]:
     """Each pipeline hears the tracks and refines what it heard; what it wrote is checked, by rules and by judges."""
     tracks = import_tracks(stage, config)
-    pool = index_tracks(stage, config, tracks)
+    recordings = index_tracks(stage, config, tracks)
     check_inputs(stage, config)
+    pool = cut_recordings(stage, config, recordings)
     captioned = caption_tracks(stage, config, pool)
     write_captions(stage, config, pool, captioned)
     return sections(stage)

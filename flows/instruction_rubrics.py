@@ -8,7 +8,9 @@ from __future__ import annotations
 from earmark.schemas.instruction_rubrics import CORPUS, InstructionRubrics
 from earmark.tasks.build.flow import corpus_flow
 from earmark.tasks.build.losses import check_inputs
+from earmark.tasks.evaluation.qualification import qualify
 from earmark.tasks.instruction_rubrics.choosing import choose_captions
+from earmark.tasks.instruction_rubrics.gold import EXAM
 from earmark.tasks.instruction_rubrics.negatives import choose_candidates, keep_negatives, try_candidates
 from earmark.tasks.instruction_rubrics.report import build_sections
 from earmark.tasks.instruction_rubrics.rubrics import keep_rubrics, write_rubric
@@ -25,6 +27,7 @@ def build(stage: Stage, config: InstructionRubrics) -> dict[str, str]:
     usable = index_clips(stage, config, captions)
     check_inputs(stage, config)
     chosen = choose_captions(stage, config, usable)
+    qualify(stage, config, EXAM, chosen.captions)
     heard = verify_caption(stage, config, chosen.captions)
     verified = keep_verified(stage, config, heard)
     candidates = choose_candidates(stage, config, verified)
@@ -33,4 +36,4 @@ def build(stage: Stage, config: InstructionRubrics) -> dict[str, str]:
     written = write_rubric(stage, config, negatives.instructions)
     rubrics = keep_rubrics(stage, config, negatives, written)
     write_samples(stage, config, chosen, verified, negatives.negatives, rubrics, Evidence(heard, tried))
-    return build_sections(stage)
+    return build_sections(stage, config)

@@ -5,20 +5,28 @@ from __future__ import annotations
 from earmark.schemas.pseudo_preferences import CORPUS, PseudoPreferences
 from earmark.tasks.build.flow import corpus_flow
 from earmark.tasks.build.losses import check_inputs
+from earmark.tasks.evaluation.juries import ask_each
+from earmark.tasks.evaluation.qualification import qualify
+from earmark.tasks.pseudo_preferences.gold import EXAM
 from earmark.tasks.pseudo_preferences.judging import judge_pairs
 from earmark.tasks.pseudo_preferences.labels import card_sections, keep_consistent
 from earmark.tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_pairs, write_clips
+from earmark.tasks.pseudo_preferences.released import import_release, measure_release, take_released
 from earmark.tasks.store.staging import Stage
 
 
 @corpus_flow(CORPUS)
 def build(stage: Stage, config: PseudoPreferences) -> dict[str, str]:
     """Judge two generations of one prompt in both orders; what both orders agree on is a label."""
+    if config.released:  # labels that are made already
+        take_released(stage, config, measure_release(stage, config, import_release(stage, config)))
+        return card_sections(stage)
     tables = import_tables(stage, config)
     pool = measure_clips(stage, config, tables)
     write_clips(stage, config, pool)
     check_inputs(stage, config)
     pairs = plan_pairs(stage, config, pool)
-    judged = judge_pairs(stage, config, pairs)
+    qualify(stage, config, EXAM, pairs)
+    judged = ask_each(judge_pairs, stage, config, pairs)
     keep_consistent(stage, config, judged)
     return card_sections(stage)

@@ -7,6 +7,7 @@ from prefect import flow
 from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.release.publishing import (
     bring,
+    check_audited,
     check_clean,
     check_fit,
     gathered,
@@ -27,6 +28,7 @@ def publish(
     audio: bool = True,
     allow_builtin: bool = False,
     allow_findings: str | None = None,
+    audited: float | None = None,
 ) -> dict[str, object]:
     """Publish a version; one that is published already is found to be so. A run that was killed can be repeated.
 
@@ -38,6 +40,7 @@ def publish(
         audio: whether audio leaves, where its licence allows.
         allow_builtin: whether labels of a `builtin:` annotator may leave.
         allow_findings: a reviewed list of findings that may leave.
+        audited: the precision that the newest audit must have.
 
     Returns:
         The receipt, and how many files were sent.
@@ -46,6 +49,7 @@ def publish(
     version = place.find(corpus)
     known = find_corpus(version.corpus)
     check_fit(version, allow_builtin)
+    check_audited(place, version, audited)
     with gathered(version, known, place, audio) as bundle:
         check_clean(bundle, known, reviewed)
         state = open_repo(target, bundle, private)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from functools import cache
+from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -24,6 +27,17 @@ class Prices(Model):
     output_per_million: Dollars = Field(description="Tokens out.")
     audio_input_per_million: Dollars | None = Field(default=None, description="Audio tokens in, where they differ.")
     batch_discount: float = Field(default=0.5, ge=0, le=1, description="Share taken off in the provider's batch API.")
+
+
+@cache
+def known_prices() -> dict[str, Prices]:
+    """List prices by annotator, from `prices.json`: a dated copy of a part of LiteLLM's table (MIT).
+
+    Prices of prompts beyond 200,000 tokens and of cached tokens are not in it.
+    """
+    table = json.loads(Path(__file__).with_name("prices.json").read_text("utf-8"))["usd_per_million_tokens"]
+    names = ("input_per_million", "output_per_million", "audio_input_per_million")
+    return {name: Prices(**dict(zip(names, prices, strict=False))) for name, prices in table.items()}
 
 
 class Limits(Model):
@@ -97,6 +111,11 @@ class AnnotatorConfig(Model):
     )
     retries: int = Field(default=6, ge=0, le=100, description="Times a failed exchange is tried again.")
     repairs: int = Field(default=2, ge=0, le=20, description="Times an unusable answer is asked again.")
+    repair: Literal["draw", "explain"] = Field(
+        default="draw",
+        description="How a question is asked again: `draw` in the same words; `explain` also shows the last answer, "
+        "fenced as data, and what was wrong with it.",
+    )
     retry_base_s: Seconds = Field(default=1.0, description="First wait; doubles each time, with jitter.")
     retry_longest_s: Seconds = Field(default=60.0, description="Longest wait between two tries.")
     connect_timeout_s: Seconds = Field(default=10.0, description="Longest wait for a connection.")
@@ -110,7 +129,11 @@ class AnnotatorConfig(Model):
     budget_usd: Dollars | None = Field(
         default=None, description="What one run may cost; it stops before it would cost more. Counts only with prices."
     )
-    prices: Prices | None = Field(default=None, description="Needed for a budget and for costs.")
+    prices: Prices | None = Field(
+        default=None,
+        description="Needed for a budget and for costs; where none are given, the list prices of `schemas/prices.json` "
+        "for models on OpenAI's and Google's own servers.",
+    )
     on_limit: Literal["refuse", "cut"] = Field(
         default="refuse", description="What happens to audio beyond the model's limits; the answer records a cut."
     )
@@ -140,11 +163,19 @@ class AnnotatorConfig(Model):
             raise ValueError("expected no user, password or query in the address; keys come from the environment")
         return value.rstrip("/")
 
+    @property
+    def charged(self) -> Prices | None:
+        """What is counted: the config's prices, or on a provider's own server its list prices, where they are known."""
+        return self.prices or (known_prices().get(self.annotator) if self.base_url is None else None)
+
     @model_validator(mode="after")
     def _money(self) -> Self:
         provider = BACKENDS.find(self.annotator)
-        if self.budget_usd is not None and self.prices is None and provider.hosted and self.base_url is None:
-            raise ValueError("budget_usd needs [prices]: input_per_million and output_per_million")
+        if self.budget_usd is not None and self.charged is None and provider.hosted and self.base_url is None:
+            raise ValueError(
+                f"budget_usd needs [prices]: input_per_million and output_per_million; no price of '{self.annotator}' "
+                "is known"
+            )
         if self.batch and not provider.batches:
             raise ValueError(f"batch = true needs an annotator with a batch API, and '{self.annotator}' has none")
         return self
@@ -152,10 +183,11 @@ class AnnotatorConfig(Model):
     @model_validator(mode="after")
     def _asks_differently(self) -> Self:
         again = self.repairs > 0 or getattr(self, "tries", 1) > 1
-        if again and self.temperature == 0 == self.again_temperature and not self.annotator.startswith("builtin:"):
+        same = self.temperature == 0 == self.again_temperature and self.repair == "draw"
+        if again and same and not self.annotator.startswith("builtin:"):
             raise ValueError(
-                "again_temperature = 0 with temperature = 0 pays for the same answer again: set it above 0, or repairs "
-                "to 0 and tries, where there are any, to 1"
+                "again_temperature = 0 with temperature = 0 pays for the same answer again: set it above 0, or "
+                'repair to "explain", or repairs to 0 and tries, where there are any, to 1'
             )
         return self
 
@@ -179,7 +211,7 @@ class Drawn(Asked):
 
 DECIDES = (
     "annotator", "temperature", "again_temperature", "top_p", "seed", "max_tokens", "extra_body", "structured",
-    "repairs", "on_limit", "limits", "yes_no_token_ids",
+    "repairs", "repair", "on_limit", "limits", "yes_no_token_ids",
 )  # fmt: skip
 """What of an annotator's config can change an answer, and so belongs to a build's identity; the rest is where servers
 are, pace, patience and money."""

@@ -113,10 +113,34 @@ class Repeats(Model):
     action: Literal["flag", "reject"] = "flag"
 
 
+class Segments(Model):
+    """How long recordings, such as films and podcasts, are cut; each segment is a track of its own."""
+
+    least_s: float = Field(default=45.0, ge=1, description="Shortest segment; what is shorter is a reject.")
+    most_s: float = Field(
+        default=75.0, ge=1, description="Longest segment; it ends at the longest silence between these two lengths."
+    )
+    silent_below_dbfs: float = Field(
+        default=-60.0, gt=-120, le=0, description="Tenths of a second below it are silent."
+    )
+    longest_silence_s: float = Field(
+        default=3.0, gt=0, description="Silence of this length is in no segment, nor are fades beside it."
+    )
+
+    @model_validator(mode="after")
+    def _lengths(self) -> Self:
+        if self.least_s > self.most_s:
+            raise ValueError("expected segments.least_s to be at most segments.most_s")
+        return self
+
+
 class Captions(TracksConfig):
     """Build config of `captions`."""
 
     corpus: Literal["captions"] = "captions"
+    segments: Segments | None = Field(
+        default=None, description="Cut long recordings into segments, which are captioned; without it, tracks are."
+    )
     instrumentals: str | None = Field(
         default=None,
         description="`instrumentals` (the store's newest) or `instrumentals@vN`: tracks in it are heard without voice.",
@@ -129,6 +153,12 @@ class Captions(TracksConfig):
         names = [pipeline.name for pipeline in self.pipelines]
         if len(set(names)) < len(names):
             raise ValueError(f"expected pipelines of different names, found {', '.join(names)}")
+        for pipeline in self.pipelines:
+            if self.segments is not None and pipeline.listen.hears_s < self.segments.most_s:
+                raise ValueError(
+                    f"expected 'hears_s' of pipeline '{pipeline.name}' to be at least segments.most_s "
+                    f"({self.segments.most_s:g} s): a caption is of a whole segment"
+                )
         return self
 
     def asked(self) -> dict[str, AnnotatorConfig]:
@@ -224,6 +254,30 @@ RAW = Table(
     says=("{model} about {start_s} s to {end_s} s, draw {sample}: {text}",),
 )
 
+SEGMENTS = Table(
+    name="segments",
+    description="One row a segment that was cut out of a longer recording, where the config has `segments`.",
+    schema=columns(
+        text("clip_id", "The segment: the recording's id and the second of its start.", names="track", role="is"),
+        text("split", "Split of the recording, or of its artist."),
+        text("clip_sha256", "SHA-256 of the segment's file.", names="clip", role="is"),
+        text("file", "Its file in this version: FLAC of 16 bits, at the recording's rate."),
+        text("recording", "The recording's id in the list.", names="track"),
+        text("recording_sha256", "SHA-256 of the recording's file.", names="clip"),
+        number("start_s", "Begin within the recording.", unit="s"),
+        number("end_s", "End within the recording.", unit="s"),
+        number("duration_s", "Length of the segment's file.", unit="s"),
+        text("source", "The list's name in the config.", names="source"),
+        text("source_file", "The list that the recording came from."),
+        integer("source_line", "Line in that list, counted from 1."),
+    ),
+    key=("clip_id",),
+    optional=True,
+    exclusive=("recording", "recording_sha256", "clip_sha256"),
+    files=("file",),
+    says=("cut out of {recording}, {start_s} s to {end_s} s",),
+)
+
 TAG_COVERAGE = Table(
     name="tag_coverage",
     description="One row a pipeline and tag: how many captions name it, by whole word forms.",
@@ -249,6 +303,8 @@ _STORY = Story(
     method=(
         "A list of tagged tracks is read and each track's audio is measured. Where a version of `instrumentals` holds "
         "the track, its instrumental is heard instead.",
+        "Long recordings may be cut first: silence of some length and the fades beside it are left out, and what lies "
+        "between is cut where it is silent or most quiet into segments, each a track of its own.",
         "Each pipeline hears one span of a track, several spans, or all of it in segments; rows say which seconds. "
         "A second stage, which reads text only, shortens and merges where the config has one.",
         "Each stage's text is checked: length, language, repetition, boilerplate, and mentions of voices or of lengths "
@@ -302,7 +358,7 @@ CORPUS = Corpus(
     holds="captions by audio-language models, by pipeline",
     paper="ATTM, AnyAudio-Judge",
     config=Captions,
-    tables=(CAPTIONS, RAW, TAG_COVERAGE, REJECTS),
+    tables=(CAPTIONS, RAW, SEGMENTS, TAG_COVERAGE, REJECTS),
     story=_STORY,
     plan="earmark.tasks.captions.tracks:plan_build",
     peeks="earmark.tasks.captions.tracks:peeks",

@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationIn
 
 from earmark.schemas.errors import ConfigError
 from earmark.schemas.files import NotAFile, read_regular
-from earmark.schemas.places import is_url, place_of, require_below_roots, url_fault, without_secrets
+from earmark.schemas.places import is_url, place_of, require_below_roots, url_fault, without_place, without_secrets
 
 if TYPE_CHECKING:
     from earmark.schemas.annotation import AnnotatorConfig
@@ -136,6 +136,57 @@ class Engine(Model):
         return self
 
 
+class Embedding(Model):
+    """Clips that are near-duplicates by the embeddings of a CLAP model, kept in the store by clip and model."""
+
+    model: str = Field(description="A CLAP model of `transformers`: a folder or a name on the Hub.")
+    least: float = Field(
+        default=0.98, ge=-1, le=1, description="Cosine from which clips are near-duplicates; it differs by model."
+    )
+
+
+class Decontaminate(Model):
+    """What of others may not be in a version: the test data of versions and of released benchmarks."""
+
+    against: tuple[str, ...] = Field(
+        min_length=1,
+        description="Versions (`CORPUS@vN`, or `CORPUS` for another corpus's newest) and released benchmarks "
+        "(`LAYOUT:PATH`, such as `anyaudio-judge-bench:../bench`).",
+    )
+    audio_roots: tuple[str, ...] = Field(
+        default=(),
+        description="Folders that the clips' paths of released benchmarks start from, tried in order; without one, the "
+        "benchmark's own folder.",
+    )
+    texts_only: bool = Field(
+        default=False, description="Released benchmarks are compared by their texts alone: their clips are not here."
+    )
+    splits: tuple[str, ...] = Field(default=("test",), min_length=1, description="Splits of those versions.")
+    captions: float = Field(
+        default=0.8, ge=0.5, le=1, description="Jaccard similarity from which texts are near-duplicates."
+    )
+    fingerprint: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Likeness of acoustic fingerprints from which clips are one recording, such as 0.9; needs "
+        "Chromaprint. 0 compares clips by hash alone.",
+    )
+    embedding: Embedding | None = Field(
+        default=None, description="Clips are also compared by embeddings: renditions that no fingerprint shows."
+    )
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The versions among `against`."""
+        return tuple(one for one in self.against if ":" not in one)
+
+    @property
+    def releases(self) -> tuple[tuple[str, str], ...]:
+        """Layout and path of the released benchmarks among `against`."""
+        return tuple((layout, path) for layout, mark, path in (one.partition(":") for one in self.against) if mark)
+
+
 class BuildConfig(Model):
     """What every corpus's config holds."""
 
@@ -161,6 +212,10 @@ class BuildConfig(Model):
         default={},
         description="Prompts of your own, by the name of the package's that each takes the place of: "
         "`earmark prompts list`.",
+    )
+    decontaminate: Decontaminate | None = Field(
+        default=None,
+        description="What is kept out: clips of the same bytes or sound, texts that say nearly the same.",
     )
     base: Path = Field(
         default=Path(), description="Folder that relative paths start from: the config file's own; else given here."
@@ -220,8 +275,19 @@ class BuildConfig(Model):
         """The versions of corpora that a build reads, as the config names them: `CORPUS` or `CORPUS@vN`."""
         return ()
 
+    def parents(self) -> tuple[str, ...]:
+        """The versions that decide what a build holds: those that it reads, and those that it keeps out.
+
+        One that is read twice stands twice: the build key tells which of a config's parts reads which.
+        """
+        return *self.reads(), *(self.decontaminate.versions if self.decontaminate else ())
+
     def asked(self) -> dict[str, AnnotatorConfig]:
         """Who is asked, by role; empty where a build asks nobody."""
+        return {}
+
+    def targets(self) -> dict[str, int]:
+        """How many rows a build is to hold, by what they are; empty where all there are stay. A dry run shows them."""
         return {}
 
     def for_forecast(self) -> Self:
@@ -240,6 +306,15 @@ class BuildConfig(Model):
         """
         values = self.recorded()
         del values["asks"]  # the digests of own prompts enter the key by themselves
+        if self.decontaminate is None:
+            del values["decontaminate"]
+        else:  # what it names stands among the parents and the inputs
+            for name in ("against", "audio_roots", "texts_only"):
+                del values["decontaminate"][name]
+            if self.decontaminate.embedding is None:
+                del values["decontaminate"]["embedding"]
+            else:
+                values["decontaminate"]["embedding"]["model"] = without_place(self.decontaminate.embedding.model)
         return values
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from earmark.schemas.config import BuildConfig
-from earmark.schemas.evaluations import Evaluation
+from earmark.schemas.evaluations import Evaluation, Generation
 from earmark.schemas.tables import Table
 from earmark.schemas.views import View
 
@@ -64,6 +64,7 @@ class Corpus:
         ranked: the query `tasks/<ranked>.sql` of `earmark judge --rank`, a row a vote between two systems:
             `board` (what is ranked on its own), `modality`, `system_a`, `system_b`, `preference` (a, b or tie) and
             `cluster`, such as the prompt. None where the corpus compares no systems.
+        generation: the prompts that `earmark score` measures submissions on; None where there are none.
     """
 
     name: str
@@ -84,3 +85,4 @@ class Corpus:
     evaluations: tuple[Evaluation, ...] = ()
     layouts: Mapping[str, str] = field(default_factory=dict)
     ranked: str | None = None
+    generation: Generation | None = None

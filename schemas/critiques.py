@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field, field_validator
 
 from earmark.schemas.annotation import DECIDES, Asked, Hearing
 from earmark.schemas.config import LARGEST
+from earmark.schemas.evaluations import Evaluation, Mode
+from earmark.schemas.rewards import accuracy_reward, mos_difference_reward
 from earmark.schemas.tables import SPLIT_ALIASES, Split, Table, columns, integer, number, text
 from earmark.schemas.views import View
 
@@ -29,6 +32,10 @@ class Critiques(Asked):
     tries: int = Field(
         default=3, ge=1, le=20, description="How often a pair is asked in all until the chosen clip scores higher."
     )
+    free_text: bool = Field(
+        default=False,
+        description="A single clip's critic also writes a few sentences of free text beside the four parts.",
+    )
     hearing: Hearing = Field(default=Hearing(), description="The form in which the critic gets audio.")
 
     @field_validator("splits", mode="before")
@@ -40,7 +47,8 @@ class Critiques(Asked):
     def identity(self) -> dict[str, Any]:
         """What decides the critiques."""
         values = self.model_dump(mode="json")
-        return {name: values[name] for name in (*DECIDES, "datasets", "splits", "clips", "pairs", "tries", "hearing")}
+        named = (*DECIDES, "datasets", "splits", "clips", "pairs", "tries", "hearing")
+        return {name: values[name] for name in named} | ({"free_text": True} if self.free_text else {})
 
 
 _METHOD = "MOS-RMBench, section on critiques"
@@ -67,6 +75,12 @@ CRITIQUES = Table(
         text("naturalness", "Whether it sounds like a real person.", source=_METHOD),
         text("continuity", "Whether it flows; drop-outs, interruptions.", source=_METHOD),
         *_ASKED,
+        text(
+            "free_text",
+            "The clip as a whole in the model's own words; null without `critiques.free_text`.",
+            source=_METHOD,
+            optional=True,
+        ),
     ),
     key=("sample_id",),
     optional=True,
@@ -110,23 +124,45 @@ PAIRED_CRITIQUES = Table(
     ),
 )
 
-_DESCRIBE = (
-    "Describe the quality of this recorded voice in four parts, each on a new line: Noise, Distortion, Naturalness, "
-    "Continuity."
-)
-_COMPARE = (
-    "Compare the quality of these two recorded voices in four parts, each on a new line: Noise, Distortion, "
-    "Naturalness, Continuity. Then score each from 1 to 10, 10 best, on a last line of exactly this form: "
-    "Final Scores: [[clip1_score, clip2_score]]"
-)
+# A policy is trained on the words that its teacher got: of `speech-critique`, `speech-critique-free` and
+# `speech-critique-pair`.
+_DESCRIBE = """Describe objectively what can be heard in one clip, under four headings:
+
+- noise: is there noise in the background, of what kind and how loud, and does it make the voice hard to understand?
+- distortion: are there artefacts of compression, electrical noise, clipping, or other distortion of the voice?
+- naturalness: does it sound like a real person, or synthetic, robotic, muffled or wrongly stressed?
+- continuity: does it flow, or are there drop-outs, interruptions, stutters or cuts?
+
+Write one to three plain sentences under each. Begin the four parts with "Noise:", "Distortion:", "Naturalness:" and
+"Continuity:", each on a new line."""
+_FREE = """After them, in a paragraph of its own after an empty line, write two to four sentences of free text: how the
+voice sounds as a whole, what strikes the ear first, and whatever else can be heard that no heading covers."""
+_COMPARE = """You hear two clips, clip 1 and clip 2, and compare them under four headings:
+
+- noise: background noise, of what kind and how loud, and whether it makes the voice hard to understand;
+- distortion: artefacts of compression, electrical noise, clipping, or other distortion of the voice;
+- naturalness: whether it sounds like a real person, or synthetic, robotic, muffled or wrongly stressed;
+- continuity: whether it flows, or has drop-outs, interruptions, stutters or cuts.
+
+Under each heading write one to three plain sentences that speak of both clips. Then give each clip an overall score,
+an integer from 1 to 10, where 10 is best. Begin the four parts with "Noise:", "Distortion:", "Naturalness:" and
+"Continuity:", each on a new line. End with one line of exactly this form:
+Final Scores: [[clip1_score, clip2_score]]"""
+
+
+def _reward(text: str, row: Mapping[str, Any]) -> tuple[float, bool]:
+    reward = mos_difference_reward(text, row["better"], row["mos_gap_normalized"])
+    return reward, accuracy_reward(text, row["better"]) == 1
+
 
 CRITIQUE_VIEWS = (
     View(
         "critique-clips",
         "sft",
         "mos_preferences/critique_clips",
-        "A clip and its description in four parts; needs a build with `[critiques]`.",
-        {"ask": _DESCRIBE},
+        "A clip and its description in four parts, and free text where the critic wrote some; needs a build with "
+        "`[critiques]`.",
+        {"ask": _DESCRIBE, "free": _FREE},
     ),
     View(
         "critique-pairs",
@@ -141,5 +177,38 @@ CRITIQUE_VIEWS = (
         "mos_preferences/critique_grpo",
         "Two clips to compare, with what the rewards of `schemas/rewards.py` need; needs a build with `audio`.",
         {"ask": _COMPARE},
+        reward=_reward,
+    ),
+)
+
+CRITIQUE_EVALUATIONS = (
+    Evaluation(
+        "critiques",
+        "yes_no",
+        "mos_preferences/judged_critiques",
+        "Is what the critic wrote of a clip right? All claim it: what counts is the share of Yes.",
+        modes=(
+            Mode("whole", "judge-critique", ("clip=clip_audio", "critique"), says="The clip and what was written."),
+        ),
+        groups=("dataset", "model"),
+        beside=True,
+        asks="Is what the critique says of the clip right?",
+    ),
+    Evaluation(
+        "comparisons",
+        "yes_no",
+        "mos_preferences/judged_comparisons",
+        "Is what the critic wrote of two clips right? All claim it: what counts is the share of Yes.",
+        modes=(
+            Mode(
+                "whole",
+                "judge-critique-pair",
+                ("first=a_audio", "second=b_audio", "critique"),
+                says="Both clips and what was written.",
+            ),
+        ),
+        groups=("dataset", "gap", "tries", "model"),
+        beside=True,
+        asks="Is what the critique says right? Its clip 1 is clip A here, its clip 2 clip B.",
     ),
 )

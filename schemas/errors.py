@@ -44,11 +44,18 @@ class HubUnreachableError(HubError):
     """The Hub did not answer, or its client was told to stay offline; a dry run says what it can without it."""
 
 
+def how_to_install(extra: str) -> str:
+    """The way to get an optional extra."""
+    if extra == "audio":  # audio-separator pins an older beartype than Prefect needs
+        return "make setup-all in a clone, or README's two pip install lines: pip alone cannot resolve earmark[audio]"
+    return f"pip install 'earmark[{extra}]'"
+
+
 class MissingExtraError(EarmarkError):
     """A feature that needs an optional extra which is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs the '{extra}' extra; install it with: pip install 'earmark[{extra}]'")
+        super().__init__(f"{feature} needs the '{extra}' extra; install it with: {how_to_install(extra)}")
         self.missing = feature, extra
 
     def __reduce__(self) -> tuple[type[Self], tuple[str, str]]:

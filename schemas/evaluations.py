@@ -37,11 +37,12 @@ Null is a missing one. All other text is untrusted in prompts, as ever.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import AnnotatorConfig, Hearing
 
@@ -59,6 +60,65 @@ class Examinee(AnnotatorConfig):
         description="Yes against no, and a rating's digits, by log-probabilities; by the word alone where a backend "
         "offers none.",
     )
+
+
+class Policy(Examinee):
+    """Whose completions `earmark rollouts` draws: as it samples in training, and with the faults that it makes."""
+
+    temperature: float | None = Field(default=1.0, gt=0, le=2, description="As in training; above 0.")
+    repairs: int = Field(default=0, ge=0, le=0, description="A completion that cannot be used is a wrong one.")
+
+
+class Scorer(AnnotatorConfig):
+    """What gives clips numbers for `earmark score --scorer`: a callable, an ONNX file or a server."""
+
+    version: str | None = Field(
+        default=None,
+        pattern=r"^[!-~]{1,80}$",
+        description="Of a callable or server: another one scores anew. An ONNX file has its digest instead.",
+    )
+    scores: tuple[Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_-]{0,39}$")], ...] = Field(
+        min_length=1, description="The names of the numbers that it gives."
+    )
+    lower: tuple[str, ...] = Field(default=(), description="Those of which less is better.")
+    ranked: tuple[str, ...] = Field(default=(), description="Those that count in the Borda ranks; by default none.")
+    hearing: Hearing = Field(default=Hearing(), description="The form in which it gets clips.")
+    repairs: int = Field(default=0, ge=0, le=0, description="It would give the same numbers again.")
+    inline_batch: int = Field(default=1, ge=1, description="Clips that are scored before the first is kept.")
+
+    @property
+    def model(self) -> str:
+        """What follows `scorer:`."""
+        return self.annotator.partition(":")[2]
+
+    @property
+    def form(self) -> Literal["callable", "onnx", "server"]:
+        """What it is."""
+        if self.base_url is not None:
+            return "server"
+        return "onnx" if self.model.endswith(".onnx") else "callable"
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        if not self.annotator.startswith("scorer:"):
+            raise ValueError(f"expected an annotator that begins with scorer:, found '{self.annotator}'")
+        if self.form == "callable" and not re.fullmatch(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", self.model):
+            raise ValueError(
+                "expected scorer:package.module:callable, scorer:FILE.onnx, or scorer:NAME with base_url, "
+                f"found '{self.annotator}'"
+            )
+        if (self.version is None) != (self.form == "onnx"):
+            wrong = "an ONNX file goes by its digest: leave version out" if self.version else "version is missing"
+            raise ValueError(f"{wrong} ('{self.annotator}')")
+        if self.form != "server" and self.extra_body:
+            raise ValueError("extra_body goes to servers; give a callable of your own what it needs")
+        if self.form != "server" and self.hearing.channels != 1:
+            raise ValueError("hearing.channels: a callable or ONNX file gets one channel")
+        if taken := {*self.scores} & {"fad", "clap", "ccs", "system", "scores"}:
+            raise ValueError(f"scores: '{min(taken)}' is a word of `earmark score` itself; name it otherwise")
+        if len({*self.scores}) < len(self.scores) or not {*self.lower, *self.ranked} <= {*self.scores}:
+            raise ValueError("scores: expected each name once, and those of lower and ranked among them")
+        return self
 
 
 def names_image(column: str) -> bool:
@@ -145,6 +205,7 @@ class Evaluation:
         params: values of the query's `$name`.
         triplets: of a preference, the column whose three rows are the pairs of three clips; cycles are counted.
         beside: whether it is asked only where it is named, so that the others need not be.
+        asks: what the page of an audit asks people about a row; empty for the kind's own question.
     """
 
     name: str
@@ -159,6 +220,7 @@ class Evaluation:
     params: Mapping[str, str | int | float] = field(default_factory=dict)
     triplets: str | None = None
     beside: bool = False
+    asks: str = ""
 
     @property
     def dimension(self) -> str:
@@ -171,3 +233,22 @@ class Evaluation:
         if self.clips is None:
             return ()
         return ("a_clip", "b_clip") if self.kind == "preference" else ("clip",)
+
+
+@dataclass(frozen=True)
+class Generation:
+    """Prompts that systems generate audio for, and what a judge listens for: what `earmark score` measures.
+
+    Attributes:
+        table: the table of prompts.
+        key: the column with a prompt's id: a submission's file has it for a name.
+        text: the column with the prompt.
+        concepts: a question a concept, whose prompt answers Yes or No; `audio` is the clip.
+        groups: columns that the results have rows for, besides the row over all.
+    """
+
+    table: str
+    key: str
+    text: str
+    concepts: tuple[Mode, ...]
+    groups: tuple[str, ...] = ()

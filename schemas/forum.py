@@ -20,7 +20,7 @@ THREADS = pa.schema(
         text("text", "Text, scrubbed; empty where there was none."),
         integer("words", "Words of title and text before they were scrubbed."),
         integer("comments", "First-level comments that were kept."),
-        text("image_from", "Where its images come from.", unit="direct, gallery or preview"),
+        text("image_from", "Where its images come from.", unit="direct, gallery, page, preview or text"),
     ]
 )  # `threads.parquet`: one row a submission that passed the filter
 
@@ -51,6 +51,7 @@ IMAGES = pa.schema(
         text("detector", "What looked for staves: `staff-lines`, or the detection model's name."),
         number("score_confidence", "How sure the detector is that it is a score.", unit="0 to 1"),
         flag("is_score", "Whether that reaches the config's `detector.least`."),
+        text("kind", "Class of what the detector is surest of; empty where it found nothing."),
         column("staves", BOXES, "What was detected, in pixels of the re-encoded image, from top to bottom."),
     ]
 )  # `images.parquet`: one row an image that could be used; threads without a score among them are rejects

@@ -55,8 +55,13 @@ class Source(Linked):
 class Splitting(Model):
     """What the balanced splits hold."""
 
-    test: int = Field(default=500, ge=0, description="Comparisons to draw into `test`.")
-    validation: int = Field(default=0, ge=0, description="Comparisons to draw into `validation`.")
+    test: int = Field(default=500, ge=0, description="Samples (`unit`) to draw into `test`.")
+    validation: int = Field(default=0, ge=0, description="Samples (`unit`) to draw into `validation`.")
+    balance: tuple[Literal["lyrics", "reference", "vocals", "confidence"], ...] = Field(
+        default=("lyrics", "reference"),
+        description="What the drawn splits hold equally much of, in each combination: with or without lyrics, with or "
+        "without reference audio, the voice, the band of confidence. Within these, samples are drawn at random.",
+    )
     apart: tuple[Literal["annotator"], ...] = Field(
         default=(), description="Besides prompts and clips, what may not stand in two splits."
     )
@@ -73,6 +78,11 @@ class HumanPreferences(BuildConfig):
 
     corpus: Literal["human-preferences"] = "human-preferences"
     sources: tuple[Source, ...] = Field(min_length=1)
+    unit: Literal["vote", "comparison"] = Field(
+        default="vote",
+        description="What a sample of `training`, `benchmark` and the drawn splits is: a vote, as CMI-Pref counts, or "
+        "what all votes on two clips say together.",
+    )
     audio: Literal["none", "index", "embed"] = Field(
         default="none", description="none: as the exports name it; index: hash and measure clips; embed: hold them too."
     )
@@ -92,6 +102,10 @@ class HumanPreferences(BuildConfig):
         if self.engine.runner != "threads":
             raise ValueError("engine: human-preferences has no shards for a cluster: expected no [engine]")
         return self
+
+    def targets(self) -> dict[str, int]:
+        """Comparisons that are drawn into splits."""
+        return {"test, comparisons drawn": self.split.test, "validation, comparisons drawn": self.split.validation}
 
     def source_of(self, file: str) -> str:
         """The source's name, with which the names of its files begin."""
@@ -122,9 +136,10 @@ _STORY = Story(
         "Choices of equal weight make a tie.",
         "Agreement is counted over all pairs of votes of a comparison: the share that agrees, and Krippendorff's "
         "nominal alpha, with intervals by bootstrap over comparisons.",
-        "The test split is drawn by seeded hash order and balanced over modality, voice and confidence. Comparisons "
-        "that share a prompt or a clip are kept together, so neither crosses splits, nor do two annotators' votes on "
-        "the same clips.",
+        "A sample of `training` and `benchmark` is a vote, or by config (`unit`) a comparison. The test split is drawn "
+        "by seeded hash order, with equally many samples for each combination that the config balances: by default "
+        "lyrics and reference audio. Comparisons that share a prompt or a clip are kept together, so neither crosses "
+        "splits, nor do two annotators' votes on the same clips.",
         "Annotators' ids are salted hashes; the salt is in no file of a version. Free text has lost e-mail addresses, "
         "links, mentions and numbers to call.",
     ),
@@ -207,6 +222,30 @@ VIEWS = (
         "human_preferences/trained_on",
         "Pairs and scalar ratings in one list, with the clips, as a reward model with both losses reads them.",
     ),
+    *(
+        View(
+            f"{dimension}-lists",
+            "rows",
+            "human_preferences/listed",
+            f"A prompt and all its clips, with scores and ranks from votes or ratings ({dimension}).",
+            {"dimension": dimension},
+        )
+        for dimension in ("musicality", "alignment", "overall")
+    ),
+    View(
+        "votes",
+        "rows",
+        "human_preferences/as_shown",
+        "Single votes on musicality and alignment, in the letters that were shown; clips by the names in their source.",
+        writers=(
+            Writer(
+                "cmi-pref",
+                "earmark.tasks.importers.cmi_pref:write",
+                ".jsonl",
+                "Whatever reads CMI-Pref's release, such as `human-preferences` itself.",
+            ),
+        ),
+    ),
     View(
         "benchmark",
         "rows",
@@ -237,6 +276,7 @@ CORPUS = Corpus(
     peeks="earmark.tasks.human_preferences.sources:peeks",
     flow="earmark.flows.human_preferences:build",
     recount="earmark.tasks.human_preferences.derived:recount",
+    card="earmark.tasks.human_preferences.numbers:card_sections",
     report="earmark.tasks.human_preferences.report:sections",
     views=VIEWS,
     evaluations=EVALUATIONS,

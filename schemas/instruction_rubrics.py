@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Drawn, Hearing
-from earmark.schemas.config import BuildConfig, Linked, Model, Name
+from earmark.schemas.config import Linked, Model, Name
 from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.judges import QUALIFICATION, Judging, Qualified, judge_identity
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
 from earmark.schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
@@ -23,6 +24,44 @@ Kind = Literal["swap", "perturb", "judged"]
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 SETS: tuple[Set, ...] = ("test", "train")
 KINDS: tuple[Kind, ...] = ("swap", "perturb", "judged")
+Subject = Literal["positives", "swaps", "changes"]
+Verifier = Literal["text", "audio", "similarity"]
+Hears = Literal["audio", "similarity"]
+PAPER: dict[Domain, dict[Subject, tuple[Verifier, ...]]] = {
+    "speech": {"positives": (), "swaps": ("audio",), "changes": ()},
+    "sound": {"positives": ("similarity",), "swaps": ("similarity",), "changes": ()},
+    "music": {"positives": ("audio",), "swaps": ("audio",), "changes": ()},
+    "mixed": {"positives": ("audio",), "swaps": ("audio",), "changes": ()},
+}
+"""Who verifies where a source does not say: AnyAudio-Judge's own way. Of films it says nothing; a listener is safe."""
+THIN = ("audiocaps", "clotho")
+"""Layouts whose captions are a sentence that leaves much of a clip out."""
+
+
+def _policy(value: Any) -> Any:
+    """`none`, one verifier, or a list of those that must agree, as a list."""
+    return () if value == "none" else (value,) if isinstance(value, str) else value
+
+
+class Verify(Model):
+    """How what a source gives is verified: `none`, one, or a list of those that must all agree."""
+
+    positives: Annotated[tuple[Hears, ...] | None, BeforeValidator(_policy)] = Field(
+        default=None,
+        description="`audio` (the judge listens), `similarity`, both in a list, or `none`; unset: as the paper. "
+        "Generated audio is always heard, twice.",
+    )
+    swaps: Annotated[tuple[Verifier, ...] | None, BeforeValidator(_policy)] = Field(
+        default=None, description="Another sample's instruction: the same, or `text` (the labeller compares captions)."
+    )
+    changes: Annotated[tuple[Verifier, ...] | None, BeforeValidator(_policy)] = Field(
+        default=None, description="Captions with a detail changed: the same; unset: `none`."
+    )
+    by_items: bool = Field(
+        default=False, description="`audio` hears the instruction's items one by one, not the instruction as a whole."
+    )
+    least: float | None = Field(default=None, ge=-1, le=1, description="In place of `similarity.least`.")
+    most: float | None = Field(default=None, ge=-1, le=1, description="In place of `similarity.most`.")
 
 
 class CaptionSource(Linked):
@@ -34,7 +73,14 @@ class CaptionSource(Linked):
     format: Annotated[str, OneOf("earmark.tasks.importers.caption_sets:CAPTION_LAYOUTS")] = Field(
         default="table", description="`table`: id, audio, text, group?, model?."
     )
-    captions: str = Field(description="The list.")
+    captions: str | None = Field(default=None, description="The list.")
+    version: str | None = Field(
+        default=None,
+        description="Instead of a list: `captions` (the store's newest) or `captions@vN`, built with `segments`.",
+    )
+    split: Literal["train", "validation", "test", "ood"] | None = Field(
+        default=None, description="Of a version, only this split."
+    )
     audio_root: str | None = Field(default=None, description="Folder of the audio; without it, the list's own.")
     audio: str | None = Field(
         default=None, description="A clip's file below it, with columns in braces, such as `{ytid}.wav`."
@@ -43,10 +89,34 @@ class CaptionSource(Linked):
     generated: bool = Field(
         default=False, description="The audio was generated from these texts: it is judged twice, and may fail them."
     )
+    describes: Literal["fully", "partly"] | None = Field(
+        default=None,
+        description="Whether what a caption does not name is not in its clip; unset: partly for audiocaps and clotho. "
+        "Where it is partly, items of negatives that the caption does not decide are heard or dropped.",
+    )
+    verify: Verify = Verify()
     set: Set | None = Field(default=None, description="`test` is the bench, `train` the corpus; without it, by hash.")
 
+    @model_validator(mode="after")
+    def _one(self) -> Self:
+        if (self.captions is None) == (self.version is None):
+            raise ValueError(f"expected either 'captions' or 'version' in source '{self.name}'")
+        if self.version is None and self.split is not None:
+            raise ValueError(f"'split' picks from a 'version'; source '{self.name}' has a list")
+        for key, value in (("audio_root", self.audio_root), ("audio", self.audio)):
+            if self.version is not None and value is not None:
+                raise ValueError(f"expected no '{key}' beside 'version' in source '{self.name}': it has its own audio")
+        if self.version is not None and self.version.partition("@")[0] != "captions":
+            raise ValueError(f"expected 'captions' or 'captions@vN' in 'version', found '{self.version}'")
+        return self
 
-class Judge(Drawn):
+    @property
+    def full(self) -> bool:
+        """Whether its captions name all that is heard."""
+        return (self.describes or ("partly" if self.format in THIN else "fully")) == "fully"
+
+
+class Judge(Drawn, Judging):
     """Who hears the clips."""
 
     hearing: Hearing = Hearing()
@@ -75,6 +145,11 @@ class Negatives(Model):
     perturb: float = Field(default=1.0, ge=0, description="One detail changed by the writer.")
     judged: float = Field(default=1.0, ge=0, description="Generated audio that both passes say has failed.")
     tries: int = Field(default=4, ge=1, le=50, description="Other instructions to try until one does not fit.")
+    undecided: Literal["hear", "drop"] = Field(
+        default="hear",
+        description="Items of negatives that what is known of a clip does not decide: `hear` asks the judge about "
+        "each, and drops what it cannot tell; `drop` leaves them out at once.",
+    )
 
     @model_validator(mode="after")
     def _some(self) -> Self:
@@ -114,7 +189,20 @@ class Disjoint(Model):
     )
 
 
-class InstructionRubrics(BuildConfig):
+class Decomposition(Model):
+    """How instructions are taken apart."""
+
+    prompts: Literal["general", "domain"] = Field(
+        default="general",
+        description="domain: a prompt for speech, sound, music and mixed audio each, with its dimensions, and as many "
+        "items as there are; general: one for all, of 20 items at most.",
+    )
+    stability: float = Field(
+        default=0.0, ge=0, le=1, description="Share of instructions taken apart twice, to report how far both agree."
+    )
+
+
+class InstructionRubrics(Qualified):
     """Build config of `instruction-rubrics`."""
 
     corpus: Literal["instruction-rubrics"] = "instruction-rubrics"
@@ -134,10 +222,19 @@ class InstructionRubrics(BuildConfig):
     writer: Writer
     labeller: Writer | None = Field(default=None, description="Labels items and gives rationales; else the writer.")
     translator: Writer | None = Field(default=None, description="Translates; else the writer.")
+    reader: Writer | None = Field(
+        default=None,
+        description="A second model that answers each item from the instruction alone; items that it denies are "
+        "flagged, since yes would not mean aligned. Without it, nobody does.",
+    )
+    decomposition: Decomposition = Decomposition()
     similarity: Similarity | None = None
     negatives: Negatives = Negatives()
     disjoint: Disjoint = Field(default_factory=Disjoint)
     languages: tuple[Language, ...] = Field(default=LANGUAGES, min_length=1, description="Languages of the rows.")
+    trains: str | None = Field(
+        default=None, description="The model to be trained on this; the card says where it verified or labelled."
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -150,6 +247,7 @@ class InstructionRubrics(BuildConfig):
                 raise ValueError(f"expected one domain a subset, found two in '{source.subset}'")
             if source.language not in self.languages:
                 raise ValueError(f"expected '{source.language}', the language of '{source.name}', among 'languages'")
+            self._check_policy(source)
         for counts in self.counts.values():
             for subset, count in counts.items():
                 if subset not in domains:
@@ -157,6 +255,70 @@ class InstructionRubrics(BuildConfig):
                 if count < 0 or count % 2:
                     raise ValueError(f"expected even numbers in 'counts', half for each label, found {count}")
         return self
+
+    @model_validator(mode="after")
+    def _controls_alone(self) -> Self:
+        if self.judge.qualify and (self.judge.qualify.gold or "prompt" not in self.judge.qualify.controls):
+            raise ValueError(
+                "judge.qualify: expected the control 'prompt' and no gold: the build swaps its own captions"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _draws_twice(self) -> Self:
+        twice = {
+            "judge": any(source.generated for source in self.sources) and "judges generated audio twice",
+            "writer": self.decomposition.stability > 0 and "takes instructions apart twice (decomposition.stability)",
+        }
+        for role, why in twice.items():
+            one = self.asked()[role]
+            if why and one.temperature == 0 == one.again_temperature and not one.annotator.startswith("builtin:"):
+                raise ValueError(f"{role}: it {why}, and would be paid for the same answer again: set "
+                                 "again_temperature above 0")  # fmt: skip
+        return self
+
+    def _check_policy(self, source: CaptionSource) -> None:
+        if source.generated and "audio" not in self.verifiers(source.name, "positives"):
+            raise ValueError(f"expected 'audio' in 'verify.positives' of '{source.name}': it is generated")
+        subjects: tuple[tuple[Subject, str], ...] = (("positives", "least"), ("swaps", "most"), ("changes", "most"))
+        for subject, bound in subjects:
+            if "similarity" in self.verifiers(source.name, subject) and self.bound(source.name, bound) is None:
+                raise ValueError(
+                    f"expected [similarity] with a model, and its '{bound}' or 'verify.{bound}', since similarity "
+                    f"verifies the {subject} of '{source.name}'; or set 'verify.{subject}'"
+                )
+
+    def source(self, name: str) -> CaptionSource:
+        """The source of a name."""
+        return next(source for source in self.sources if source.name == name)
+
+    def verifiers(self, name: str, subject: Subject) -> tuple[Verifier, ...]:
+        """Who verifies what a source gives.
+
+        Where it does not say, as the paper's: similarity in place of a listener only where there is a threshold for it,
+        and beside the listener too where [similarity] has one for all sources.
+        """
+        source = self.source(name)
+        own: tuple[Verifier, ...] | None = getattr(source.verify, subject)
+        if own is not None:
+            return own
+        of_paper = ("audio",) if source.generated and subject == "positives" else PAPER[source.domain][subject]
+        if subject == "changes":
+            return of_paper
+        which = "least" if subject == "positives" else "most"
+        if self.bound(name, which) is None:
+            return tuple("audio" if one == "similarity" else one for one in of_paper)
+        if getattr(self.similarity, which) is not None and "similarity" not in of_paper:
+            return (*of_paper, "similarity")
+        return of_paper
+
+    def bound(self, name: str, which: str) -> float | None:
+        """The threshold `least` or `most` of a source; None without a model."""
+        if self.similarity is None:
+            return None
+        own: float | None = getattr(self.source(name).verify, which)
+        shared: float | None = getattr(self.similarity, which)
+        return shared if own is None else own
 
     @property
     def subsets(self) -> dict[str, Domain]:
@@ -175,25 +337,48 @@ class InstructionRubrics(BuildConfig):
             "writer": self.writer,
             "labeller": self.labeller or self.writer,
             "translator": self.translator or self.writer,
+            "reader": self.reader or self.writer,  # asked only where the config names one
+        }
+
+    def reads(self) -> tuple[str, ...]:
+        """The versions of captions that sources are."""
+        return tuple(source.version for source in self.sources if source.version)
+
+    def targets(self) -> dict[str, int]:
+        """Samples a set and subset, in each language; half of them negatives."""
+        return {
+            f"{split} {subset}, samples a language": count
+            for split, counts in self.counts.items()
+            for subset, count in counts.items()
         }
 
     def for_forecast(self) -> Self:
         """Without similarity: measuring it would load the model, and what it keeps out is not asked about."""
-        return self.model_copy(update={"similarity": None})
+        subjects: tuple[Subject, ...] = ("positives", "swaps", "changes")
+        resolved = [
+            source.model_copy(
+                update={
+                    "verify": source.verify.model_copy(
+                        update={subject: self.verifiers(source.name, subject) for subject in subjects}
+                    )
+                }
+            )
+            for source in self.sources
+        ]
+        return self.model_copy(update={"similarity": None, "sources": tuple(resolved)})
 
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = super().identity()
         for source in values["sources"]:
-            del source["audio_root"], source["links"]
-            source["captions"] = without_place(source["captions"])
+            del source["audio_root"], source["links"], source["version"]  # versions stand among the parents
+            source["captions"] = source["captions"] and without_place(source["captions"])
         if self.similarity:
             values["similarity"]["model"] = without_place(self.similarity.model)
-        decides = {"judge": ("hearing",), "writer": ("tries",)}
-        for role in ("judge", "writer", "labeller", "translator"):
+        values["judge"] = judge_identity(values["judge"], (*DECIDES, "hearing"))
+        for role in ("writer", "labeller", "translator", "reader"):
             if values[role] is not None:
-                kept = (*DECIDES, *decides["judge" if role == "judge" else "writer"])
-                values[role] = {name: values[role][name] for name in kept}
+                values[role] = {name: values[role][name] for name in (*DECIDES, "tries")}
         return values
 
 
@@ -207,14 +392,15 @@ _STORY = Story(
     method=(
         "Caption sets give clips and true captions. Rows of one clip, captions that say nearly the same and rows that "
         "their source groups stay in one split; so do recordings that sound the same, where fingerprints are compared.",
-        "A judge that hears, an audio-text similarity, or both verify that a caption fits. Generated audio is judged "
+        "Who verifies is set by source, and differs by kind: a judge that hears, an audio-text similarity, a reader, "
+        "several that must agree, or nobody; `samples.verified` says who did. Generated audio is judged "
         "twice: what fails both times is a hard negative, what passes both times a positive, the rest is rejected.",
-        "Other negatives swap in another sample's instruction, or change one detail. The judge must say that the new "
-        "instruction does not fit.",
+        "Other negatives swap in another sample's instruction, or change one detail, drawn by hash.",
         "Each instruction is taken apart once into independent yes/no items; a second reading removes what is not "
         "supported or said twice. If nothing is left, the instruction is its single item.",
         "Items of a positive are all yes. For a negative, a reader compares what is true of the clip with the "
-        "instruction, item by item; a negative whose items all come out yes is rejected.",
+        "instruction, item by item. Where that is not a full description, the reader may say that it leaves an item "
+        "open; such an item is heard, or left out. A negative whose items all come out yes is rejected.",
         "Every subset holds as many positives as negatives. Instructions, items and rationales are translated; what "
         "loses numbers, names or negations is flagged.",
     ),
@@ -235,7 +421,7 @@ CORPUS = Corpus(
     holds="hard negatives, rubric items, labels by item, in two languages; a bench and a corpus",
     paper="AnyAudio-Judge",
     config=InstructionRubrics,
-    tables=(SAMPLES, INSTRUCTIONS, ITEMS, LABELS, JUDGMENTS, CLIPS, REJECTS),
+    tables=(SAMPLES, INSTRUCTIONS, ITEMS, LABELS, JUDGMENTS, CLIPS, QUALIFICATION, REJECTS),
     story=_STORY,
     plan="earmark.tasks.instruction_rubrics.sources:plan_build",
     peeks="earmark.tasks.instruction_rubrics.sources:peeks",

@@ -47,6 +47,9 @@ class Result(Model):
 
     codec: Literal["flac", "wav", "mp3"] = "flac"
     bits: Literal[16, 24] = Field(default=16, description="Bits a sample of FLAC and WAV.")
+    bitrate_kbps: Literal[64, 96, 128, 160, 192, 256, 320] = Field(
+        default=320, description="Bit rate of MP3; at most 160 below 32 kHz."
+    )
     crop_s: float | None = Field(default=None, gt=0, description="Only so much from a track's start is separated.")
     keep: Literal["embedded", "files"] = Field(
         default="embedded",

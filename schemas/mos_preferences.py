@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
 
@@ -10,7 +12,7 @@ from pydantic import Field, field_validator, model_validator
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import LARGEST, BuildConfig, Linked, Model, Name, nearest
 from earmark.schemas.corpus import Corpus, Story
-from earmark.schemas.critiques import CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
+from earmark.schemas.critiques import CRITIQUE_EVALUATIONS, CRITIQUE_VIEWS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from earmark.schemas.evaluations import Evaluation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
@@ -62,6 +64,13 @@ class Columns(Model):
     subset: str | None = Field(default=None, description="Listening test; clips are paired only within one.")
     split: str | None = Field(default=None, description="The publisher's split (train, validation, test, ood).")
 
+    def named(self) -> dict[str, str]:
+        """Names of the table's columns, each with what it holds."""
+        return {column: field for field, column in self.model_dump(exclude_none=True).items()}
+
+
+IN_FILE_NAMES = ("system", "speaker", "content", "condition", "subset")
+
 
 class Source(Linked):
     """One rated corpus on disk, in the layout that its owner publishes."""
@@ -75,6 +84,17 @@ class Source(Linked):
         default={}, description="`table` only: a file (CSV, TSV, JSON lines, Parquet) a split."
     )
     columns: Columns | None = Field(default=None, description="`table` only: which column holds what.")
+    header: tuple[str, ...] = Field(
+        default=(), description="`table` only: the columns' names, in their order, of a list without a header."
+    )
+    delimiter: Annotated[str, Field(max_length=1)] = Field(
+        default="", description="`table` only: what stands between cells of a text list; a comma, in `.tsv` a tab."
+    )
+    file_name: str | None = Field(
+        default=None,
+        description="`table` only: a regular expression whose groups (?P<system>…), speaker, content, condition or "
+        "subset are found in each clip's file name.",
+    )
     scale: tuple[float, float] = Field(default=(1.0, 5.0), description="Lowest and highest possible rating.")
     split: str = Field(default="native", description="`native`, `by-content`, or one split for all rows.")
     shares: Shares = Field(
@@ -97,6 +117,17 @@ class Source(Linked):
             raise ValueError(f"expected one of {', '.join(known)}")
         return value
 
+    @field_validator("file_name")
+    @classmethod
+    def _groups_are_known(cls, value: str | None) -> str | None:
+        try:
+            groups = {*re.compile(value or "(?P<system>)").groupindex}
+        except re.error as error:
+            raise ValueError(f"expected a regular expression: {error}") from None
+        if not groups or groups - {*IN_FILE_NAMES}:
+            raise ValueError(f"expected groups (?P<NAME>…) of {', '.join(IN_FILE_NAMES)}, found {sorted(groups)}")
+        return value
+
     @model_validator(mode="after")
     def _complete(self) -> Self:
         if self.format == "table":
@@ -106,6 +137,16 @@ class Source(Linked):
             raise ValueError(f"source '{self.name}': format '{self.format}' needs 'root', the published folder")
         elif self.files or self.columns:
             raise ValueError(f"source '{self.name}': 'files' and 'columns' belong to format 'table' only")
+        elif self.header or self.delimiter or self.file_name:
+            raise ValueError(
+                f"source '{self.name}': 'header', 'delimiter' and 'file_name' belong to format 'table' only"
+            )
+        if self.columns and self.header and (gone := sorted({*self.columns.named()} - {*self.header})):
+            raise ValueError(f"source '{self.name}': columns names '{gone[0]}', which header does not")
+        if self.columns and self.file_name:
+            twice = {*re.compile(self.file_name).groupindex} & {*self.columns.model_dump(exclude_none=True)}
+            if twice:
+                raise ValueError(f"source '{self.name}': both columns and file_name give the {sorted(twice)[0]}")
         if self.root is not None and any(_climbs(file) for file in self.files.values()):
             raise ValueError(f"source '{self.name}': expected 'files' inside 'root', found a path that leaves it")
         if not self.scale[0] < self.scale[1]:
@@ -117,6 +158,13 @@ class Pairs(Model):
     """How pairs are drawn and how many are kept."""
 
     min_gap: float = Field(default=0.0, ge=0, description="Least MOS difference; two equal MOS are never a pair.")
+    min_probability: float = Field(
+        default=0.0,
+        ge=0,
+        lt=1,
+        description="Least chance that the clip with the higher MOS is truly better, by the standard errors of both; "
+        "above 0, pairs whose chance is not known are left out.",
+    )
     draws: int = Field(
         default=2, ge=1, le=64, description="Neighbours a clip meets in each of its groups, without a quota."
     )
@@ -130,6 +178,18 @@ class Pairs(Model):
         default={"same_content": 1.0, "same_source": 1.0, "unmatched": 1.0},
         description="Shares of the categories in a quota; 0 leaves a category out.",
     )
+    gap_edges: tuple[Annotated[float, Field(gt=0)], ...] = Field(
+        default=(),
+        description="MOS gaps at which a further bin begins, ascending, such as [0.5, 1.0]: what a quota gives a "
+        "category is shared over the bins evenly, as far as there are such pairs.",
+    )
+
+    @field_validator("gap_edges")
+    @classmethod
+    def _ascending(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+        if any(left >= right for left, right in pairwise(value)):
+            raise ValueError(f"expected edges in ascending order, found {list(value)}")
+        return value
 
     @field_validator("balance")
     @classmethod
@@ -169,6 +229,12 @@ class MosPreferences(BuildConfig):
         """Who is asked, by role."""
         return {"critic": self.critiques} if self.critiques else {}
 
+    def targets(self) -> dict[str, int]:
+        """Pairs a dataset and split, and triplets a dataset."""
+        pairs = {f"{split} {name}, pairs": n for name, each in self.quotas.items() for split, n in each.items()}
+        triplets = {source.name: self.triplets.count for source in self.sources} | self.triplets.datasets
+        return pairs | {f"{name}, triplets": count for name, count in triplets.items()}
+
     def for_forecast(self) -> Self:
         """Without converted audio."""
         return self if self.audio == "none" else self.model_copy(update={"audio": "index"})
@@ -178,6 +244,9 @@ class MosPreferences(BuildConfig):
         values = super().identity()
         for source in values["sources"]:
             del source["root"], source["audio_root"], source["links"]
+            for name in ("header", "delimiter", "file_name"):  # without them, a version of before is up to date
+                if not source[name]:
+                    del source[name]
             source["files"] = {split: without_place(written) for split, written in source["files"].items()}
         if self.critiques:
             values["critiques"] = self.critiques.identity()
@@ -425,6 +494,7 @@ EVALUATIONS = (
         triplets="triplet",
         beside=True,
     ),
+    *CRITIQUE_EVALUATIONS,
 )
 
 CORPUS = Corpus(

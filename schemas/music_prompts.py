@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Prices
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
 from earmark.schemas.corpus import Corpus, Story
+from earmark.schemas.evaluations import Generation, Mode
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import REJECTS, WORDS, Table, column, columns, flag, integer, number, text
 from earmark.schemas.views import View
@@ -53,7 +54,10 @@ class Verification(Linked, Asked):
     file: str = Field(
         default="{path}", description="A track's file below it: {path} as listed, {stem} the same without its ending."
     )
-    tracks: int = Field(default=100, ge=1, description="Tracks asked about for each tag, at most.")
+    tracks: int = Field(default=100, ge=1, description="Tracks that carry it asked about for each tag, at most.")
+    untagged: int = Field(
+        default=100, ge=0, description="Tracks that do not carry it, for the specificity, at most; 0 asks about none."
+    )
     longest_s: float = Field(default=30.0, gt=0, description="What the judge hears of each, from its start.")
     sample_rate_hz: int = Field(default=16_000, ge=8_000, le=192_000)
     max_tokens: int = Field(default=1, ge=1)
@@ -133,6 +137,10 @@ class MusicPrompts(BuildConfig):
         """The versions of captions that tags are looked for in, and the one whose triplets stay."""
         return (*(one.version for one in self.captions if one.version), *([self.keep] if self.keep else []))
 
+    def targets(self) -> dict[str, int]:
+        """Prompts a stratum."""
+        return {f"{stratum}, prompts": count for stratum, count in self.prompts}
+
     def asked(self) -> dict[str, AnnotatorConfig]:
         """Who is asked, by role."""
         writer: dict[str, AnnotatorConfig] = {"writer": self.synthesis}
@@ -155,7 +163,7 @@ class MusicPrompts(BuildConfig):
 
 
 _WRITTEN = ("shots", "tries", "spare", "longest")
-_HEARD = ("file", "tracks", "longest_s", "sample_rate_hz")
+_HEARD = ("file", "tracks", "untagged", "longest_s", "sample_rate_hz")
 
 _METHOD = "ATTM, selection of tags"
 
@@ -187,6 +195,29 @@ TAGS = Table(
             source="Wilson 1927",
             optional=True,
         ),
+        integer("untagged_asked", "Tracks without it that a judge answered for; null if none.", optional=True),
+        integer("untagged_detected", "Of these, those on which the judge hears it.", optional=True),
+        number(
+            "specificity",
+            "Share of `untagged_asked` on which the judge does not hear it. Lists leave out tags that fit: a perfect "
+            "judge may stay below 1.",
+            unit="0 to 1",
+            optional=True,
+        ),
+        number(
+            "specificity_low",
+            "Lower end of the specificity's 95 % interval.",
+            unit="0 to 1",
+            source="Wilson 1927",
+            optional=True,
+        ),
+        number(
+            "specificity_high",
+            "Upper end of the specificity's 95 % interval.",
+            unit="0 to 1",
+            source="Wilson 1927",
+            optional=True,
+        ),
         flag("verified", "Whether a judge was asked about it."),
         flag("in_pool", "Whether prompts may use it."),
         text("criterion", "The first criterion that it missed; null in the pool.", optional=True),
@@ -195,6 +226,7 @@ TAGS = Table(
     splits=False,
     says=(
         "on {tracks} tracks, in {mentions} captions, recall {recall} ({detected} of {asked})",
+        "heard on {untagged_detected} of {untagged_asked} tracks without it, specificity {specificity}",
         "in the pool: {in_pool}; criterion missed: {criterion}",
     ),
 )
@@ -316,6 +348,17 @@ VIEWS = (
     ),
 )
 
+GENERATION = Generation(
+    table="prompts",
+    key="prompt_id",
+    text="text",
+    concepts=tuple(
+        Mode(column, f"concept-{column.replace('_', '-')}", shows=("clip=audio", f"concept={column}"))
+        for column in ("genre", "instrument", "mood_theme")
+    ),
+    groups=("distribution", "style"),
+)
+
 CORPUS = Corpus(
     name="music-prompts",
     source="track tags + captions",
@@ -330,4 +373,5 @@ CORPUS = Corpus(
     card="earmark.tasks.music_prompts.card:sections",
     report="earmark.tasks.music_prompts.report:sections",
     views=VIEWS,
+    generation=GENERATION,
 )

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import AliasChoices, Field, model_validator
 
-from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Hearing, Prices
-from earmark.schemas.config import BuildConfig, Linked, Model
+from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Hearing, Prices
+from earmark.schemas.config import Linked, Model
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.evaluations import Evaluation, Mode
+from earmark.schemas.judges import QUALIFICATION, Judged, Judging, Jury
 from earmark.schemas.places import without_place
-from earmark.schemas.tables import REJECTS, Shares, Table, audio_column, columns, integer, number, text
-from earmark.schemas.views import View
+from earmark.schemas.pseudo_tables import (
+    BIAS,
+    CLIPS,
+    CONFOUNDS,
+    DIMENSIONS,
+    JUDGMENTS,
+    LABELS,
+    PAIRS,
+    PEOPLE,
+    Dimension,
+)
+from earmark.schemas.tables import REJECTS, Shares
+from earmark.schemas.views import View, Writer
 
-Dimension = Literal["musicality", "alignment"]
-DIMENSIONS: tuple[Dimension, ...] = ("musicality", "alignment")
 MODALITIES = ("text", "text+lyrics", "text+audio", "text+lyrics+audio")
 Modality = Literal["text", "text+lyrics", "text+audio", "text+lyrics+audio"]
 ORDERS = ("forward", "reverse")
+
+
+Matched = Literal["loudness", "length"]
 
 
 class Pairing(Model):
@@ -41,7 +55,7 @@ class Clips(Model):
     embed: bool = Field(default=False, description="Whether the table `clips` holds the audio files themselves.")
 
 
-class Judge(Asked):
+class Judge(Judging):
     """Who judges the pairs, and what a label needs."""
 
     dimensions: tuple[Dimension, ...] = Field(default=DIMENSIONS, min_length=1, description="What is asked.")
@@ -49,10 +63,25 @@ class Judge(Asked):
         default=DIMENSIONS, min_length=1, description="Dimensions in which both passes must agree for a label."
     )
     separate: bool = Field(default=False, description="One request for each dimension, instead of one for all.")
+    scores: bool = Field(
+        default=False,
+        description="Ask also how sure the judge is, and for a score of each clip, as CMI-Pref-Pseudo has.",
+    )
     hearing: Hearing = Hearing()
+    match: tuple[Matched, ...] = Field(
+        default=(),
+        description="In what a pair's clips are made alike before they are heard: `loudness` (gated, LUFS) turns the "
+        "louder down, `length` cuts the longer.",
+    )
 
     @model_validator(mode="after")
     def _asked(self) -> Self:
+        if len(set(self.match)) < len(self.match):
+            raise ValueError("match: expected each word once")
+        if self.scores and (self.separate or len(self.dimensions) < len(DIMENSIONS)):
+            raise ValueError("scores are asked with both dimensions in one request: expected separate = false")
+        if self.scores and self.annotator.startswith("builtin:"):
+            raise ValueError(f"scores: {self.annotator} gives none")
         missing = [name for name in self.require if name not in self.dimensions]
         if missing:
             raise ValueError(f"require names '{missing[0]}', which dimensions does not ask")
@@ -70,15 +99,50 @@ class Validation(Model):
     )
 
 
-class PseudoPreferences(Linked, BuildConfig):
+class Released(Model):
+    """Labels that are made already, in the layout of CMI-Pref-Pseudo."""
+
+    root: str = Field(default=".", description="The folder that `files` and the clips' paths start from.")
+    files: tuple[str, ...] = Field(min_length=1, description="JSON lines as CMI-Pref-Pseudo has them, or a table.")
+    audio_root: str | None = Field(default=None, description="Where the clips lie; without it, `root`.")
+
+
+MADE = ("prompts", "generations", "judge")
+"""What a build needs that makes its labels."""
+ASKED = ("judges", "known_order", "reference_captions", "validation")
+"""What speaks of labels that a build makes."""
+
+
+class PseudoPreferences(Linked, Judged):
     """Build config of `pseudo-preferences`."""
 
     corpus: Literal["pseudo-preferences"] = "pseudo-preferences"
-    prompts: str = Field(description="Table of prompts: prompt_id, text, lyrics?, reference_audio?.")
-    generations: str = Field(description="Table of generations: generation_id, prompt_id, model, audio, status?.")
+    prompts: str = Field(
+        default="",
+        description="Table of prompts: prompt_id, text, lyrics?, reference_audio?, reference_caption?.",
+    )
+    generations: str = Field(
+        default="",
+        description="Table of generations: generation_id, prompt_id, model, audio, status?, conditioned_on?.",
+    )
+    released: Released | None = Field(
+        default=None, description="Released labels to take as they are, in place of prompts, generations and a judge."
+    )
+    reference_captions: str | None = Field(
+        default=None,
+        pattern=r"^captions(@v[1-9][0-9]*)?$",
+        description="A version of captions that describes the references, for generations conditioned on a caption.",
+    )
     pairs: Pairing = Pairing()
     clips: Clips = Clips()
-    judge: Judge
+    if TYPE_CHECKING:
+        judge: Judge  # whoever labels needs one; what takes released labels asks for none
+    else:
+        judge: Judge | None = Field(default=None, description="The judge; beside `[[judges]]`, what all of them share.")
+    judges: tuple[Judge, ...] = Field(
+        default=(), description="Several judges of the same pairs, each with what `[judge]` does not say for all."
+    )
+    jury: Jury = Jury()
     prices: Prices | None = Field(default=None, description="What the judge's provider charges.")
     shares: Shares = Field(
         default={"train": 0.9, "validation": 0.05, "test": 0.05}, description="Shares of prompts by split."
@@ -94,199 +158,67 @@ class PseudoPreferences(Linked, BuildConfig):
         description="People's votes on the same clips, to report how often the judge is right.",
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _priced(cls, values: Any) -> Any:
-        """Prices stand beside the judge, not in it; the judge needs them for its budget."""
-        if isinstance(values, dict) and isinstance(values.get("judge"), dict) and values.get("prices") is not None:
-            return {**values, "judge": {"prices": values["prices"], **values["judge"]}}
-        return values
+    @model_validator(mode="after")
+    def _made_or_released(self) -> Self:
+        missing = [name for name in MADE if not getattr(self, name)]
+        if self.released is None and missing:
+            raise ValueError(f"missing key '{missing[0]}'")
+        asked = [name for name in (*MADE, *ASKED) if getattr(self, name)]
+        if self.released is not None and asked:
+            raise ValueError(f"{asked[0]}: expected none beside [released], whose labels are made already")
+        return self
+
+    @model_validator(mode="after")
+    def _one_question(self) -> Self:
+        """Answers of several judges are combined: all must be asked the same."""
+        if len({(one.dimensions, one.require, one.separate, one.scores, one.match) for one in self.jurors()}) > 1:
+            raise ValueError(
+                "judges: expected dimensions, require, separate, scores and match in [judge], the same for all"
+            )
+        if len({one.match and one.hearing.longest_s for one in self.jurors()}) > 1:
+            raise ValueError("judges: expected hearing.longest_s in [judge], the same for all, beside match")
+        return self
 
     def reads(self) -> tuple[str, ...]:
-        """The version with people's votes."""
-        return (self.validation.against,) if self.validation else ()
+        """The versions with people's votes and with captions of references."""
+        against = (self.validation.against,) if self.validation else ()
+        return (*against, self.reference_captions) if self.reference_captions else against
+
+    def targets(self) -> dict[str, int]:
+        """Pairs, if the config counts them."""
+        return {"pairs": self.pairs.count} if self.pairs.count else {}
 
     def asked(self) -> dict[str, AnnotatorConfig]:
         """Who is asked, by role."""
-        return {"judge": self.judge}
+        if self.released:
+            return {}
+        return {"judge": self.judge, **{f"judges[{n}]": one for n, one in enumerate(self.judges) if n}}
 
     def for_forecast(self) -> Self:
         """Without audio in the tables."""
         return self.model_copy(update={"clips": self.clips.model_copy(update={"embed": False})})
 
+    def clips_folder(self) -> Path:
+        """Where the clips lie: beside the table of generations, or where a release has them."""
+        if self.released:
+            return self.path(self.released.audio_root or self.released.root)
+        return self.path(self.generations).parent
+
     def identity(self) -> dict[str, Any]:
         """The config without what cannot change an answer: where files and servers are, pace, patience and money."""
         values = super().identity()
-        del values["prices"], values["links"], values["validation"]  # what it names stands among the parents
+        del values["prices"], values["links"]
+        del values["validation"], values["reference_captions"]  # what they name stands among the parents
         for name in ("prompts", "generations", "known_order"):
             values[name] = without_place(values[name]) if values[name] else None
-        values["judge"] = {name: values["judge"][name] for name in _DECIDES}
-        return values
+        if self.released:
+            values["released"] = [without_place(written) for written in self.released.files]
+        return self.judges_identity(values, _DECIDES)
 
 
-_DECIDES = (*DECIDES, "dimensions", "require", "separate", "hearing")
+_DECIDES = (*DECIDES, "dimensions", "require", "separate", "scores", "hearing", "match")
 
-_METHOD = "CMI-RewardBench, appendix on CMI-Pref-Pseudo"
-_CHOICES = "a, b or tie"
-
-CLIPS = Table(
-    name="clips",
-    description="One row a generation that could be judged.",
-    schema=columns(
-        text("generation_id", "The generation's id in the input.", names="generation", role="is"),
-        text("split", "Split of its prompt."),
-        text("prompt_id", "The prompt that it was made from.", names="prompt"),
-        text("model", "The model that made it.", names="source"),
-        text("file", "Audio file as the table of generations names it."),
-        text("clip_sha256", "SHA-256 of the audio file's bytes.", names="clip", role="is"),
-        number("duration_s", "Length of the clip.", unit="s"),
-        integer("sample_rate_hz", "Sample rate of the file.", unit="Hz"),
-        integer("channels", "Channels of the file."),
-        number("peak_dbfs", "Peak.", unit="dB of full scale", optional=True),
-        text("source_file", "The table that the row came from."),
-        integer("source_line", "Line in that table, counted from 1."),
-        audio_column("The audio file as it was judged; null unless the config says `clips.embed`."),
-    ),
-    key=("generation_id",),
-    exclusive=("prompt_id", "clip_sha256"),
-    says=(
-        "read from {source_file}, line {source_line}",
-        "made by {model} from prompt {prompt_id}; {duration_s} s at {sample_rate_hz} Hz, peak {peak_dbfs} dBFS",
-    ),
-)
-
-PAIRS = Table(
-    name="pairs",
-    description="One row two generations of one prompt that were given to the judge in both orders.",
-    schema=columns(
-        text(
-            "pair_id",
-            "Sixteen hexadecimal digits from the two generation ids, in either order.",
-            names="pair",
-            role="is",
-        ),
-        text("split", "Split of the prompt."),
-        text("prompt_id", "The prompt of both generations.", names="prompt"),
-        text("modality", "What the prompt holds: text, text+lyrics, text+audio, text+lyrics+audio."),
-        text("text", "The prompt's text."),
-        text("lyrics", "The prompt's lyrics.", optional=True),
-        text("reference_sha256", "SHA-256 of the prompt's reference audio.", optional=True, names="clip"),
-        text("generation_a", "Generation shown first in the forward pass.", names="generation"),
-        text("generation_b", "Generation shown second in the forward pass.", names="generation"),
-        text("model_a", "Model of generation a."),
-        text("model_b", "Model of generation b."),
-    ),
-    key=("pair_id",),
-    exclusive=("prompt_id",),
-    says=("two generations of prompt {prompt_id} ({modality}), by {model_a} and {model_b}",),
-)
-
-JUDGMENTS = Table(
-    name="judgments",
-    description="One row an answer of the judge: a pair, in one order, on one dimension.",
-    schema=columns(
-        text("pair_id", "The pair.", names="pair"),
-        text("split", "Split of the prompt."),
-        text("order", "forward shows (a, b), reverse (b, a)."),
-        text("dimension", "musicality or alignment."),
-        text("choice", "The preferred generation, in the pair's own letters.", unit=_CHOICES),
-        text("position", "What the judge said, by place in its prompt.", unit="A, B or tie"),
-        text("reason", "The judge's reason, as it gave it."),
-        text("judge", "The annotator: backend and model.", names="annotator"),
-        text("prompt", "Prompt file and version that asked."),
-        text("request_key", "The request's key in the ledger."),
-        text("notes", "What was done to fit the model's limits, such as cut audio.", optional=True),
-    ),
-    key=("pair_id", "order", "dimension"),
-    says=("judged {order} on {dimension}: {position} of the prompt, that is {choice}; request {request_key}",),
-)
-
-LABELS = Table(
-    name="labels",
-    description="One row a pair on which both orders agree in every required dimension.",
-    schema=columns(
-        text("pair_id", "The pair.", names="pair"),
-        text("split", "Split of the prompt."),
-        text("prompt_id", "The prompt of both generations.", names="prompt"),
-        text("modality", "What the prompt holds."),
-        text("generation_a", "The pair's generation a.", names="generation"),
-        text("generation_b", "The pair's generation b.", names="generation"),
-        text("model_a", "Model of generation a."),
-        text("model_b", "Model of generation b."),
-        text(
-            "musicality",
-            "Which sounds better as music; null if not agreed, or not asked.",
-            unit=_CHOICES,
-            source=_METHOD,
-            optional=True,
-        ),
-        text(
-            "alignment",
-            "Which follows the prompt better; null if not agreed, or not asked.",
-            unit=_CHOICES,
-            source=_METHOD,
-            optional=True,
-        ),
-        text("judge", "The annotator whose two passes agreed.", names="annotator"),
-    ),
-    key=("pair_id",),
-    exclusive=("prompt_id",),
-    says=("both orders agree: musicality {musicality}, alignment {alignment}",),
-)
-
-BIAS = Table(
-    name="bias",
-    description=(
-        "How the judge's choices are shared out before and after the consistency filter, in the pair's own letters: "
-        "one row a scope, dimension and set of judgments."
-    ),
-    schema=columns(
-        text("scope", "all, modality, model_pair or judge: which pairs the row speaks of."),
-        text("value", "The modality, the two models, or the judge; `all` for all.", names="annotator"),
-        text("dimension", "musicality or alignment."),
-        text("set", "original (forward pass), reversed (reverse pass) or agreed."),
-        integer("pairs", "Pairs counted: answered in both orders; for agreed, those of equal choice."),
-        number("share_a", "Share that prefers a.", unit="0 to 1"),
-        number("share_b", "Share that prefers b.", unit="0 to 1"),
-        number("share_tie", "Share of ties.", unit="0 to 1"),
-        number("share_first", "Share for what was shown first.", unit="0 to 1", optional=True),
-        number("consistency", "Share of the pairs on which both orders agree.", unit="0 to 1"),
-        number(
-            "same_as_other",
-            "Of pairs agreed in both dimensions, the share with one choice in both.",
-            unit="0 to 1",
-            optional=True,
-        ),
-    ),
-    key=("scope", "value", "dimension", "set"),
-    splits=False,
-    counted=True,
-)
-
-PEOPLE = Table(
-    name="people",
-    description="How the judge's choices compare with people's votes on the same clips; only with `[validation]`.",
-    schema=columns(
-        text("dimension", "musicality or alignment."),
-        text(
-            "measure",
-            "accuracy, confidence (of what both passes agree on, by people's own), confusion, calibration, or "
-            "calibration error.",
-        ),
-        text("value", "The pass or set, band, choices, or how sure both passes together are."),
-        integer("pairs", "Pairs that the row counts."),
-        number("share", "Share that is right; of a confusion, of what people chose.", unit="0 to 1"),
-        number("low", "Lower end of its interval of 95 %.", unit="0 to 1", optional=True),
-        number("high", "Upper end of its interval of 95 %.", unit="0 to 1", optional=True),
-        number("expected", "What a calibrated judge would reach.", unit="0 to 1", optional=True),
-    ),
-    key=("dimension", "measure", "value"),
-    splits=False,
-    counted=True,
-    optional=True,
-)
-
-TABLES = (CLIPS, PAIRS, JUDGMENTS, LABELS, BIAS, PEOPLE, REJECTS)
+TABLES = (CLIPS, PAIRS, JUDGMENTS, LABELS, BIAS, CONFOUNDS, PEOPLE, QUALIFICATION, REJECTS)
 
 _STORY = Story(
     title="Pseudo preferences",
@@ -300,7 +232,10 @@ _STORY = Story(
         "A judge hears every pair twice, as (a, b) and as (b, a), and says for each dimension A, B or tie.",
         "A dimension's label is valid if both passes prefer the same clip or both say tie; a pair is kept if every "
         "required dimension is valid. The others are rejects, with both passes in `judgments`.",
-        "`bias` compares the choices of the first pass, of the reversed pass and of the agreed set.",
+        "Where several judges answer, the votes that each gives in both orders alike are combined: by unanimity, by "
+        "majority, or by the log-odds of their accuracy on gold.",
+        "`bias` compares the choices of the first pass, of the reversed pass and of the agreed set; `confounds` says "
+        "how often the louder, the longer, the higher-rate and the later clip won, and what these predict together.",
         "Splits are by prompt: no prompt, and no clip, is in two of them.",
     ),
     main_table="labels",
@@ -335,10 +270,35 @@ def _views(dimension: Dimension, better: str) -> tuple[View, ...]:
             f"Both generations in the prompt; chosen is the letter of the one that {better}.",
             {"dimension": dimension, "question": _QUESTIONS[dimension]},
         ),
+        View(
+            f"{dimension}-lists",
+            "rows",
+            "pseudo_preferences/listed",
+            f"A prompt and all its generations, with the share of pairs in which each {better}, and ranks.",
+            {"dimension": dimension},
+        ),
     )
 
 
-VIEWS = (*_views("musicality", "sounds better as music"), *_views("alignment", "follows the prompt better"))
+VIEWS = (
+    *_views("musicality", "sounds better as music"),
+    *_views("alignment", "follows the prompt better"),
+    View(
+        "labels",
+        "rows",
+        "pseudo_preferences/released",
+        "Labels with their prompts and clips.",
+        writers=(
+            Writer(
+                "cmi-pref",
+                "earmark.tasks.importers.cmi_pref:write",
+                ".jsonl",
+                "Whatever reads CMI-Pref-Pseudo's release.",
+                audio=True,
+            ),
+        ),
+    ),
+)
 
 
 def _evaluation(dimension: Dimension, says: str) -> Evaluation:
@@ -359,7 +319,7 @@ def _evaluation(dimension: Dimension, says: str) -> Evaluation:
         facts={"dimensions": [dimension]},
         says="The prompt and each clip by itself, rated from 1 to 5; the higher is preferred.",
     )
-    groups = ("modality", "length", "model", "models")
+    groups = ("modality", "vocals", "length", "model", "models")
     return Evaluation(
         dimension,
         "preference",

@@ -37,7 +37,7 @@ FAULTS: dict[str, str] = {
     "missing_listener missing_item missing_group missing_model missing_generation missing_prompt missing_text "
     "missing_caption missing_track missing_artist missing_album missing_tag missing_duration missing_votes "
     "missing_mos_std score_missing score_not_a_number bad_votes bad_mos_std bad_duration bad_preference bad_confidence "
-    "bad_date bad_flag bad_text text_too_long same_clip conflicting_facts",
+    "bad_date bad_flag bad_condition bad_text text_too_long same_clip conflicting_facts",
     "format": "bad_id bad_json ragged_row bad_tag conflicting_system",
     "scale": "score_out_of_scale",
     "sources.split": "missing_split unknown_split conflicting_split split_conflict",
@@ -46,21 +46,26 @@ FAULTS: dict[str, str] = {
     # dumps of forums
     "missing_id bad_time missing_title missing_parent missing_body bad_score "
     # files of reviews
-    "no_question_id no_content_sha256 no_reviewer not_yes_or_no reviewer_is_an_address reviewed_twice "
+    # gold for a judge
+    "bad_truth "
+    "no_question_id no_content_sha256 no_reviewer not_yes_or_no no_such_option reviewer_is_an_address reviewed_twice "
     # files that are damaged, or that this machine cannot read
-    f"{_AUDIO} {_REFERENCE} reference_audio_too_long bad_image image_not_a_file not_an_image download_failed "
+    f"{_AUDIO} {_REFERENCE} reference_audio_too_long bad_image image_not_a_file not_a_file not_an_image "
+    "download_failed "
     # answers of models: none, or none that can be used
     "error redirected rate_limited server_error connection_failed timed_out wrong_content_type malformed_response "
     "too_large bad_answer schema_mismatch empty truncated refused bad_request over_limit bad_media batch_failed "
     "auth_failed model_missing batch_unreachable quota_exhausted budget_exhausted unanswered "
     "scores_unreadable part_missing unchanged span_not_found rest_changed basis_not_found repeated_item "
-    "items_do_not_match texts_do_not_match not_translated no_items no_question names_forum no_such_comment "
+    "other_attribute items_do_not_match texts_do_not_match not_translated no_items no_question names_forum "
+    "no_such_comment "
     "comment_twice best_missing too_many_options option_length speaks_of_options options_alike distractor_length "
     "repeats_truth too_few longer_is_right other_category tag_missing other_tag no_instrument_added "
     "too_many_instruments",
     "look_for": "too_long not_english repeated_phrases mentions_vocals mentions_duration boilerplate",
     # finding files
     "audio_root generations": "audio_missing path_outside_root",
+    "reference_captions": "condition_missing",
     "links": "audio_outside_root reference_audio_outside_root image_outside_root",
     "images.folder": "image_missing",
 }
@@ -71,17 +76,22 @@ RULES: dict[str, str] = {
     "clips.longest_s tracks.longest_s": "audio_too_long",
     "silence_dbfs": "audio_silent",
     "repeat_votes": "repeated_vote",
+    "segments.longest_silence_s": "segment_silent segment_fades",
+    "segments.least_s": "segment_too_short",
     "ties": "tie both_bad",
     "pool.popularity": "unpopular",
     "pool.instrumental": "vocal",
-    "pool.exclude": "excluded",
+    "pool.exclude": "excluded unnatural_words",
     "pool.mentions": "rarely_mentioned",
     "pool.recall": "low_recall",
     "verification.audio similarity": "not_verified",
+    "negatives.undecided": "not_known",
     "similarity.least": "low_similarity",
     "similarity.most": "partners_too_similar",
     "disjoint.captions": "near_bench",
     "bench_share": "in_bench",
+    "jury.combine": "jury_undecided",
+    "decontaminate.against": "decontaminated reference_decontaminated",
     "require": "inconsistent inconsistent_musicality inconsistent_alignment",
     "filter.adult": "adult",
     "filter.longest_words": "too_many_words",
@@ -91,7 +101,9 @@ RULES: dict[str, str] = {
     "images.smallest_side": "image_too_small",
     "images.near_bits repeats": "near_duplicate",
     "detector.least": "no_score",
-    "review.flagged_by": "flagged",
+    "review.flagged_by": "flagged option_deleted",
+    "reader": "may_be_right",
+    "questions.least_options": "too_few_options",
     "separator": "separation_too_short separation_needs_stereo",
     "": "clean_reference mean_beside_ratings duplicate duplicate_audio duplicate_caption generation_failed skipped "
     "no_preference voted_before removed deleted automatic no_image image_gone "

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from earmark.schemas.evaluations import Evaluation, Mode
-from earmark.schemas.views import View
+from earmark.schemas.rubric_rewards import global_reward, rubric_reward
+from earmark.schemas.views import View, Writer
 
 _ASK = {
     "ask_en": (
@@ -19,6 +23,21 @@ _ASK = {
     ),
 }
 
+_RELEASED = Writer(
+    "anyaudio-judge-bench",
+    "earmark.tasks.instruction_rubrics.released:write",
+    ".parquet",
+    "AnyAudio-Judge's `evaluate_benchmark.py`, and `earmark judge FOLDER --layout anyaudio-judge-bench`",
+    audio=True,
+    configs=("en", "zh"),
+)
+
+
+def _reward(text: str, row: Mapping[str, Any]) -> tuple[float, bool]:
+    follows = row["answers"], row["follows"]
+    return rubric_reward(text, *follows), global_reward(text, *follows) == 1
+
+
 VIEWS = (
     View(
         "judge-sft",
@@ -33,12 +52,22 @@ VIEWS = (
         "instruction_rubrics/judge_grpo",
         "The same question, with what the rewards of `schemas/rubric_rewards.py` need: `answers`, `follows`.",
         _ASK,
+        reward=_reward,
     ),
-    View(
-        "bench",
-        "rows",
-        "instruction_rubrics/bench_rows",
-        "The layout of AnyAudio-Judge's bench: audio, caption, label, type, subset, rubric.",
+    *(
+        View(
+            f"bench{end}",
+            "rows",
+            "instruction_rubrics/bench_rows",
+            f"The layout of AnyAudio-Judge's bench: audio, caption, label, type, subset, rubric; questions {says}.",
+            {"rubric": rubric},
+            writers=(_RELEASED,),
+        )
+        for end, rubric, says in (
+            ("", "own", "in the row's language"),
+            ("-asked-in-zh", "zh", "in Chinese, as released"),
+            ("-asked-in-en", "en", "in English"),
+        )
     ),
 )
 
@@ -72,5 +101,22 @@ EVALUATIONS = (
             ),
         ),
         groups=("subset", "language", "subset+language", "kind", "domain", "length", "generator"),
+    ),
+    Evaluation(
+        "items",
+        "yes_no",
+        "instruction_rubrics/labelled_items",
+        "Does the clip do what one item asks? The labels of items, each by itself.",
+        modes=(
+            Mode(
+                "item",
+                "rubric-judge-item-{language}",
+                ("clip=clip_audio", "item=question"),
+                says="The item alone, without the instruction that it is of.",
+            ),
+        ),
+        groups=("kind", "domain", "subset", "language", "dimension", "labelled_by"),
+        beside=True,
+        asks="Does the clip do what the question asks?",
     ),
 )

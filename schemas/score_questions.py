@@ -37,6 +37,8 @@ CATEGORIES: dict[str, tuple[str, ...]] = {
     "Form": ("phrase structure", "contrapuntal forms"),
 }
 DIFFICULTIES = ("easy", "medium", "hard")
+LABELLED = {"taxonomy": ("category", "subcategory"), "difficulty": ("difficulty",)}
+"""What a labeller is asked, and the fields of its answer."""
 
 
 class Source(Model):
@@ -94,22 +96,48 @@ class Images(Linked):
 class Detector(Model):
     """What says whether an image is a score."""
 
-    model: str = Field(default="staff-lines", description="`staff-lines`, or a detection model: a path or Hub name.")
+    model: str = Field(
+        default="staff-lines",
+        description="`staff-lines`, or a detection model: a folder or Hub name for transformers, or YOLO's `.onnx`.",
+    )
+    classes: tuple[str, ...] = Field(
+        default=(), description="Classes of that model that count as a score; without any, all that it knows."
+    )
     least: float = Field(default=0.5, ge=0, le=1, description="Score from which an image counts as a score.")
     drawings: int = Field(
         default=100, ge=0, le=10_000, description="Drawings of each kind that it is measured on for the report, or 0."
     )
+
+    @model_validator(mode="after")
+    def _has_classes(self) -> Self:
+        if self.classes and self.model == "staff-lines":
+            raise ValueError("classes are those of a detection model: expected none with model = 'staff-lines'")
+        return self
 
 
 class Questions(Model):
     """What a question is made of."""
 
     comments: int = Field(default=6, ge=2, le=20, description="Best comments that the writer sees.")
+    wrong: Literal["written", "comments"] = Field(
+        default="written",
+        description="Where wrong options come from: `written` as in the paper; `comments` lets other comments in, of "
+        "which the reader says that they contradict the right one.",
+    )
     options: int = Field(default=4, ge=2, le=8, description="Options of a question, at most.")
     least_options: int = Field(default=3, ge=2, le=8, description="Options of a question, at least.")
     distractors: int = Field(default=3, ge=0, le=3, description="Of these, written as distractors, at most.")
     tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes its checks.")
     longest_option_words: int = Field(default=14, ge=5, description="Most words of an option.")
+
+    @model_validator(mode="after")
+    def _enough_written(self) -> Self:
+        if self.wrong == "written" and 1 + self.distractors < self.least_options:
+            raise ValueError(
+                f"one right and {self.distractors} written options are fewer than least_options = "
+                f'{self.least_options}; raise distractors, or set wrong = "comments"'
+            )
+        return self
 
 
 class Writer(Drawn):
@@ -133,6 +161,23 @@ class Labeller(Asked):
     max_tokens: int = Field(default=200, ge=1)
 
 
+class Examples(Model):
+    """Labelled questions that a labeller is shown."""
+
+    examples: str | None = Field(
+        default=None,
+        description="JSON Lines of your experts: `question`, and `difficulty`, or `category` and `subcategory`; "
+        "without it, the prompt's own words.",
+    )
+
+
+class Reader(Asked):
+    """Who checks every option: whether it could be right. Best another model than the writer."""
+
+    max_tokens: int = Field(default=16, ge=1)
+    sees_image: bool = Field(default=True, description="Whether the reader gets the image too.")
+
+
 class Review(Model):
     """What reviewers said; see `earmark review`."""
 
@@ -154,8 +199,26 @@ class ScoreQuestions(BuildConfig):
     writer: Writer
     judge: Judge
     labeller: Labeller
+    reader: Reader | None = Field(
+        default=None, description="Checks every option; wrong ones that could be right leave. Without it, nobody does."
+    )
+    taxonomy: Examples = Examples()
+    difficulty: Examples = Examples()
     review: Review = Review()
+    transcripts: str | None = Field(
+        default=None,
+        description="Folder with images in another form: `<image_sha256>.txt` (a caption), `.abc` or `.musicxml`.",
+    )
     shares: Shares = Field(default={"test": 1.0}, description="Shares of authors by split.")
+
+    @model_validator(mode="after")
+    def _comments_are_read(self) -> Self:
+        if self.questions.wrong == "comments" and self.reader is None:
+            raise ValueError(
+                'questions.wrong = "comments" needs a [reader], who says which comments contradict the right option; '
+                'add one, or set wrong = "written"'
+            )
+        return self
 
     def source_of(self, file: str) -> str:
         """The forum's name for the files of its dump; others are their own."""
@@ -163,7 +226,12 @@ class ScoreQuestions(BuildConfig):
 
     def asked(self) -> dict[str, AnnotatorConfig]:
         """Who is asked, by role."""
-        return {"writer": self.writer, "judge": self.judge, "labeller": self.labeller}
+        asked: dict[str, AnnotatorConfig] = {"writer": self.writer, "judge": self.judge, "labeller": self.labeller}
+        return {**asked, **({"reader": self.reader} if self.reader else {})}
+
+    def examples(self) -> dict[str, str | None]:
+        """The files of labelled questions, as the config writes them, by what they label."""
+        return {"taxonomy": self.taxonomy.examples, "difficulty": self.difficulty.examples}
 
     def for_forecast(self) -> Self:
         """Without a measurement of the detector."""
@@ -173,6 +241,9 @@ class ScoreQuestions(BuildConfig):
         """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = super().identity()
         del values["source"]["salt_env"]
+        for label in LABELLED:  # the digests of their files stand among the inputs
+            del values[label]
+        del values["transcripts"]  # likewise
         for part, name in (("source", "submissions"), ("source", "comments"), ("review", "files")):
             values[part][name] = [without_place(written) for written in values[part][name]]
         for name in ("folder", "links", "per_second", "timeout_s"):
@@ -239,6 +310,7 @@ OPTIONS = Table(
             "votes", "The comment's S = U - D; null for a distractor.", source="WildScore, ground truth", optional=True
         ),
         integer("words", "Its length.", unit="words"),
+        flag("may_be_right", "Whether the reader says that it could be right; null without a reader.", optional=True),
     ),
     key=("question_id", "letter"),
     says=("{letter}: {text} ({origin}, {votes} votes); right: {correct}",),
@@ -257,10 +329,11 @@ SOURCES = Table(
         integer("comments", "First-level comments."),
         integer("best_votes", "The best comment's S = U - D."),
         integer("tied", "Options whose comments have as many votes as the best; 1 where people decided."),
-        text("image_from", "Where its image comes from.", unit="direct, gallery or preview"),
+        text("image_from", "Where its image comes from.", unit="direct, gallery, page, preview or text"),
         text("detector", "What said that the image is a score."),
         number("score_confidence", "How sure it was.", unit="0 to 1"),
         integer("staves", "Staves that it found."),
+        text("kind", "Class of the detector's surest box; null in older versions.", optional=True),
         text("source", "The dump's name in the config.", names="source"),
     ),
     key=("question_id",),
@@ -294,7 +367,23 @@ REVIEWS = Table(
     ),
 )
 
-TABLES = (QUESTIONS, OPTIONS, SOURCES, REVIEWS, REJECTS)
+TRANSCRIPTS = Table(
+    name="transcripts",
+    description="One row an image that was brought in another form, for controls without the image.",
+    schema=columns(
+        text("question_id", "The question.", names="question"),
+        text("split", "Split of the question."),
+        text("image_sha256", "SHA-256 of the image's bytes.", names="clip"),
+        text("form", "What it is.", unit="caption, abc or musicxml"),
+        text("text", "The caption, or the notation."),
+        text("source", "The dump's name in the config.", names="source"),
+    ),
+    key=("question_id", "form"),
+    optional=True,
+    says=("{form}",),
+)
+
+TABLES = (QUESTIONS, OPTIONS, SOURCES, REVIEWS, TRANSCRIPTS, REJECTS)
 
 _STORY = Story(
     title="Score questions",
@@ -306,9 +395,12 @@ _STORY = Story(
         "Threads of a forum's dump are filtered by length, answers and images; names, links and addresses are taken "
         "out of their texts, and ids are salted hashes.",
         "Images are re-encoded; near-duplicates and images without staves are left out.",
-        "A language model rewrites each thread as an exam question, with options drawn from its best comments.",
+        "A language model rewrites each thread as an exam question, with its best comment as the right option. Wrong "
+        'options are written; where the config says `wrong = "comments"`, other comments are wrong options, too.',
         "The right option is that of the first-level comment with the most votes (ups minus downs). Where several "
         "have as many, a language model chooses among them, and the row says so.",
+        "Where the config names a reader, it checks each option by itself, with the score: what could be right is no "
+        "wrong option, and a comment is one only if it contradicts the right one.",
         "A language model adds up to three distractors of 5 to 10 words. What repeats another option, speaks of "
         "other options, or gives the right one away by its length is asked for again.",
         "Options are shuffled by seed, so that each letter is right equally often. Category, subcategory and "
@@ -342,6 +434,7 @@ VIEWS = (
 )  # fmt: skip
 
 _SHOWN = ("question", "options", "score_image")
+_GROUPS = ("category", "subcategory", "difficulty", "preference")
 
 EVALUATIONS = (
     Evaluation(
@@ -350,7 +443,18 @@ EVALUATIONS = (
             Mode("image", "score-question-answer-image", _SHOWN, says="With the score's image."),
             Mode("text", "score-question-answer-text", _SHOWN[:2], says="The words alone: a control."),
         ),
-        groups=("category", "subcategory", "difficulty", "preference"),
+        groups=_GROUPS,
+    ),
+    *(
+        Evaluation(
+            form, "choice", "score_questions/transcribed", f"Which option is right, by {says} instead of the image?",
+            modes=(
+                Mode("text", "score-question-answer-transcript", (*_SHOWN[:2], "transcript"), says="With that text."),
+                Mode("words", "score-question-answer-text", _SHOWN[:2], says="Their words alone."),
+            ),
+            groups=_GROUPS, params={"form": form}, beside=True,
+        )
+        for form, says in {"caption": "a caption", "abc": "ABC notation", "musicxml": "MusicXML"}.items()
     ),
 )  # fmt: skip
 

@@ -23,9 +23,9 @@ clips among the extras stand in columns named `audio` or `…_audio`, images in 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 Kind = Literal["preference", "sft", "grpo", "rows"]
 
@@ -61,6 +61,7 @@ class Writer:
         says: what reads it, one sentence.
         audio: whether clips and images are written beside it as files. Otherwise they stay SHA-256s.
         whole: the name of the one file that holds all splits, where the format has no files by split.
+        configs: folders of these names hold its files, `<config>/<split><suffix>`, each a config of `datasets`.
     """
 
     format: str
@@ -69,6 +70,7 @@ class Writer:
     says: str
     audio: bool = False
     whole: str = ""
+    configs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,7 @@ class View:
         says: one sentence for the list of views and for the export's README.
         params: values of the query's `$name`.
         writers: further formats.
+        reward: of a completion and its row, the reward and whether it is right; what `earmark rollouts` draws by.
     """
 
     name: str
@@ -90,3 +93,4 @@ class View:
     says: str
     params: Mapping[str, str | int | float] = field(default_factory=dict)
     writers: tuple[Writer, ...] = ()
+    reward: Callable[[str, Mapping[str, Any]], tuple[float, bool]] | None = None

@@ -130,7 +130,7 @@ class Tab:
         """Wait until an expression is true."""
         until = time.monotonic() + PATIENCE_S
         while not self.ask(expression):
-            assert time.monotonic() < until, f"never true: {expression}"
+            assert time.monotonic() < until, f"never true: {expression}; {self.complaints}"
             time.sleep(0.05)
 
     def press(self, key: str, code: int) -> None:

@@ -15,6 +15,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 
+# A busy machine takes longer than Prefect's 20 seconds to start a server; read when Prefect is imported.
+os.environ.setdefault("PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS", "120")
+
 # A shell's background job ignores Ctrl-C, and so would every command that a test stops by it.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -22,14 +25,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 if importlib.util.find_spec("hypothesis"):  # vLLM's environment has no property tests
     from hypothesis import Phase, settings
 
-    # How long an example takes depends on what else the machine does; it proves nothing.
-    settings.register_profile("earmark", deadline=None)
+    # A change is judged by the same examples each time, so that a failure speaks of that change. New ones are drawn by
+    # `pytest --hypothesis-profile explore`. How long an example takes depends on what else the machine does.
+    settings.register_profile("explore", deadline=None, max_examples=1000)
+    settings.register_profile("earmark", deadline=None, derandomize=True)
     settings.load_profile("earmark")
 
     def examples(count: int, *, phases: Sequence[Phase] = tuple(Phase)) -> Callable[[Callable[..., None]], Any]:
         """How many examples, each a whole build, a rule is held to: all by `make test-slow`, else a fifth."""
         chosen = count if "EARMARK_THOROUGH" in os.environ else -(-count // 5)
         return lambda test: pytest.mark.thorough(settings(max_examples=chosen, phases=phases)(test))
+
+
+def kill_count(count: int) -> int:
+    """How many times a test kills what it watches: all if EARMARK_EVERY_KILL is set, else a third."""
+    return count if "EARMARK_EVERY_KILL" in os.environ else -(-count // 3)
 
 
 def real_lists() -> Path:
@@ -64,7 +74,7 @@ def built_demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
             seed(Path(f"{shared}.part"))
             command = [Path(sys.executable).with_name("earmark"), "demo", "--store", f"{shared}.part"]
             kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "EARMARK_"))}
-            home = {"PREFECT_HOME": f"{shared}.prefect"}
+            home = {"PREFECT_HOME": f"{shared}.prefect", "EARMARK_KEEP_S": "0"}
             subprocess.run(command, check=True, cwd=ROOT, stdin=subprocess.DEVNULL, env=kept | home)
             Path(f"{shared}.part").rename(shared)
     return shared

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 import tomllib
+from itertools import chain
 from pathlib import Path
 
 import pytest
 
 from earmark.flows.command.cli import app
 from earmark.flows.command.guides import guides, rewritten
-from earmark.schemas.config import Engine, parse_config
+from earmark.schemas.config import Decontaminate, Engine, parse_config
+from earmark.schemas.evaluations import Scorer
+from earmark.schemas.study import Study
 from earmark.tasks.build.registry import corpora, find_corpus
 from tests.conftest import ROOT
 
@@ -18,7 +21,7 @@ README = (ROOT / "README.md").read_text("utf-8")
 USING = (ROOT / "flows/README.md").read_text("utf-8")
 PAGES = [
     ROOT / "README.md",
-    *sorted((ROOT / "flows").glob("*.md")),
+    *sorted((ROOT / "flows").rglob("*.md")),
     *(ROOT / room / "README.md" for room in ("deploy", "tests")),
 ]
 DOCS = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in PAGES}
@@ -130,6 +133,15 @@ def test_config_examples_parse() -> None:
         if values.keys() == {"engine"}:  # a part of any corpus's config
             assert Engine.model_validate(values["engine"]).runner == "ray"
             continue
+        if values.keys() == {"decontaminate"}:  # too
+            assert Decontaminate.model_validate(values["decontaminate"]).versions
+            continue
+        if "scores" in values:
+            assert Scorer.model_validate(values).form == "callable"
+            continue
+        if "annotators" in values:
+            assert parse_config(Study, values, ROOT / "my.toml").kind == "ratings"
+            continue
         shown.add(parse_config(find_corpus(values["corpus"]).config, values, ROOT / "my.toml").corpus)
     assert shown == set(corpora())
 
@@ -140,3 +152,11 @@ def test_the_page_on_a_corpus_of_ones_own_shows_the_corpus_that_a_test_builds() 
     sources = [(package / name).read_text("utf-8") for name in ("flow.py", "steps.py")]
     assert len(shown) == 2
     assert all(code in source for code, source in zip(shown, sources, strict=True))
+
+
+def test_the_notice_names_every_dependency() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    asked = [*project["dependencies"], *chain(*project["optional-dependencies"].values())]
+    notice = (ROOT / "NOTICE").read_text("utf-8")
+    named = {re.split(r"[^\w-]", one, maxsplit=1)[0] for one in asked}
+    assert {name for name in named if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", notice)} == set()

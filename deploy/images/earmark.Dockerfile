@@ -12,7 +12,7 @@ RUN apt-get update \
 
 WORKDIR /earmark
 ARG EXTRAS=scale
-COPY pyproject.toml constraints.txt README.md LICENSE ./
+COPY pyproject.toml constraints.txt README.md LICENSE NOTICE ./
 COPY flows flows
 COPY tasks tasks
 COPY schemas schemas

@@ -8,8 +8,10 @@ from typing import Annotated
 
 import typer
 
+from earmark.flows.command.audit_cli import app as audit_app
 from earmark.flows.command.ending import end_in_order, machine_fault
 from earmark.flows.command.export_cli import export
+from earmark.flows.command.init_cli import init
 from earmark.flows.command.judge_cli import judge
 from earmark.flows.command.ledger_cli import app as ledger_app
 from earmark.flows.command.options import (
@@ -17,6 +19,7 @@ from earmark.flows.command.options import (
     ConfigOption,
     CorpusArgument,
     JsonOption,
+    KeepOption,
     LimitOption,
     StoreOption,
     VersionArgument,
@@ -25,9 +28,14 @@ from earmark.flows.command.options import (
 )
 from earmark.flows.command.prompts_cli import app as prompts_app
 from earmark.flows.command.publish_cli import publish
+from earmark.flows.command.qualify_cli import qualify
 from earmark.flows.command.rebuild_cli import rebuild
 from earmark.flows.command.review_cli import app as review_app
+from earmark.flows.command.rollouts_cli import rollouts
+from earmark.flows.command.score_cli import score
 from earmark.flows.command.serve_cli import serve
+from earmark.flows.command.sql_cli import sql
+from earmark.flows.command.study_cli import app as study_app
 from earmark.flows.command.sweep_cli import sweep
 from earmark.flows.command.withdraw_cli import withdraw
 from earmark.schemas.errors import EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
@@ -35,12 +43,30 @@ from earmark.tasks.build.logs import set_up
 
 app = typer.Typer(
     name="earmark",
-    help="Build versioned Parquet corpora for audio and music reward models.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"earmark {version('earmark')}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    _: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print Earmark's version and exit."),
+    ] = False,
+) -> None:
+    """Build versioned Parquet corpora for audio and music reward models."""
+
 
 _BUILD, _LOOK, _GIVE, _TEND = "Build", "Inspect versions", "Export and publish", "Operate"
 
@@ -80,6 +106,7 @@ def build(
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Build even if a version is up to date.")] = False,
     allow_rejects: AllowRejectsOption = False,
+    keep: KeepOption = True,
     as_json: JsonOption = False,
 ) -> None:
     """Build a new version of a corpus, unless its newest version is up to date.
@@ -106,7 +133,20 @@ def build(
 
 
 @app.command(rich_help_panel=_BUILD)
-def demo(store: StoreOption = None) -> None:
+def schema(corpus: CorpusArgument) -> None:
+    """Print the JSON Schema of a corpus's config, by which editors complete and check TOML.
+
+    **Example:** `earmark schema mos-preferences > mos-preferences.schema.json`, and as the config's first line
+    `#:schema ./mos-preferences.schema.json` (Even Better TOML, Taplo)
+    """
+    from earmark.tasks.build.registry import find_corpus
+
+    config = find_corpus(corpus).config
+    print_json({"$schema": "https://json-schema.org/draft/2020-12/schema", **config.model_json_schema()})
+
+
+@app.command(rich_help_panel=_BUILD)
+def demo(store: StoreOption = None, keep: KeepOption = True) -> None:
     """Build every corpus from the small inputs in data/demo.
 
     **Example:** `earmark demo`
@@ -119,6 +159,7 @@ def demo(store: StoreOption = None) -> None:
     console.show_demo([run_build(name, demo_config(name), place) for name, one in corpora().items() if not one.package])
 
 
+app.command(rich_help_panel=_BUILD)(init)
 app.command(rich_help_panel=_BUILD)(rebuild)
 
 
@@ -158,6 +199,7 @@ def resume(
     ] = None,
     store: StoreOption = None,
     allow_rejects: AllowRejectsOption = False,
+    keep: KeepOption = True,
 ) -> None:
     """Resume a run that failed or was interrupted. Finished steps and paid answers are kept.
 
@@ -310,10 +352,16 @@ def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 
 app.add_typer(prompts_app, name="prompts", rich_help_panel=_BUILD)
+app.command(rich_help_panel=_BUILD)(qualify)
+app.command(rich_help_panel=_LOOK)(sql)
 app.command(rich_help_panel=_LOOK)(judge)
+app.command(rich_help_panel=_LOOK)(rollouts)
+app.command(rich_help_panel=_LOOK)(score)
 app.command(rich_help_panel=_GIVE)(export)
 app.command(rich_help_panel=_GIVE)(publish)
 app.add_typer(review_app, name="review", rich_help_panel=_GIVE)
+app.add_typer(audit_app, name="audit", rich_help_panel=_GIVE)
+app.add_typer(study_app, name="study", rich_help_panel=_GIVE)
 app.command(rich_help_panel=_TEND)(serve)
 app.command(rich_help_panel=_TEND)(withdraw)
 app.command(rich_help_panel=_TEND)(sweep)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -52,6 +53,12 @@ def show_plan(facts: Mapping[str, Any]) -> None:
         _print(f"{facts['corpus']}: already up to date: {facts['up_to_date']}; nothing would be built")
         return
     _print(f"{facts['corpus']}: would commit {facts['would_commit']} to {facts['store']}")
+    if targets := facts["targets"]:
+        totals: Counter[str] = Counter()
+        for name, count in targets.items():
+            totals[f"all {name.rpartition(', ')[2]}"] += count
+        rows = [(name, f"{count:,}") for name, count in (targets | totals).items()]
+        console.print(grid_of("to be made", "rows", rows=rows, right=1))
     asks = facts["asks"]
     if asks is None:
         _print("requests to models: none")

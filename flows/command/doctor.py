@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Literal
 
+from earmark.schemas.errors import how_to_install
 from earmark.schemas.instruction_rubrics import has_chromaprint
 from earmark.tasks.store.versions import Store
 
@@ -53,7 +54,7 @@ def _installation() -> list[Finding]:
     return [
         Finding("Python", "ok" if sys.version_info >= (3, 11) else "bad", python),
         _packages("core", CORE, "bad", "make setup"),
-        *(_packages(f"extra {one}", names, "off", f"pip install 'earmark[{one}]'") for one, names in EXTRAS.items()),
+        *(_packages(f"extra {one}", names, "off", how_to_install(one)) for one, names in EXTRAS.items()),
         _optional("ffmpeg", ffmpeg, ffmpeg, "not found; M4A audio and separation need it"),
         _optional("Chromaprint", has_chromaprint(), "instruction-rubrics compares recordings by sound", by_hash),
         _optional("GPU", shutil.which("nvidia-smi"), "NVIDIA driver found", "none found; everything runs without one"),
@@ -103,7 +104,13 @@ def _ledger(store: Store) -> Finding:
 def _services() -> list[Finding]:
     url = os.environ.get("PREFECT_API_URL")
     if not url:
-        return [Finding("Prefect", "off", "no server set (PREFECT_API_URL); builds start a temporary one")]
+        return [
+            Finding(
+                "Prefect",
+                "off",
+                "no server set (PREFECT_API_URL); builds start one, which stays five minutes after the last",
+            )
+        ]
     try:
         urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=3).close()
         with urllib.request.urlopen(f"{url.rstrip('/')}/admin/version", timeout=3):

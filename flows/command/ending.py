@@ -76,7 +76,7 @@ def machine_fault(error: BaseException) -> str | None:
 
 def _is_of_prefects_server(error: BaseException) -> bool:
     """Whether Prefect's server does not start, or no longer answers."""
-    return "ephemeral Prefect" in str(error) or any(kind.__module__.startswith("httpx") for kind in type(error).__mro__)
+    return any(kind.__module__.startswith("httpx") for kind in type(error).__mro__)
 
 
 DUCKDB_IO = ("_duckdb", "IOException")  # by name: DuckDB takes long to import

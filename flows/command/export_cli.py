@@ -40,6 +40,10 @@ def export(
     audio_root: Annotated[
         list[Path] | None, typer.Option(metavar="DIR", help="Also search this folder for clips that were moved.")
     ] = None,
+    rollouts: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="A record of `earmark rollouts`: leave out rows right in every draw."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier export in DIR.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -73,9 +77,11 @@ def export(
         else:
             console.show_offers(version, listed)
         return
+    if rollouts is not None and table is not None:
+        raise StoreError("--rollouts goes with a view, not with --table")
     if out is None:
         raise StoreError(f"the export for {format_} needs a folder: add --out DIR")
-    wish = Wish(format_, view, table, split, limit, blind, tuple(audio_root or ()), force)
+    wish = Wish(format_, view, table, split, limit, blind, tuple(audio_root or ()), force, rollouts)
     with shown():
         record = write(version, known, place, out, wish)
     if as_json:

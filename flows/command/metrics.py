@@ -84,15 +84,21 @@ def serve_metrics(store: str | None, host: str, port: int) -> Any:
     return server
 
 
-def for_hosts(app: WSGIApplication, names: Collection[str]) -> WSGIApplication:
-    """An application that answers 403 where the request's Host is neither of this machine nor one of the names."""
+def for_hosts(app: WSGIApplication, names: Collection[str], setting: str = "EARMARK_METRICS_HOSTS") -> WSGIApplication:
+    """An application that answers 403 where the request's Host is neither of this machine nor one of the names.
+
+    Args:
+        app: what answers otherwise.
+        names: in lower case.
+        setting: where a name is added, for the message.
+    """
 
     def checked(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         host = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?", environ.get("HTTP_HOST", "").lower())
         if host and (is_loopback(host[1]) or host[1] in names):
             return app(environ, start_response)
         start_response("403 Forbidden", [("Content-Type", "text/plain; charset=utf-8")])
-        return [b"unknown Host; name it in EARMARK_METRICS_HOSTS\n"]
+        return [f"unknown Host; name it in {setting}\n".encode()]
 
     return checked
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
+import os
+from collections.abc import Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,9 +39,35 @@ AllowRejectsOption = Annotated[
 ]
 
 
+def _keep(keep: bool) -> bool:
+    if not keep:
+        os.environ["EARMARK_KEEP_S"] = "0"
+    return keep
+
+
+KeepOption = Annotated[
+    bool,
+    typer.Option(
+        "--keep/--no-keep",
+        callback=_keep,
+        help="Leave Prefect's server for the next build: it ends after five minutes, or EARMARK_KEEP_S seconds.",
+    ),
+]
+
+
 def print_json(value: Any) -> None:
-    """Print a value as JSON; what JSON does not know, such as a date, as text."""
-    print(json.dumps(value, indent=1, ensure_ascii=False, default=str))
+    """Print a value as JSON; what JSON does not know, such as a date, as text, and no number as null."""
+    print(json.dumps(_finite(value), indent=1, ensure_ascii=False, default=str))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _finite(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(one) for one in value]
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def open_store(where: str | None) -> Store:

@@ -32,6 +32,10 @@ def publish(
             help="A file of reviewed findings; each line has a finding's digits in [] and a reason.",
         ),
     ] = None,
+    audited: Annotated[
+        float | None,
+        typer.Option(min=0, max=1, metavar="LEAST", help="Publish only if audits say at least LEAST, with 95 %."),
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -55,9 +59,10 @@ def publish(
         "audio": not no_audio,
         "allow_builtin": allow_builtin,
         "allow_findings": str(allow_findings) if allow_findings else None,
+        "audited": audited,
     }
     with shown():
-        facts = (_forecast if dry_run else _send)(corpus, repo, str(place.root), options)
+        facts = (_forecast if dry_run else send)(corpus, repo, str(place.root), options)
     if as_json:
         print_json(facts)
     elif dry_run:
@@ -68,7 +73,7 @@ def publish(
         raise HubError(f"publishing would be refused: {len(findings)} findings of secrets or personal data")
 
 
-def _send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
+def send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
     """Run the flow's body here: one process and a few steps need no server of Prefect's."""
     from earmark.flows.publish import publish as run
 
@@ -78,12 +83,13 @@ def _send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[s
 
 def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
     from earmark.tasks.build.registry import find_corpus
-    from earmark.tasks.release.publishing import check_fit, forecast, gathered, read_reviewed
+    from earmark.tasks.release.publishing import check_audited, check_fit, forecast, gathered, read_reviewed
     from earmark.tasks.store.hub import Repo
 
     place, target, reviewed = open_store(store), Repo(repo), read_reviewed(options["allow_findings"])
     version = place.find(corpus)
     known = find_corpus(version.corpus)
     check_fit(version, options["allow_builtin"])
+    check_audited(place, version, options["audited"])
     with gathered(version, known, place, options["audio"]) as bundle:
         return forecast(target, bundle, known, reviewed, options["private"])

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from earmark.flows.command.options import JsonOption, StoreOption, open_store, print_json
+from earmark.flows.command.options import JsonOption, KeepOption, StoreOption, open_store, print_json
 
 
 def rebuild(
@@ -18,6 +18,7 @@ def rebuild(
     ],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what is out of date; build nothing.")] = False,
     store: StoreOption = None,
+    keep: KeepOption = True,
     as_json: JsonOption = False,
 ) -> None:
     """Build each corpus that is out of date, in the order of their inputs, and publish those with a repository.

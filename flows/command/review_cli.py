@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -30,15 +31,39 @@ def export(
             help="The address at which Label Studio finds images. Default: images are inside the tasks.",
         ),
     ] = None,
+    purpose: Annotated[
+        Literal["questions", "detection"],
+        typer.Option("--for", help="Review questions, or draw the boxes that a detector learns from."),
+    ] = "questions",
+    images: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="With --for detection: images of a folder instead of the version's."),
+    ] = None,
+    detector: Annotated[
+        str, typer.Option(metavar="MODEL", help="With --for detection: who draws the first boxes; as `detector.model`.")
+    ] = "staff-lines",
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier export in DIR.")] = False,
     store: StoreOption = None,
 ) -> None:
-    """Write a version's questions as a table for spreadsheets and as a project of Label Studio.
+    """Write a version's questions as a table for spreadsheets and as a project of Label Studio; or boxes to draw.
 
-    **Example:** `earmark review export score-questions --out review`
+    **Examples:** `earmark review export score-questions --out review` · `earmark review export score-questions
+    --for detection --images scans --out boxes`
     """
     from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, write_review
 
+    if purpose == "detection":
+        from earmark.schemas.score_questions import Detector
+        from earmark.tasks.score_questions.boxes import folder_images, version_images, write_boxes
+
+        found = folder_images(images) if images is not None else version_images(_version(version, store))
+        first = Detector(model=detector)
+        number, refused = write_boxes(found, first, Path.cwd(), out, images_at=images_at, force=force)
+        for line in refused:
+            print(f"left out: {line}", file=sys.stderr)
+        print(f"{number:,} images to draw boxes in, in {out}")
+        print(f"in Label Studio: {CONFIG} and {TASKS}; then: earmark review boxes {out} EXPORT.json --out DIR")
+        return
     chosen = _version(version, store)
     count = write_review(chosen, out, images_at=images_at, force=force)
     print(f"{chosen.corpus} {chosen.name}: {count:,} questions to review in {out}")
@@ -86,6 +111,31 @@ def import_(
         print_json({**facts, **agreement})
     else:
         console.show_reviews(facts, out)
+
+
+@app.command("boxes")
+def boxes(
+    exported: Annotated[Path, typer.Argument(metavar="DIR", help="What `review export --for detection` wrote.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Label Studio's export, JSON or JSON-MIN.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist.")
+    ],
+    force: Annotated[bool, typer.Option("--force", help="Replace an earlier export in DIR.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Make training data of boxes that people drew: COCO's JSON, and YOLO's text with `data.yaml`.
+
+    **Example:** `earmark review boxes boxes label-studio.json --out training`
+    """
+    from earmark.tasks.score_questions.boxes import write_training_data
+
+    counts = write_training_data(exported, file, out, force=force)
+    if as_json:
+        print_json(counts)
+        return
+    number = counts.pop("images")
+    print(f"{number:,} images in {out}: {', '.join(f'{many:,} {kind}' for kind, many in counts.items())}")
+    print("coco.json for COCO's readers, data.yaml for YOLO's; bring the model as detector.model")
 
 
 def _version(spec: str, store: str | None) -> Any:

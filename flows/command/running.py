@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -25,17 +26,8 @@ if TYPE_CHECKING:
     from earmark.tasks.store.runs import Run, State
     from earmark.tasks.store.versions import Store, Version
 
-# A build on one machine needs no server of Prefect's that outlives it, nor anything that phones home.
-QUIET_PREFECT = {
-    "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
-    "DO_NOT_TRACK": "1",
-    "PREFECT_LOGGING_LEVEL": "CRITICAL",
-    "PREFECT_SERVER_LOGGING_LEVEL": "CRITICAL",
-    "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
-    "PREFECT_SERVER_CORS_ALLOWED_ORIGINS": "http://127.0.0.1",  # Prefect's default lets every page in a browser read
-}
 PREFECT_BYTES = 16 << 20
-"""What the database of a temporary server takes at first, and its log."""
+"""What the database of Prefect's server takes at first, and its log."""
 
 
 @dataclass(frozen=True)
@@ -52,17 +44,26 @@ class Built:
 
 
 def read_config(corpus: Corpus, path: Path, limit: int | None = None) -> BuildConfig:
-    """Read a corpus's config file.
+    """Read a corpus's config file: TOML, or what `earmark.build` kept of values that Python gave.
 
     Raises:
         ConfigError: it is not a config of that corpus, or lies outside `EARMARK_ROOTS`.
     """
     require_below_roots("config", str(path))
-    values = read_toml(path)
+    values, path = _kept_values(path) if path.suffix == ".json" else (read_toml(path), path)
     stated = values.setdefault("corpus", corpus.name)
     if stated != corpus.name:
         raise ConfigError(f"{path}: expected corpus = '{corpus.name}', found '{stated}'")
     return parse_config(corpus.config, values if limit is None else {**values, "limit": limit}, path)
+
+
+def _kept_values(path: Path) -> tuple[dict[str, Any], Path]:
+    """Values that Python gave, and a file in the folder that their paths start from, though there is none."""
+    try:
+        kept = json.loads(path.read_bytes())
+        return dict(kept["config"]), Path(kept["base"]) / path.name
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"{path}: expected a TOML file, or what earmark.build kept: {error}") from None
 
 
 def plan_build(
@@ -120,6 +121,7 @@ def forecast_build(
         "up_to_date": done.name if done else None,
         "would_commit": None if done else f"v{latest.number + 1 if latest else 1}",
         "inputs": plan.made.inputs,
+        "targets": config.targets(),
         "asks": asks,
     }
 
@@ -172,6 +174,8 @@ def run_build(
     from earmark.tasks.store.versions import Version
 
     with shown():
+        if force or store.latest(name) is None:
+            _begin_prefect()
         plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
         if not force and (done := plan.up_to_date()):
             settle_runs(store, name, path, limit, done.name)
@@ -214,24 +218,33 @@ def start_prefect() -> None:
     """Make ready for the first flow of this process; call it before Prefect is imported.
 
     Raises:
-        DiskError: there is no room for its temporary server, which would be waited for in vain.
+        DiskError: there is no room for Prefect's server, which would be waited for in vain, or it does not start.
     """
-    from earmark.flows.command.supervisor import watch
-    from earmark.tasks.build.progress import say
+    from earmark.flows.command import prefect_server
 
-    for key, value in QUIET_PREFECT.items():
+    for key, value in prefect_server.QUIET.items():
         os.environ.setdefault(key, value)
     if not os.environ.get("PREFECT_API_URL") and "prefect" not in sys.modules:
-        say("starting Prefect with a temporary server (10 to 20 seconds)")
-        _check_room(Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser())
-    watch()
+        _check_room(prefect_server.home())
+        prefect_server.use()
+
+
+def _begin_prefect() -> None:
+    """Have Prefect's server start while the inputs are read, where the build is sure to need one. Where there is no
+    room for it, that is said when the run has its record."""
+    from earmark.flows.command import prefect_server
+
+    if not os.environ.get("PREFECT_API_URL") and "prefect" not in sys.modules:
+        with suppress(DiskError, OSError):
+            _check_room(prefect_server.home())
+            prefect_server.begin()
 
 
 def _check_room(home: Path) -> None:
     there = next(folder for folder in (home, *home.resolve().parents) if folder.is_dir())
     if (free := shutil.disk_usage(there).free) < PREFECT_BYTES:
         raise DiskError(
-            f"{home}: expected {PREFECT_BYTES >> 20} MB for Prefect's temporary server, found {free / 2**20:.1f} MB "
+            f"{home}: expected {PREFECT_BYTES >> 20} MB for Prefect's server, found {free / 2**20:.1f} MB "
             "free; make room, or set PREFECT_HOME to another folder"
         )
 

@@ -92,7 +92,7 @@ class Processes:
 
     def _watch(self) -> None:
         """Start the supervisor before anything that it shall end."""
-        self.supervisor = self.supervisor or start_supervisor("serve", self.mark)
+        self.supervisor = self.supervisor or start_supervisor(self.mark)
 
     def _command(self, arguments: tuple[str, ...]) -> list[str]:
         return [sys.executable, "-m", "prefect", *arguments]

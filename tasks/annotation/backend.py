@@ -117,8 +117,8 @@ class Batching(Protocol):
 class BatchProvider(Protocol):
     """A provider's batch API. Each call is one exchange and raises `AskError` by what went wrong."""
 
-    def line(self, request: Request) -> bytes:
-        """The request as one line of an input file, named by its key; runs in a thread."""
+    def line(self, key: str, request: Request) -> bytes:
+        """The request as one line of an input file, named by the key; runs in a thread."""
 
     async def submit(self, intent: str, lines: Sequence[bytes]) -> str:
         """Upload and start a batch that carries our intent; returns the provider's id."""

@@ -47,6 +47,7 @@ BACKENDS = Registry(
         "builtin": Provider(
             "earmark.tasks.annotation.builtin:Builtin", functions="earmark.tasks.annotation.builtin:functions"
         ),
+        "scorer": Provider("earmark.tasks.annotation.scorer:make_scorer", in_process=True),
     },
 )
 

@@ -1,62 +1,77 @@
-"""OpenAI's batch API: an input file of requests, a batch over it, and files of outputs and errors."""
+"""OpenAI's batch API, and Azure's of its form: a file of requests, a batch over it, files of outputs and errors."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
-import aiohttp
+from openai import AsyncOpenAI
 
 from earmark.tasks.annotation.backend import BatchState
 from earmark.tasks.annotation.bodies import json_bytes
 from earmark.tasks.annotation.errors import MalformedResponse, one_line, shaped
-from earmark.tasks.annotation.http import HttpBatches
+from earmark.tasks.annotation.http import Http
 from earmark.tasks.annotation.request import Request
+from earmark.tasks.annotation.sdk import NO_KEY, client_over, first_with, result_of
 
 INTENT = "earmark_intent"
 ENDED = ("completed", "failed", "expired", "cancelled")
 
 
-class OpenAIBatches(HttpBatches):
-    """One account's batches."""
+class OpenAIBatches:
+    """One account's batches.
 
-    content = "files/{}/content"
+    Args:
+        http: an open pool of connections.
+        base_url: the server, up to and with the API's version.
+        body: a request's body, media in it as `Base64`.
+    """
 
-    def line(self, request: Request) -> bytes:
-        """The request as a line of an input file."""
-        head = {"custom_id": request.key, "method": "POST", "url": "/v1/chat/completions"}
+    def __init__(self, http: Http, base_url: str, body: Callable[[Request], dict[str, Any]]) -> None:
+        self._client = AsyncOpenAI(api_key=NO_KEY, base_url=base_url, http_client=client_over(http), max_retries=0)
+        self._body = body
+
+    def line(self, key: str, request: Request) -> bytes:
+        """The request as a line of an input file, named by the key."""
+        head = {"custom_id": key, "method": "POST", "url": "/v1/chat/completions"}
         return json_bytes({**head, "body": self._body(request)})
 
     async def submit(self, intent: str, lines: Sequence[bytes]) -> str:
         """Upload the lines and start a batch whose metadata carries the intent."""
-        form = aiohttp.FormData()
-        form.add_field("purpose", "batch")
-        form.add_field("file", b"\n".join(lines) + b"\n", filename=f"{intent}.jsonl", content_type="application/jsonl")
-        uploaded = await self.exchange("POST", "files", form)
-        body = {
-            "input_file_id": _text(uploaded, "id"),
-            "endpoint": "/v1/chat/completions",
-            "completion_window": "24h",
-            "metadata": {INTENT: intent},
-        }
-        return _text(await self.exchange("POST", "batches", body), "id")
+        content = (f"{intent}.jsonl", b"\n".join(lines) + b"\n", "application/jsonl")
+        file = await result_of(self._client.files.create(file=content, purpose="batch"), "a file")
+        create = self._client.batches.create(
+            input_file_id=_text(file.id, "id"),
+            endpoint="/v1/chat/completions",
+            completion_window="24h",
+            metadata={INTENT: intent},
+        )
+        return _text((await result_of(create, "a batch")).id, "id")
 
-    def page(self, listed: dict[str, Any]) -> tuple[list[tuple[Any, str]], str]:
-        """As `HttpBatches.page`."""
-        batches = [((one.get("metadata") or {}).get(INTENT), _text(one, "id")) for one in listed.get("data") or []]
-        return batches, f"after={batches[-1][1]}&" if batches and listed.get("has_more") else ""
+    async def find(self, intent: str) -> str | None:
+        """The batch that carries the intent, newest first."""
 
-    def result(self, line: str) -> tuple[str, str | None, str | None]:
-        """As `HttpBatches.result`."""
-        return _result(line)
+        async def listed() -> AsyncIterator[tuple[Any, Any]]:
+            async for batch in self._client.batches.list(limit=100):
+                yield (batch.metadata or {}).get(INTENT), batch.id
+
+        return await first_with(intent, listed())
 
     async def state(self, provider_id: str) -> BatchState:
         """How far a batch is."""
-        batch = await self.exchange("GET", f"batches/{provider_id}")
-        word = _text(batch, "status")
-        files = tuple(_text(batch, name) for name in ("output_file_id", "error_file_id") if batch.get(name))
+        batch = await result_of(self._client.batches.retrieve(provider_id), "a batch")
+        word = _text(batch.status, "status")
+        files = tuple(filter(None, [batch.output_file_id, batch.error_file_id]))
         return BatchState(provider_id, word in ENDED, word, files)
+
+    async def results(self, state: BatchState) -> list[tuple[str, str | None, str | None]]:
+        """Key, raw response and error of each line of the files of results."""
+        results = []
+        for name in state.outputs:
+            content = await result_of(self._client.files.content(name), "a file's content")
+            results += [_result(line) for line in content.text.splitlines() if line.strip()]
+        return results
 
 
 def _result(line: str) -> tuple[str, str | None, str | None]:
@@ -69,8 +84,7 @@ def _result(line: str) -> tuple[str, str | None, str | None]:
         return key, None, one_line(str(fault), 300)
 
 
-def _text(record: dict[str, Any], name: str) -> str:
-    value = record.get(name)
-    if not isinstance(value, str):
-        raise MalformedResponse(f"expected '{name}', found keys {', '.join(sorted(record))[:120]}")
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise MalformedResponse(f"expected '{name}' in a record of the batch API, found none")
     return value

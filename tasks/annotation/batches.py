@@ -11,7 +11,7 @@ import asyncio
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -132,7 +132,7 @@ class Batches:
         size = 0
         for job in jobs:
             try:
-                line = await asyncio.to_thread(self._provider.line, replace(job.request, repair=job.unusable))
+                line = await asyncio.to_thread(self._provider.line, job.key, self._run.to_send(job))
             except StopRun:
                 raise
             except AskError as error:
@@ -149,7 +149,7 @@ class Batches:
 
     async def _submit(self, jobs: list[Job], lines: list[bytes]) -> Open | None:
         run = self._run
-        worst = sum(run.annotator.budget.worst_usd(job.request) for job in jobs)
+        worst = sum(run.annotator.budget.worst_usd(run.to_send(job)) for job in jobs)
         await run.annotator.budget.reserve(worst)
         batch = Open(uuid.uuid4().hex, {job.key: job.row for job in jobs}, worst_usd=worst)
         await run.ledger.change(partial(_intend, batch=batch, model=self._model, owner=run.ledger.owner))

@@ -34,8 +34,8 @@ class Budget:
         self.reserved_usd = 0.0
         self.doubtful_usd = 0.0  # worst cases of what was sent and never came back whole: it may have been charged
         self.odd_answers = 0  # those whose token counts could not be believed
-        self._prices = config.prices
-        self._discount = config.prices.batch_discount if config.prices and config.batch else 0.0
+        self._prices = config.charged
+        self._discount = self._prices.batch_discount if self._prices and config.batch else 0.0
         self._limits = limits
         self._freed = asyncio.Event()
 

@@ -28,7 +28,7 @@ from earmark.tasks.annotation.errors import BadMedia
 from earmark.tasks.annotation.request import Audio, Request
 
 Measured: TypeAlias = Mapping[str, float]
-Span: TypeAlias = tuple[str, float | None, float | None, float | None]
+Span: TypeAlias = tuple[str, float | None, float | None, float | None, float | None]
 
 MOST_MEASURED = 50_000
 """Clips whose measurements are kept in memory."""
@@ -85,7 +85,7 @@ class Builtin:
         """Each clip once: it stands in several pairs, and in both orders of each."""
         if self._measure is None:
             raise ConfigError(f"annotator 'builtin:{self._name}' needs measurements; pass Media(measure=…)")
-        span = (audio.sha256, audio.start_s, audio.end_s, audio.form.longest_s)
+        span = (audio.sha256, audio.start_s, audio.end_s, audio.form.longest_s, audio.form.gain_db)
         if span not in self._by_span:
             try:
                 measured = self._measure(audio)

@@ -10,8 +10,7 @@ import re
 import time
 import urllib.request
 import zlib
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +20,7 @@ from multidict import CIMultiDictProxy
 from yarl import URL
 
 from earmark.schemas.annotation import AnnotatorConfig
-from earmark.tasks.annotation.backend import BatchState, Media
+from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.errors import (
     AskError,
     AuthFailed,
@@ -37,10 +36,9 @@ from earmark.tasks.annotation.errors import (
     TooLarge,
     WrongContentType,
     one_line,
-    shaped,
 )
+from earmark.tasks.annotation.google_login import GoogleLogin, logs_in
 from earmark.tasks.annotation.keys import Key, find_key, is_loopback
-from earmark.tasks.annotation.request import Request
 
 CHUNK = 1 << 16
 ERROR_BYTES = 1 << 16
@@ -48,8 +46,6 @@ ERROR_BYTES = 1 << 16
 PLAIN, PACKED = ("", "identity"), ("gzip", "x-gzip", "deflate")
 LONGEST_WAIT_S = 3600.0
 JSON = {"Content-Type": "application/json"}
-MOST_RESULT_BYTES = 1 << 31
-PAGES = 50  # of a list of batches that are looked through
 SHORTEST_SECRET = 12  # what is shorter is no key but a placeholder such as EMPTY, and may be a word of an answer
 
 
@@ -71,12 +67,21 @@ class Http:
         key: sent to the servers that it belongs to, and blotted out of everything that comes back.
         key_header: the header that carries it.
         key_words: the header's value, with `{}` for the key.
+        login: gives tokens in place of a key.
     """
 
-    def __init__(self, config: AnnotatorConfig, key: Key, key_header: str, key_words: str = "{}") -> None:
+    def __init__(
+        self,
+        config: AnnotatorConfig,
+        key: Key,
+        key_header: str,
+        key_words: str = "{}",
+        login: GoogleLogin | None = None,
+    ) -> None:
         self._config = config
         self._key = key
         self._key_header = {key_header: key_words.format(key.value)}
+        self._login, self._token = login, ""
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self, base_url: str) -> None:
@@ -113,20 +118,6 @@ class Http:
         _, text = await self.exchange("POST", url, body, JSON)
         return text
 
-    async def object_from(self, method: str, url: URL, body: Any = None) -> dict[str, Any]:
-        """The JSON object that a successful exchange gives; a dict goes out as JSON.
-
-        Raises:
-            AskError: by status, transport or content type, or because it is something else.
-        """
-        asks = isinstance(body, dict)
-        _, text = await self.exchange(method, url, json.dumps(body).encode() if asks else body, JSON if asks else None)
-        with shaped(f"JSON from {url.path}"):
-            value = json.loads(text)
-        if not isinstance(value, dict):
-            raise MalformedResponse(f"expected a JSON object from {url.path}, found something else")
-        return value
-
     async def exchange(
         self,
         method: str,
@@ -153,6 +144,8 @@ class Http:
         if self._session is None:
             raise RuntimeError("the backend is not open")
         sent = {**(headers or {}), **(self._key_header if self._key.fits(url) else {})}
+        if self._login and (token := await self._login.token(url)):
+            self._token, sent["Authorization"] = token, f"Bearer {token}"
         try:
             async with self._session.request(method, url, data=body, headers=sent, allow_redirects=False) as response:
                 if response.status >= 300:
@@ -173,7 +166,9 @@ class Http:
 
     def redacted(self, text: str) -> str:
         """The text without the key."""
-        return text.replace(self._key.value, "[redacted]") if len(self._key.value) >= SHORTEST_SECRET else text
+        for secret in (self._key.value, self._token):
+            text = text.replace(secret, "[redacted]") if len(secret) >= SHORTEST_SECRET else text
+        return text
 
     def _text(self, body: bytes) -> str:
         return self.redacted(body.decode("utf-8", "replace").replace("\0", "\ufffd"))
@@ -221,16 +216,26 @@ class HttpBackend:
         url: the provider's own server.
         keys: the variables that a key is in, where the config names none.
         key_header, key_words: as `Http`.
+        google: whether servers that take Google's application-default credentials get them.
     """
 
     def __init__(
-        self, config: AnnotatorConfig, media: Media, url: str, keys: tuple[str, ...], key_header: str, key_words: str
+        self,
+        config: AnnotatorConfig,
+        media: Media,
+        url: str,
+        keys: tuple[str, ...],
+        key_header: str,
+        key_words: str,
+        *,
+        google: bool = False,
     ) -> None:
         self._config = config
         self._media = media
         self.base_url = config.base_url or url
+        self.login = GoogleLogin(self.base_url) if google and logs_in(self.base_url) else None
         key = find_key(self.base_url, config.api_key_env, keys, hosted=config.base_url is None)
-        self.http = Http(config, key, key_header, key_words)
+        self.http = Http(config, key, key_header, key_words, self.login)
 
     async def open(self) -> None:
         """Make the connection pool; a server of one's own needs no key.
@@ -243,57 +248,6 @@ class HttpBackend:
     async def close(self) -> None:
         """Close the connections."""
         await self.http.close()
-
-
-class HttpBatches(ABC):
-    """What batch APIs behind HTTP share.
-
-    Args:
-        http: an open pool of connections.
-        base_url: the server, up to and with the API's version.
-        body: a request's body, media in it as `Base64`.
-    """
-
-    content = ""
-    """Path of a file's content, with `{}` for its name."""
-    page_size = "limit=100"
-
-    def __init__(self, http: Http, base_url: str, body: Callable[[Request], dict[str, Any]]) -> None:
-        self._http = http
-        self._base = base_url
-        self._body = body
-
-    @abstractmethod
-    def page(self, listed: dict[str, Any]) -> tuple[list[tuple[Any, str]], str]:
-        """Intent and id of each batch of a page of a list, and what its address adds for the next page, if any."""
-
-    @abstractmethod
-    def result(self, line: str) -> tuple[str, str | None, str | None]:
-        """Key, raw response and error of a line of a file of results."""
-
-    async def find(self, intent: str) -> str | None:
-        """The batch that carries the intent, newest first."""
-        more = ""
-        for _ in range(PAGES):
-            listed = await self.exchange("GET", f"batches?{more}{self.page_size}")
-            with shaped("a list of batches"):
-                batches, more = self.page(listed)
-            if (known := dict(reversed(batches)).get(intent)) is not None or not more:
-                return known
-        return None
-
-    async def results(self, state: BatchState) -> list[tuple[str, str | None, str | None]]:
-        """Key, raw response and error of each line of the files of results."""
-        results = []
-        for name in state.outputs:
-            url = URL(f"{self._base}/{self.content.format(name)}")
-            _, text = await self._http.exchange("GET", url, any_type=True, most_bytes=MOST_RESULT_BYTES)
-            results += [self.result(line) for line in text.splitlines() if line.strip()]
-        return results
-
-    async def exchange(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
-        """The JSON object at a path of the API."""
-        return await self._http.object_from(method, URL(f"{self._base}/{path}"), body)
 
 
 def parsed_reply(raw: str) -> Any:

@@ -45,10 +45,17 @@ class ModelLimits:
 KNOWN: tuple[tuple[str, ModelLimits], ...] = (
     # The first part of a name that occurs in the model's, lower case, decides.
     ("qwen2-audio", ModelLimits(clip_s=30, images=0, context_tokens=8_192, audio_tokens_per_s=25)),
-    ("qwen2.5-omni", ModelLimits(context_tokens=32_768, audio_tokens_per_s=25)),
+    # Its processor pads to 300 s and drops what is beyond; Qwen3-Omni's does not.
+    ("qwen2.5-omni", ModelLimits(clip_s=300, context_tokens=32_768, audio_tokens_per_s=25)),
     ("qwen3-omni", ModelLimits(context_tokens=65_536, audio_tokens_per_s=12.5)),
-    ("audio-flamingo-3", ModelLimits(clip_s=600, images=0, audio_tokens_per_s=25)),
+    # 20 and 40 windows of 30 s, beyond which their processors drop the rest; 25 tokens/s after pooling.
+    ("audio-flamingo-3", ModelLimits(clip_s=600, images=0, context_tokens=32_768, audio_tokens_per_s=25)),
+    ("music-flamingo", ModelLimits(clip_s=1_200, images=0, context_tokens=32_768, audio_tokens_per_s=25)),
+    ("kimi-audio", ModelLimits(images=0, context_tokens=8_192, audio_tokens_per_s=12.5)),
+    # 100 mel frames a second, subsampled by 4 and by 5.
+    ("midashenglm", ModelLimits(images=0, context_tokens=32_768, audio_tokens_per_s=5)),
     ("gemini-", ModelLimits(audio_s=34_200, images=3_600, context_tokens=1_048_576, audio_tokens_per_s=32)),
+    ("gpt-audio", ModelLimits(images=0, context_tokens=128_000, audio_tokens_per_s=10)),
     ("gpt-4o-audio", ModelLimits(images=0, context_tokens=128_000, audio_tokens_per_s=10)),
     ("gpt-4o-mini-audio", ModelLimits(images=0, context_tokens=128_000, audio_tokens_per_s=10)),
     ("gpt-4o", ModelLimits(clips=0, context_tokens=128_000)),

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from yarl import URL
 
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.tasks.annotation.answers import NO_USAGE, Reply, model_name, token_counts
 from earmark.tasks.annotation.backend import Media
-from earmark.tasks.annotation.batch_openai import OpenAIBatches
 from earmark.tasks.annotation.bodies import Base64, json_bytes
 from earmark.tasks.annotation.errors import MalformedResponse
 from earmark.tasks.annotation.http import HttpBackend, parsed_reply
@@ -30,6 +29,9 @@ from earmark.tasks.annotation.request import (
     YesNo,
 )
 from earmark.tasks.annotation.strict import HOSTS, strict_schema
+
+if TYPE_CHECKING:
+    from earmark.tasks.annotation.batch_openai import OpenAIBatches
 
 OPENAI_URL = "https://api.openai.com/v1"
 TOP_LOGPROBS = 20
@@ -58,6 +60,8 @@ class OpenAICompatible(HttpBackend):
 
     def batches(self) -> OpenAIBatches:
         """The batch API of the same account."""
+        from earmark.tasks.annotation.batch_openai import OpenAIBatches
+
         return OpenAIBatches(self.http, self.base_url, self.body)
 
     def encoded(self, request: Request) -> bytes:

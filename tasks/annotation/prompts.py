@@ -111,7 +111,7 @@ class Prompt:
         Raises:
             PromptError: a variable is missing, or untrusted text was to be written without a fence.
         """
-        rendering = _Rendering(_untrusted_in(values, self.trusted))
+        rendering = Rendering(_untrusted_in(values, self.trusted))
         shown = {k: v if k in self.trusted else _wrapped(v) for k, v in values.items()}
         shown |= {"audio": rendering.media, "image": rendering.media, "fence_rule": rendering.rule()}
         shown |= {"_fence": rendering.fence}
@@ -127,7 +127,7 @@ class Prompt:
         return tuple(messages)
 
 
-class _Rendering:
+class Rendering:
     """One rendering: its fence, and the media that were placed."""
 
     def __init__(self, untrusted: list[str]) -> None:

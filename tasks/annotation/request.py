@@ -36,12 +36,14 @@ class AudioForm:
         channels: 1 mixes down; None keeps the file's.
         codec: container of the bytes that are sent.
         longest_s: what lies beyond is cut; None sends all.
+        gain_db: by how much the level is changed before; None leaves it.
     """
 
     sample_rate_hz: int | None = 16_000
     channels: int | None = 1
     codec: Literal["wav", "flac"] = "wav"
     longest_s: float | None = None
+    gain_db: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,4 +321,6 @@ def _audio_json(audio: Audio) -> str:
 def _form_json(form: AudioForm) -> str:
     longest = None if form.longest_s is None else float(form.longest_s)
     held = {"rate": form.sample_rate_hz, "channels": form.channels, "codec": form.codec, "longest_s": longest}
+    if form.gain_db is not None:  # keys from before it was there do not name it
+        held["gain_db"] = float(form.gain_db)
     return canonical(held)[1:-1]

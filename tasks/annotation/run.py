@@ -17,6 +17,7 @@ from earmark.tasks.annotation.answers import PARSER, answer_value
 from earmark.tasks.annotation.backend import Batching
 from earmark.tasks.annotation.budget import Bill
 from earmark.tasks.annotation.errors import AskError, Retriable, StopRun
+from earmark.tasks.annotation.explaining import explained
 from earmark.tasks.annotation.ledger_rows import Attempt, Finished, Held, Verdict
 from earmark.tasks.annotation.limits import tokens
 from earmark.tasks.annotation.outcome import Answer, Outcome, Reject
@@ -46,6 +47,7 @@ class Job:
         attempts: number of its last attempt, over all runs.
         failures: failed exchanges in this run.
         unusable: answers that could not be used, over all runs: they were paid for.
+        misread: text and fault of the last of them, where there is one.
     """
 
     request: Request
@@ -54,6 +56,7 @@ class Job:
     attempts: int = 0
     failures: int = 0
     unusable: int = 0
+    misread: tuple[str, str] | None = None
     sent_at: float = 0.0
 
     @property
@@ -178,7 +181,8 @@ class Run:
         ours = [job for job in jobs if job.key in held]
         for job in ours:
             job.held = held[job.key]
-            job.attempts, job.unusable = job.held.attempts, 0  # what was unusable is counted again by `replay`
+            job.attempts = job.held.attempts
+            job.unusable, job.misread = 0, None  # `replay` counts and reads again what was unusable
             self._claimed[job.key] = job
         return ours
 
@@ -237,13 +241,13 @@ class Run:
                 self._end_run(error)
 
     async def _exchange(self, job: Job) -> None:
-        annotator = self.annotator
-        worst = annotator.budget.worst_usd(job.request) if self.config.prices else 0.0
+        annotator, request = self.annotator, self.to_send(job)
+        worst = annotator.budget.worst_usd(request) if self.config.charged else 0.0
         await annotator.budget.reserve(worst)
         try:
-            await annotator.pace.enter(self._weight(job))
+            await annotator.pace.enter(self._weight(request))
             try:
-                raw = None if self._stop else await self._send(job)
+                raw = None if self._stop else await self._send(job, request)
             finally:
                 annotator.pace.leave()
             if raw is not None:
@@ -251,13 +255,18 @@ class Run:
         finally:
             annotator.budget.settle(worst, 0.0)
 
-    def _weight(self, job: Job) -> int:
+    def to_send(self, job: Job) -> Request:
+        """The question as the model gets it now: after an answer that could not be used, another draw."""
+        request = replace(job.request, repair=job.unusable)
+        return explained(request, *job.misread) if job.misread and self.config.repair == "explain" else request
+
+    def _weight(self, request: Request) -> int:
         """Tokens that count against the cap a minute; counted only where there is one."""
         if self.config.tokens_per_minute is None:
             return 0
-        return tokens(job.request, self.annotator.limits) + job.request.sampling.max_tokens
+        return tokens(request, self.annotator.limits) + request.sampling.max_tokens
 
-    async def _send(self, job: Job) -> str | None:
+    async def _send(self, job: Job, request: Request) -> str | None:
         """One exchange, recorded. The place in flight is kept until the record is durable: what a kill can make us
         ask again is never more than what was in flight."""
         job.attempts += 1
@@ -268,7 +277,7 @@ class Run:
         self.meter.in_flight += 1
         self.meter.exchanges += 1
         try:
-            raw = await self.annotator.backend.send(replace(job.request, repair=job.unusable))
+            raw = await self.annotator.backend.send(request)
             latency_s = time.monotonic() - started
             await self.ledger.record(Attempt(job.row, job.attempts, "received", started_at, latency_s, raw=raw))
         except AskError as error:
@@ -318,6 +327,7 @@ class Run:
                 LOG.info("%s: %s", error.reason, error, extra={"request": job.key, "model": job.request.model})
             if reply is None and not again:
                 budget.doubt(job.request)
+            job.misread = (reply.text, str(error)) if reply else None
             self.ledger.judge_soon(Verdict(job.row, number, "unusable", error.reason, str(error), *bill[:3]))
             self._count(bill, again=again)
             return self._after(job, error, again=again, queue=queue and not again)

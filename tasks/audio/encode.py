@@ -50,6 +50,9 @@ class Form(Protocol):
     @property
     def longest_s(self) -> float | None: ...
 
+    @property
+    def gain_db(self) -> float | None: ...
+
 
 class Part(Protocol):
     """What to encode: a clip by path and SHA-256, a span of it, and the form."""
@@ -99,13 +102,13 @@ class Encoder:
         return encode(span(samples, rate, part), rate, part.form)
 
     def span(self, part: Part) -> tuple[Samples, int]:
-        """Samples (frames, channels) and rate of the part's span, as they are in the file.
+        """Samples (frames, channels) and rate of the part's span, in the file's own rate and channels.
 
         Raises:
             InputError: as for a call.
         """
         samples, rate = self.decoded(part.path, part.sha256)
-        return span(samples, rate, part), rate
+        return levelled(span(samples, rate, part), part.form), rate
 
     def decoded(self, path: str, sha256: str) -> tuple[Samples, int]:
         """Samples (frames, channels), full scale ±1, and rate of a whole clip."""
@@ -297,8 +300,14 @@ def span(samples: Samples, rate: int, part: Part) -> Samples:
     return held
 
 
+def levelled(samples: Samples, form: Form) -> Samples:
+    """Samples with the form's gain."""
+    return samples if form.gain_db is None else samples * np.float32(10 ** (form.gain_db / 20))
+
+
 def encode(samples: Samples, rate: int, form: Form) -> bytes:
-    """Samples (frames, channels) as 16-bit WAV or FLAC bytes in the form's rate and channels."""
+    """Samples (frames, channels) as 16-bit WAV or FLAC bytes in the form's rate, channels and level."""
+    samples = levelled(samples, form)
     if form.channels == 1 and samples.shape[1] > 1:
         samples = average(samples)[:, None]
     elif form.channels is not None and samples.shape[1] != form.channels:

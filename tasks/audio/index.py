@@ -7,9 +7,16 @@ import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
 
 from earmark.schemas.sqlite import connected, write_ahead
+from earmark.tasks.audio.decode import average
+from earmark.tasks.audio.encode import decode
 from earmark.tasks.audio.faults import LONGEST_S
+from earmark.tasks.audio.measure import LONGEST_S as LOUDNESS_OF_S
+from earmark.tasks.audio.measure import filtered_loudness_lufs
 from earmark.tasks.audio.probe import AudioFault, Probe, probe, within
 
 FORMAT = 2  # of the table; one of another format is dropped: it holds nothing that cannot be measured again
@@ -24,7 +31,20 @@ _KNOWN = f"""SELECT path, size, changed_ns, {", ".join(Probe._fields)} FROM medi
     WHERE path IN (SELECT value FROM json_each(?))"""
 _KEEP = f"INSERT OR REPLACE INTO media VALUES ({', '.join('?' * (3 + len(Probe._fields)))})"
 
+_KNOWN_LOUDNESS = "SELECT * FROM loudness WHERE clip_sha256 IN (SELECT value FROM json_each(?))"
+_LOUDNESS = """CREATE TABLE IF NOT EXISTS loudness (
+    clip_sha256 TEXT, first_s REAL, lufs REAL NOT NULL, PRIMARY KEY (clip_sha256, first_s)
+) WITHOUT ROWID"""
+
 Stamp = tuple[int, int]
+
+
+class Beginning(NamedTuple):
+    """The first seconds of a clip, by its hash; `path` is where it lies now."""
+
+    clip_sha256: str
+    path: Path
+    first_s: float
 
 
 class MediaIndex:
@@ -46,6 +66,7 @@ class MediaIndex:
             if connection.execute("PRAGMA user_version").fetchone()[0] != FORMAT:
                 for statement in ("DROP TABLE IF EXISTS media", *_SCHEMA.split("; ")):
                     connection.execute(statement)
+            connection.execute(_LOUDNESS)
 
     def look(
         self,
@@ -102,6 +123,38 @@ class MediaIndex:
             rows = connection.execute(f"SELECT {', '.join(Probe._fields)} FROM media").fetchall()
         return {row[0]: Probe._make(row) for row in rows if row[0] in sha256s}
 
+    def loudness(
+        self, beginnings: Sequence[Beginning], *, seen: Callable[[int], None] = lambda count: None
+    ) -> list[float]:
+        """Gated loudness in LUFS of clips' beginnings, each measured once, rounded to 0.01; -120 for silence.
+
+        Args:
+            beginnings: of each no more than three minutes are measured.
+            seen: told how many more are done, for progress.
+
+        Raises:
+            InputError: a file is not the clip that it was, or cannot be decoded.
+        """
+        keys = [(one.clip_sha256, round(min(one.first_s, LOUDNESS_OF_S), 3)) for one in beginnings]
+        known: dict[tuple[str, float], float] = {}
+        with connected(self.path) as connection:
+            for start in range(0, len(keys), ASKED_AT_ONCE):
+                clips = json.dumps([clip for clip, _ in keys[start : start + ASKED_AT_ONCE]])
+                rows = connection.execute(_KNOWN_LOUDNESS, (clips,))
+                known |= {(clip, first_s): lufs for clip, first_s, lufs in rows}
+        new = list({key: one.path for key, one in zip(keys, beginnings, strict=True) if key not in known}.items())
+        seen(len(keys) - len(new))
+        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+            for start in range(0, len(new), KEPT_AT_ONCE):
+                batch = new[start : start + KEPT_AT_ONCE]
+                measured = {key: lufs for (key, _), lufs in zip(batch, pool.map(_loudness_of, batch), strict=True)}
+                with connected(self.path) as connection:
+                    kept = [(*key, lufs) for key, lufs in measured.items()]
+                    connection.executemany("INSERT OR REPLACE INTO loudness VALUES (?, ?, ?)", kept)
+                known |= measured
+                seen(len(batch))
+        return [known[key] for key in keys]
+
     def _known(self, paths: Sequence[Path | AudioFault], stamps: Sequence[Stamp | None]) -> list[Probe | None]:
         with connected(self.path) as connection:
             rows = connection.execute(_KNOWN, (json.dumps([str(path) for path in paths]),)).fetchall()
@@ -144,3 +197,10 @@ def _stamp(path: Path | AudioFault) -> Stamp | None:
     except (OSError, ValueError):
         return None  # probe says why
     return status.st_size, status.st_mtime_ns
+
+
+def _loudness_of(beginning: tuple[tuple[str, float], Path]) -> float:
+    (clip_sha256, first_s), path = beginning
+    samples, rate = decode(str(path), clip_sha256)
+    mono = average(samples[: max(1, round(first_s * rate))])
+    return round(filtered_loudness_lufs(mono.astype(np.float64), rate), 2)

@@ -1,4 +1,6 @@
-"""How well audio fits text by a CLAP model of `transformers`: the cosine of both embeddings, measured once and kept.
+"""What a CLAP model of `transformers` makes of audio: embeddings, and how well a clip fits a text, the cosine of both.
+
+Both are measured once and kept, by clip and model, for every corpus and evaluation of a store.
 
 A clip longer than the model's window (10 s) is heard in consecutive windows, whose embeddings are averaged: the
 model's own way, random crops, would give another number each time.
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import islice
@@ -33,10 +35,16 @@ MOST_WINDOWS = 30
 DECIMALS = 4
 """Scores are rounded: further digits change with the company in a batch."""
 _WEIGHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
-_SCHEMA = """CREATE TABLE IF NOT EXISTS similarities (
+_SCHEMA = (
+    """CREATE TABLE IF NOT EXISTS similarities (
     model_sha256 TEXT, clip_sha256 TEXT, text_sha256 TEXT, cosine REAL NOT NULL,
     PRIMARY KEY (model_sha256, clip_sha256, text_sha256)
-) WITHOUT ROWID"""
+) WITHOUT ROWID""",
+    """CREATE TABLE IF NOT EXISTS embeddings (
+    model_sha256 TEXT, clip_sha256 TEXT, vector BLOB NOT NULL, -- float32, little-endian, of length 1
+    PRIMARY KEY (model_sha256, clip_sha256)
+)""",
+)
 
 
 class Said(NamedTuple):
@@ -58,7 +66,7 @@ class Similarity:
 
     Args:
         model: a folder, or a name on the Hub; with the folder no network is needed.
-        kept: the SQLite file of earlier scores, by clip, text and model; created when missing.
+        kept: the SQLite file of earlier embeddings and scores; created when missing.
     """
 
     def __init__(self, model: str, kept: Path) -> None:
@@ -69,7 +77,7 @@ class Similarity:
     def cosines(self, pairs: Sequence[Said], seen: Callable[[int], None] = lambda count: None) -> list[float]:
         """The cosine similarity of each clip with its text, -1 to 1, to four decimals.
 
-        Each clip and each text goes through the model once a call, and only if the pair was not met before; results
+        A text goes through the model once a call, a clip once ever, both only if the pair was not met before; results
         are stored batch by batch, so that a kill costs one batch.
 
         Args:
@@ -90,7 +98,8 @@ class Similarity:
             by_clip: dict[str, list[tuple[str, str]]] = {}
             for key in new:
                 by_clip.setdefault(key[0], []).append(key)
-            for clip, vector in self._clips({clip: new[of_clip[0]].path for clip, of_clip in by_clip.items()}):
+            paths = {clip: new[of_clip[0]].path for clip, of_clip in by_clip.items()}
+            for clip, vector in self._vectors(connection, paths):
                 of_clip = by_clip[clip]
                 cosines = {key: round(float(vector @ texts[key[1]]), DECIMALS) for key in of_clip}
                 rows = [(self.digest, clip, text, cosine) for (_, text), cosine in cosines.items()]
@@ -99,6 +108,22 @@ class Similarity:
                 known |= cosines
                 seen(len(of_clip))
         return [known[key] for key in keys]
+
+    def embeddings(
+        self, paths: Mapping[str, Path | None], seen: Callable[[int], None] = lambda count: None
+    ) -> dict[str, Vector]:
+        """The embedding of each clip, (dimensions,), of length 1; a clip goes through the model once ever.
+
+        Args:
+            paths: where clips lie, by SHA-256; one that lies nowhere is left out, unless its embedding is kept.
+            seen: as for `cosines`, which raises the same.
+        """
+        vector_of = {}
+        with self._open() as connection:
+            for clip, vector in self._vectors(connection, paths):
+                vector_of[clip] = vector
+                seen(1)
+        return vector_of
 
     @cached_property
     def digest(self) -> str:
@@ -158,7 +183,25 @@ class Similarity:
             vectors_of.update(zip([key for key, _ in batch], vectors, strict=True))
         return vectors_of
 
-    def _clips(self, paths: dict[str, Path]) -> Iterator[tuple[str, Vector]]:
+    def _vectors(
+        self, connection: sqlite3.Connection, paths: Mapping[str, Path | None]
+    ) -> Iterator[tuple[str, Vector]]:
+        """Clips' embeddings one by one: those that are kept, then those that are measured now and kept."""
+        query = "SELECT vector FROM embeddings WHERE model_sha256 = ? AND clip_sha256 = ?"
+        new = {}
+        for clip, path in paths.items():
+            row = connection.execute(query, (self.digest, clip)).fetchone()
+            if row is not None:
+                yield clip, np.frombuffer(row[0], "<f4")
+            elif path is not None:
+                new[clip] = path
+        for clip, vector in self._clips(new):
+            content = np.asarray(vector, "<f4").tobytes()
+            connection.execute("INSERT OR IGNORE INTO embeddings VALUES (?, ?, ?)", (self.digest, clip, content))
+            connection.commit()
+            yield clip, vector
+
+    def _clips(self, paths: Mapping[str, Path]) -> Iterator[tuple[str, Vector]]:
         """Clips' embeddings one by one: the mean over a clip's windows, of length 1."""
         if not paths:
             return
@@ -209,7 +252,8 @@ class Similarity:
     def _open(self) -> Iterator[sqlite3.Connection]:
         with connected(self._kept) as connection:
             write_ahead(connection)
-            connection.execute(_SCHEMA)
+            for statement in _SCHEMA:
+                connection.execute(statement)
             yield connection
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig
 from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.explaining import explained
 from earmark.tasks.annotation.outcome import Outcome
 from earmark.tasks.annotation.outcome import Reject as NoAnswer
 from earmark.tasks.annotation.prompts import Prompt
@@ -183,8 +184,9 @@ class Asker(Generic[Config]):
         role = ask.role(self.config, row)
         prompt, request = ask.request(self.config, row)
         most = ask.draws(self.config, row)
+        again = request
         for draw in range(most):
-            outcome = await self._put(ask, role, row, replace(request, sample=request.sample + draw))
+            outcome = await self._put(ask, role, row, replace(again, sample=request.sample + draw))
             fault = self._fault(ask, row, outcome)
             last = fault is None or isinstance(outcome, NoAnswer) or draw + 1 == most
             if fault and draw and last:
@@ -202,6 +204,8 @@ class Asker(Generic[Config]):
             self._record(ask, role, row, reply, last)
             if last:
                 return reply
+            if fault and self.config.asked()[role].repair == "explain":
+                again = explained(request, json.dumps(reply.value, ensure_ascii=False), fault[1])
         raise AssertionError("a question has at least one draw")
 
     def _record(self, ask: Ask[Config], role: str, row: Row, reply: Reply, last: bool) -> None:

@@ -95,16 +95,15 @@ class Forecast:
         self.asks: dict[str, Counted] = {}
         self._address = address
 
-    async def put(self, ask: Any, role: str, row: Any, request: Request) -> Answer:
-        """Count a request; its imagined answer."""
-        label = ask.label(self.config, row) if ask.label else ask.name
-        about = f"{ask.about} ({label})" if ask.label else ask.about
-        annotator = self.config.asked()[role]
-        counted = self.asks.setdefault(label, Counted(annotator, about, ask.draws(self.config, row)))
+    async def put(self, config: Any, part: str, ask: Any, role: str, row: Any, request: Request) -> Answer:
+        """Count a request of a walk that was called with a config, `about` a part; its imagined answer."""
+        label = _label(config, part, ask, row)
+        about = ask.about if label == ask.name else f"{ask.about} ({label})"
+        counted = self.asks.setdefault(label, Counted(config.asked()[role], about, ask.draws(config, row)))
         counted.add(request)
         if len(counted.uncounted) == AT_ONCE:
             counted.count(self._address)
-        return Answer(request.key, ask.imagine(self.config, row))
+        return Answer(request.key, ask.imagine(config, row))
 
     def facts(self) -> dict[str, Any]:
         """Requests, tokens and money of each ask, the first one's beside the others; empty if nothing is asked."""
@@ -135,7 +134,7 @@ def forecast(corpus: Corpus, story: Story, config: BuildConfig, store: Store) ->
     with tempfile.TemporaryDirectory() as folder:
         address = ledger_address(store) if has_ledger(store) else Path(folder) / "ledger.sqlite"
         counting = Forecast(config.for_forecast(), address)
-        _run_dry(corpus, story, store, Path(folder), counting)
+        run_dry(corpus, story, store, Path(folder), counting)
         return counting.facts() or None
 
 
@@ -173,26 +172,31 @@ class Sampler:
         self._sessions = sessions
         self._counts: Counter[str] = Counter()
 
-    async def put(self, ask: Any, role: str, row: Any, request: Request) -> Outcome:
+    async def put(self, config: Any, part: str, ask: Any, role: str, row: Any, request: Request) -> Outcome:
         """Show a question, or pass it by; its answer, which is imagined unless it is asked.
 
         Nothing is asked about texts that are not written yet: only what follows from answers of a model.
         """
         if self._sessions is not None and is_imagined(request):
-            return Answer(request.key, ask.imagine(self.config, row))
-        name = ask.label(self.config, row) if ask.label else ask.name
+            return Answer(request.key, ask.imagine(config, row))
+        name = _label(config, part, ask, row)
         self._counts[name] += 1
-        prompt = ask.request(self.config, row).prompt.id
+        prompt = ask.request(config, row).prompt.id
         if self._counts[name] not in self._wanted:
-            return Answer(request.key, ask.imagine(self.config, row))
+            return Answer(request.key, ask.imagine(config, row))
         if self._sessions is None:
             self.shown.append(Shown(name, prompt, request))
-            return Answer(request.key, ask.imagine(self.config, row))
-        session = self._sessions.of({**self.config.asked()})[role]
+            return Answer(request.key, ask.imagine(config, row))
+        session = self._sessions.of({**config.asked()})[role]
         (outcome,) = (await asyncio.to_thread(session.ask, [request])).outcomes
-        fault = ask.check(self.config, row, outcome.value) if isinstance(outcome, Answer) else None
+        fault = ask.check(config, row, outcome.value) if isinstance(outcome, Answer) else None
         self.shown.append(Shown(name, prompt, request, outcome, fault))
         return outcome
+
+
+def _label(config: Any, part: str, ask: Any, row: Any) -> str:
+    name = ask.label(config, row) if ask.label else ask.name
+    return f"{name}: {part}" if part else str(name)
 
 
 def show_questions(corpus: Corpus, story: Story, config: BuildConfig, store: Store, number: int) -> list[Shown]:
@@ -223,11 +227,11 @@ def try_questions(
 
 def _sample(corpus: Corpus, story: Story, store: Store, sampler: Sampler) -> list[Shown]:
     with tempfile.TemporaryDirectory() as folder:
-        _run_dry(corpus, story, store, Path(folder), sampler)
+        run_dry(corpus, story, store, Path(folder), sampler)
     return sampler.shown
 
 
-def _run_dry(corpus: Corpus, story: Story, store: Store, folder: Path, instead: Forecast | Sampler) -> None:
+def run_dry(corpus: Corpus, story: Story, store: Store, folder: Path, instead: Forecast | Sampler) -> None:
     stage = Stage(store, corpus.name, "dry-run", folder, instead)
     for part in ("work", "steps", "version"):
         (stage.folder / part).mkdir()

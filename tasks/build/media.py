@@ -14,9 +14,9 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.files import FOLLOW, Root, read_regular
 from earmark.schemas.tables import AUDIO
 from earmark.tasks.audio.faults import LONGEST_S
-from earmark.tasks.audio.index import MediaIndex
+from earmark.tasks.audio.index import Beginning, MediaIndex
 from earmark.tasks.audio.probe import AudioFault, Probe
-from earmark.tasks.audio.similarity import Similarity
+from earmark.tasks.audio.similarity import Similarity, Vector
 from earmark.tasks.build.mirror import bring
 from earmark.tasks.build.progress import working
 from earmark.tasks.store.manifest import digest_of
@@ -36,6 +36,12 @@ def media_index(store: Store) -> MediaIndex:
     `EARMARK_MEDIA_INDEX` names another file: SQLite cannot be shared by machines, so each has its own.
     """
     return MediaIndex(Path(os.environ.get(INDEX) or store.root / "media.sqlite"))
+
+
+def embeddings_of(store: Store, model: str, paths: Mapping[str, Path | None]) -> dict[str, Vector]:
+    """The embeddings of clips, as `Similarity.embeddings`, with progress."""
+    with working(f"embed clips with {model}", len(paths)) as work:
+        return similarity_of(store, model).embeddings(paths, work.advance)
 
 
 def similarity_of(store: Store, model: str) -> Similarity:
@@ -69,6 +75,12 @@ def measure(
     rows = {file: fault_row(*probe) if isinstance(probe, AudioFault) else (*probe, None, None)
             for file, probe in zip(distinct, probes, strict=True)}  # fmt: skip
     return [rows[file] for file in files]
+
+
+def loudness_of(store: Store, beginnings: Sequence[Beginning]) -> list[float]:
+    """Gated loudness of clips' beginnings in LUFS, as `MediaIndex.loudness`, with progress."""
+    with working("measure loudness", len(beginnings)) as work:
+        return media_index(store).loudness(beginnings, seen=work.advance)
 
 
 def fault_row(reason: str, detail: str) -> tuple[Any, ...]:

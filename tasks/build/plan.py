@@ -16,6 +16,7 @@ from earmark.tasks.build.code import code_digest
 from earmark.tasks.build.fingerprint import build_key, library_versions
 from earmark.tasks.build.losses import check_inputs, check_main_table
 from earmark.tasks.build.progress import say
+from earmark.tasks.build.references import check_apart, release_digests
 from earmark.tasks.build.registry import corpora
 from earmark.tasks.build.report import make_page
 from earmark.tasks.store.commit import Made, commit
@@ -73,6 +74,7 @@ class Plan:
                 raise InputError(f"{name} changed during the build; nothing was committed, build again to read it anew")
         check_inputs(stage, self.config)
         check_main_table(stage, self.config, self.made.corpus)
+        check_apart(stage, self.config, self.made.corpus.tables)
         page = partial(make_page, self.made.corpus)
         version = commit(stage, replace(self.made, sections=dict(sections or {}), page=page))
         if version.manifest.build_key != self.build_key:
@@ -123,10 +125,11 @@ def make_plan(
         prompts: SHA-256 of every prompt by `name@version`.
         models: those that are used besides the ones that the config asks.
     """
-    by_spec = {spec: store.find(spec) for spec in config.reads()}
+    by_spec = {spec: store.find(spec) for spec in config.parents()}
     parents = {spec: Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for spec, v in by_spec.items()}
+    digest = partial(_all_digests, digest, config, store)
     inputs = digest() if inputs is None else inputs
-    identity = {**config.identity(), "parents": [parents[spec].digest for spec in config.reads()]}
+    identity = {**config.identity(), "parents": [parents[spec].digest for spec in config.parents()]}
     libraries = library_versions()
     named = list(named_in(config))
     own = [corpora()[corpus.name]] if corpus.name in corpora() else []
@@ -139,11 +142,16 @@ def make_plan(
         inputs=inputs,
         code=code_digest(*(reference.partition(":")[0] for reference in (corpus.flow, *_references(named)))),
         libraries=libraries,
-        parents=tuple({(one.corpus, one.version): one for one in parents.values()}.values()),
+        parents=tuple({(p.corpus, p.version): p for p in parents.values() if p.corpus != corpus.name}.values()),
         prompts=prompts or {},
         models=tuple(dict.fromkeys((*(one.annotator for one in config.asked().values()), *models))),
     )
     return Plan(store, made, build_key(identity, inputs, corpus.tables, made.code, made.prompts), digest, config)
+
+
+def _all_digests(own: Callable[[], dict[str, str]], config: BuildConfig, store: Store) -> dict[str, str]:
+    """The digests of a corpus's inputs, and of the released benchmarks that its config keeps out."""
+    return own() | release_digests(config, store)
 
 
 def _references(named: Iterable[Registered]) -> Iterator[str]:

@@ -73,7 +73,7 @@ def check(config: BuildConfig, store: Store, peeks: Iterable[Peek]) -> None:
         Faults: what is wrong with them, a line each.
     """
     checks: list[Callable[[], object]] = [partial(check_engine, config)]
-    checks += [partial(store.find, spec) for spec in config.reads()]
+    checks += [partial(store.find, spec) for spec in config.parents()]
     checks += [partial(check_annotator, one) for one in _annotators(config)]
     checks += [partial(_look, peek, config) for peek in peeks]
     if faults := tuple(dict.fromkeys(line for one in checks for line in _fault(one))):

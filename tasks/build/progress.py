@@ -124,7 +124,7 @@ _display = Display()
 
 @contextmanager
 def shown() -> Iterator[None]:
-    """Show progress while the block runs: bars if standard error is a terminal, else plain lines.
+    """Show progress while the block runs: bars on a terminal and in a notebook, else plain lines.
 
     Where it is shown already, as around several builds at once, that display stays.
     """
@@ -132,13 +132,28 @@ def shown() -> Iterator[None]:
     if type(_display) is not Display:
         yield
         return
-    bars = RichBars() if sys.stderr.isatty() and not wanted() else None
+    bars = RichBars() if (sys.stderr.isatty() or "ipykernel" in sys.modules) and not wanted() else None
     _display = bars or (LoggedLines() if wanted() else PlainLines())
     try:
         with bars.progress if bars else nullcontext():
             yield
     finally:
         _display = Display()
+
+
+class _Nothing(Display):
+    """Shows nothing, and is no reason to open another display."""
+
+
+@contextmanager
+def hidden() -> Iterator[None]:
+    """Show no progress while the block runs, whatever in it would."""
+    global _display
+    before, _display = _display, _Nothing()
+    try:
+        yield
+    finally:
+        _display = before
 
 
 class Work:

@@ -45,6 +45,7 @@ from earmark.tasks.build.media import media_index
 from earmark.tasks.store.figures import MOST_ROWS, Bars, Browser, Clip, Histogram, Page, Row, Section
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
 
 HEARD_S = 8.0
 """Clips are cut to their first seconds, so that a page stays small."""
@@ -86,7 +87,7 @@ def make_page(corpus: Corpus, stage: Stage) -> Page:
         for row in figure.rows
         for clip in row.clips
     ]
-    return Page(tuple(sections), read_sounds(stage, clips))
+    return Page(tuple(sections), read_sounds(stage.store, clips))
 
 
 def rejects_section(db: duckdb.DuckDBPyConnection) -> Section:
@@ -186,18 +187,18 @@ def round_width(least: float) -> float:
     raise AssertionError("one of them is")
 
 
-def read_sounds(stage: Stage, clips: Iterable[Clip]) -> dict[str, bytes]:
+def read_sounds(store: Store, clips: Iterable[Clip], most_bytes: int = MOST_SOUND_BYTES) -> dict[str, bytes]:
     """The beginning of each clip as MP3, by its SHA-256, until the page is full; missing clips are left out."""
     wanted = {clip.sha256: clip for clip in clips if clip.sha256}
     if not wanted:
         return {}
-    places = media_index(stage.store).places(set(wanted))
+    places = media_index(store).places(set(wanted))
     sounds: dict[str, bytes] = {}
     size = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         made = pool.map(lambda sha256: _sound(wanted[sha256], sha256, places), wanted)
         for sha256, sound in zip(wanted, made, strict=True):
-            if sound is not None and size + len(sound) <= MOST_SOUND_BYTES:
+            if sound is not None and size + len(sound) <= most_bytes:
                 sounds[sha256] = sound
                 size += len(sound)
     return sounds

@@ -35,6 +35,8 @@ from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.staging import Stage
 
 API = "PREFECT_API_URL"
+OURS = "EARMARK_PREFECT"
+"""Names the command's own server in its environment, which answers this machine alone."""
 Given = TypeVar("Given")
 _REPORTING: list[Engine] = []
 """Builds of this process whose clusters report to its temporary server."""
@@ -341,8 +343,9 @@ def _reachable_prefect(engine: Engine) -> Iterator[None]:
         ConfigError: that server is a temporary one, which only this machine reaches.
     """
     with _MEETING:
-        named = not _REPORTING and bool(get_current_settings().api.url)
-    if named:
+        url = get_current_settings().api.url
+        named = not _REPORTING and bool(url)
+    if named and (engine.address is None or url != os.environ.get(OURS)):
         yield
         return
     if engine.address is not None:

@@ -23,7 +23,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import update_wrapper
+from functools import partial, update_wrapper
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeAlias
 
@@ -158,7 +158,7 @@ class Walk(Generic[Config]):
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[str, str]]:
         return named, (self.__module__, self.__qualname__)
 
-    def __call__(self, stage: Stage, config: Config, rows: Rows, *, part: str = "") -> Walked:
+    def __call__(self, stage: Stage, config: Config, rows: Rows, *, part: str = "", about: str = "") -> Walked:
         """Lead every row through the asks, shards side by side; what the ledger holds is not asked again.
 
         Args:
@@ -166,6 +166,7 @@ class Walk(Generic[Config]):
             config: its config.
             rows: the source rows; a shard is a row group.
             part: tells the calls of one build apart, where a walk is called for several sets of rows.
+            about: tells them apart for a reader, in the progress and in a dry run.
 
         Raises:
             StopRun: a fault that every request would meet, or the budget's end; the build can be resumed.
@@ -174,34 +175,36 @@ class Walk(Generic[Config]):
         folder = stage.work / self.name / part
         walked = Walked(self.name, rows, folder)
         if stage.forecast is not None:
+            put = partial(stage.forecast.put, config, about)
             for shard in shards_of(rows):
                 with self.opened(stage, config, read_shard(rows, shard), None) as opened:
-                    going = _lead(self, config, opened, shard, stage.forecast.put, checks=False)
+                    going = _lead(self, config, opened, shard, put, checks=False)
                     _write(self, folder, shard, asyncio.run(going))
             return walked
         with sessions_for(stage, config, self.roles(config)) as (sessions, media):
             inputs = {"walk": self, "rows": rows, "folder": folder, "sessions": sessions, "media": media}
-            run_each(self.name, self.label, walk_shard, stage, config, shards_of(rows), **inputs)
+            label = f"{self.label}: {about}" if about else self.label
+            run_each(self.name, label, walk_shard, stage, config, shards_of(rows), **inputs)
         self._check_failed(config, stage.work / self.name)
         return walked
 
     def roles(self, config: Config) -> list[str]:
-        """The roles that may be asked: all of the config's, where a row decides."""
-        if all(isinstance(ask.annotator, str) for ask in self.asks):
-            return list(dict.fromkeys(str(ask.annotator) for ask in self.asks))
-        return list(config.asked())
+        """The roles of the config that may be asked: all of them, where a row decides."""
+        named = {ask.annotator for ask in self.asks}
+        decided = all(isinstance(role, str) for role in named)
+        return [role for role in config.asked() if not decided or role in named]
 
     def _check_failed(self, config: Config, folder: Path) -> None:
         """Stop a build that too many questions, of all parts, left without an answer which another run might get."""
-        asked: Counter[str] = Counter()
-        failures: dict[str, list[Row]] = defaultdict(list)
+        asked: Counter[tuple[str, str]] = Counter()  # a role is asked of several annotators where they are a jury
+        failures: dict[tuple[str, str], list[Row]] = defaultdict(list)
         for path in folder.glob("**/draws/*.parquet"):
-            for row in pq.read_table(path, columns=["role", "last", "reason", "final"]).to_pylist():
-                asked[row["role"]] += row["last"]
+            for row in pq.read_table(path, columns=["role", "annotator", "last", "reason", "final"]).to_pylist():
+                asked[row["role"], row["annotator"]] += row["last"]
                 if row["last"] and row["reason"] is not None:
-                    failures[row["role"]].append(row)
-        for role, count in asked.items():
-            check_failed(getattr(config.asked()[role], "most_failed", 1.0), count, failures[role])
+                    failures[row["role"], row["annotator"]].append(row)
+        for who, count in asked.items():
+            check_failed(getattr(config.asked()[who[0]], "most_failed", 1.0), count, failures[who])
 
 
 def walk(

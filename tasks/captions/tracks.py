@@ -13,15 +13,16 @@ import pyarrow.parquet as pq
 from earmark.schemas.captions import CAPTIONS, CORPUS, Captions
 from earmark.schemas.errors import ConfigError
 from earmark.tasks.build.fingerprint import file_digests
-from earmark.tasks.build.media import MEASURED, clip_below, measure
+from earmark.tasks.build.media import MEASURED, clip_below
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
+from earmark.tasks.build.references import measure_apart
 from earmark.tasks.build.rows import Rows, keep_rows
 from earmark.tasks.build.step import Done, step
 from earmark.tasks.build.tracks import audio_root, choose_pool, import_list, input_digests, peek, read_list
 from earmark.tasks.captions.asking import prompt_digests, shard_sizes
 from earmark.tasks.store.files import replacing
-from earmark.tasks.store.licences import licences_of
+from earmark.tasks.store.licences import require_terms
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store, Version
@@ -47,7 +48,7 @@ def plan_build(config: Captions, store: Store, inputs: dict[str, str] | None = N
     """
     version = instrumentals_version(config, store)
     if version is not None:
-        _check_terms(config, version, store)
+        require_terms(version, store, config.source.name, "source.name")
     digest = partial(digest_inputs, config, store)
     return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config))
 
@@ -60,17 +61,6 @@ def instrumentals_version(config: Captions, store: Store) -> Version | None:
         found = config.instrumentals
         raise ConfigError(f"instrumentals: expected 'instrumentals' or 'instrumentals@vN', found '{found}'")
     return store.find(config.instrumentals)
-
-
-def _check_terms(config: Captions, version: Version, store: Store) -> None:
-    """Captions of tracks of which nothing may be passed on are held back by the name that those have."""
-    name = version.manifest.config.get("source", {}).get("name")
-    terms = licences_of(version, store).get(name)
-    if terms is not None and terms.redistribute == "none" and config.source.name != name:
-        raise ConfigError(
-            f"source.name: expected '{name}', by which {version.corpus} {version.name} forbids to pass these tracks on "
-            f"(licences), found '{config.source.name}'"
-        )
 
 
 def instrumentals_of(version: Version | None) -> dict[str, Instrumental]:
@@ -119,7 +109,7 @@ def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows]:
     sounds = [_sound_of(track, separated.get(track["track_id"]), root.folder, extracted) for track in listing]
     files = [(row, kind, path) for row, (kind, path) in enumerate(sounds) if path is not None]
     paths = [clip_below(root, path) if kind == "mix" else path for _, kind, path in files]
-    measured = measure(stage.store, "index audio", paths, config.tracks.longest_s)
+    measured = measure_apart(stage, config, "index audio", paths, config.tracks.longest_s)
     rows = [(row, kind, str(path), *each) for (row, kind, path), each in zip(files, measured, strict=True)]
     for row, (kind, file) in enumerate(sounds):
         if file is None:  # embedded, and only the plan is wanted: its silence is not known yet

@@ -12,11 +12,13 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
 from earmark.schemas.tables import SPLITS, UNSPLIT
+from earmark.tasks.build.references import references_of
 from earmark.tasks.build.rows import Rows
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import DRAW, Walked
 from earmark.tasks.captions.asking import flags_of, pipeline_of
 from earmark.tasks.captions.captioning import caption_tracks
+from earmark.tasks.captions.segments import write_segment_rows
 from earmark.tasks.importers.jamendo import MARK, Tag
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.parquet import row_schema, write_rows
@@ -34,6 +36,8 @@ WRITTEN = [("text", pa.string()), ("flags", pa.list_(pa.string()))]
 @step("captions", unit="captions", table=CAPTIONS.name, label="write captions", final=True)
 def write_captions(stage: Stage, config: Captions, pool: Rows, captioned: Walked) -> Done[None]:
     """Write `captions`, `raw` and `tag_coverage`; a piece of a track without a caption is a reject."""
+    if config.segments:
+        write_segment_rows(stage, config, pool)
     with connect(stage.work / "spill") as connection:
         _open(connection, stage, config, pool, captioned)
         _write_texts(stage, connection, config, pool)
@@ -63,18 +67,29 @@ def _open(connection: duckdb.DuckDBPyConnection, stage: Stage, config: Captions,
 
 
 def _with_texts(stage: Stage, config: Captions, draws: Path) -> Path:
-    """A file of draws, with what each wrote (of a judge, its probability of yes) and its flags. Leaves it in `work`."""
+    """A file of draws, with what each wrote (of a judge, its probability of yes) and its flags. Leaves it in `work`.
+
+    A text that the config keeps out is taken out, and its reason stands in its place.
+    """
     table = pq.read_table(draws)
+    references = references_of(config, stage.store)
+    ends = table.select(["reason", "detail"]).to_pylist()
     texts: list[str | None] = []
     flags: list[list[str]] = []
-    for draw in table.select(["pipeline", "ask", "value"]).to_pylist():
+    for draw, end in zip(table.select(["pipeline", "ask", "value"]).to_pylist(), ends, strict=True):
         value = None if draw["value"] is None else json.loads(draw["value"])
+        if references and isinstance(value, str) and (fault := references.fault_of(value.strip())):
+            end["reason"], end["detail"], value = end["reason"] or "decontaminated", end["detail"] or fault, None
         if value is None:
             texts.append(None)
             flags.append([])
         else:
             texts.append(f"{value['p_yes']:.6f}" if draw["ask"] == "judge" else value.strip())
             flags.append(flags_of(pipeline_of(config, draw), draw["ask"], value))
+    for name in ("reason", "detail"):
+        table = table.set_column(
+            table.column_names.index(name), name, pa.array([end[name] for end in ends], pa.string())
+        )
     for (name, kind), values in zip(WRITTEN, (texts, flags), strict=True):
         table = table.append_column(name, pa.array(values, kind))
     path = stage.work / "written" / draws.name

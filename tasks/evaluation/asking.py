@@ -155,7 +155,7 @@ class Questioner:
         for name, more, members in self._questions(row):
             for order, turned in self._orders.items():
                 swapped = turned != (self._compares and bool(row.get("swapped")))
-                placed = _swapped({**shown, **more}) if swapped else {**shown, **more}
+                placed = swapped_sides({**shown, **more}) if swapped else {**shown, **more}
                 facts = {k: v for k, v in placed.items() if not isinstance(v, Audio | Image)}
                 messages = self._rendered(prompt, row, placed)
                 ask = self._ask(prompt, row)
@@ -352,7 +352,7 @@ def _without_audio(message: Message) -> Message:
     return Message(message.role, tuple(parts))
 
 
-def _swapped(values: Mapping[str, Any]) -> dict[str, Any]:
+def swapped_sides(values: Mapping[str, Any]) -> dict[str, Any]:
     """What is shown as a stands as b, and the other way round; so do first and second."""
     other = {"a": "b", "b": "a", "first": "second", "second": "first"}
 

@@ -172,11 +172,11 @@ def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[
     for table in facts["evaluations"]:
         labels = ["model", *headings(table)[1:]]
         yield f"{table['evaluation']}", labels, [list(row) for row in cells(table)]
-        rows = [
-            [f"{one['first']} − {one['second']}", LABELS[one["metric"]], _gap(one), _p(one["p"]), _p(one["p_holm"])]
-            for one in table["differences"]
-        ]
-        yield f"{table['evaluation']}: differences ({facts['test']})", _DIFFERENCES, rows
+        yield (
+            f"{table['evaluation']}: differences ({facts['test']})",
+            DIFFERENCES,
+            difference_rows(table["differences"]),
+        )
     names = [table["evaluation"] for table in facts["evaluations"]]
     ranked = [
         [one["model"], f"{one['mean_rank']:.2f}", f"{one['borda']:g}", *(f"{one['ranks'][name]:g}" for name in names)]
@@ -185,7 +185,21 @@ def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[
     yield "Ranks", ["model", "mean rank", "Borda", *names], ranked
 
 
-_DIFFERENCES = ["first − second", "metric", "difference", "p", "p (Holm)"]
+DIFFERENCES = ["first − second", "metric", "difference", "p", "p (Holm)"]
+
+
+def difference_rows(differences: Sequence[Mapping[str, Any]]) -> list[list[str]]:
+    """Differences of pairs as text, below `DIFFERENCES`."""
+    return [
+        [
+            f"{one['first']} − {one['second']}",
+            LABELS.get(one["metric"], one["metric"]),
+            _gap(one),
+            _p(one["p"]),
+            _p(one["p_holm"]),
+        ]
+        for one in differences
+    ]
 
 
 def _gap(one: Mapping[str, Any]) -> str:
@@ -232,33 +246,37 @@ WIDTH, NAMES, STEP = 760, 260, 22
 
 
 def as_svg(facts: Mapping[str, Any]) -> str:
-    """Each model's headline value and interval, a block an evaluation, on one axis."""
-    low = -1.0 if any(table["headline"] == "srcc" for table in facts["evaluations"]) else 0.0
+    """Each model's headline value and interval, a block an evaluation, on one axis: 0 to 1, or what the values need."""
+    metrics = [row["metrics"][table["headline"]] for table in facts["evaluations"] for row in table["rows"]]
+    ends: list[float] = [one[name] for one in metrics for name in ("value", "low", "high") if one[name] is not None]
+    low = -1.0 if any(table["headline"] == "srcc" for table in facts["evaluations"]) else min([0.0, *ends])
+    high = max([1.0, *ends])
 
     def across(value: float) -> float:
-        return NAMES + (WIDTH - NAMES - 20) * (value - low) / (1 - low)
+        return NAMES + (WIDTH - NAMES - 20) * (value - low) / (high - low)
 
     shapes, y = [], 10
     for table in facts["evaluations"]:
         y += STEP
         shapes.append(
-            f'<text x="8" y="{y}" class="b">{escape(table["evaluation"])}, {LABELS[table["headline"]]}</text>'
+            f'<text x="8" y="{y}" class="b">{escape(table["evaluation"])}, '
+            f"{escape(LABELS.get(table['headline'], table['headline']))}</text>"
         )
         for row in table["rows"]:
             y += STEP
             metric = row["metrics"][table["headline"]]
             shapes.append(f'<text x="20" y="{y}">{escape(row["value"])}</text>')
             if metric["low"] is not None:
-                ends = f'x1="{across(metric["low"]):.1f}" x2="{across(metric["high"]):.1f}"'
-                shapes.append(f'<line {ends} y1="{y - 4}" y2="{y - 4}" class="i"/>')
+                span = f'x1="{across(metric["low"]):.1f}" x2="{across(metric["high"]):.1f}"'
+                shapes.append(f'<line {span} y1="{y - 4}" y2="{y - 4}" class="i"/>')
             if metric["value"] is not None:
                 shapes.append(
                     f'<circle cx="{across(metric["value"]):.1f}" cy="{y - 4}" r="4">'
                     f"<title>{escape(row['value'])}: {metric['value']:.3f}</title></circle>"
                 )
-    for tick in np.linspace(low, 1, 5):
+    for tick in np.linspace(low, high, 5):
         shapes.append(f'<line x1="{across(tick):.1f}" x2="{across(tick):.1f}" y1="12" y2="{y + 10}" class="t"/>')
-        shapes.append(f'<text x="{across(tick):.1f}" y="{y + 26}" text-anchor="middle">{tick:g}</text>')
+        shapes.append(f'<text x="{across(tick):.1f}" y="{y + 26}" text-anchor="middle">{tick:.3g}</text>')
     style = (
         "text{font:13px sans-serif}.b{font-weight:bold}.i{stroke:#246;stroke-width:2}circle{fill:#246}.t{stroke:#ccc}"
     )

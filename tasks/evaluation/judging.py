@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from earmark.schemas.config import checked, read_toml
 from earmark.schemas.corpus import Corpus
@@ -20,9 +20,15 @@ from earmark.tasks.evaluation.samples import Samples, Wish, find_clips, find_eva
 from earmark.tasks.store.versions import Store, Version
 
 SAMPLES_AT_ONCE = 500
+One = TypeVar("One", bound=Examinee)
 
 
 def examinee(annotator: str | None, base_url: str | None, settings: Path | None) -> Examinee:
+    """Who `earmark judge` asks; as `asked_of`."""
+    return asked_of(Examinee, annotator, base_url, settings, "earmark judge")
+
+
+def asked_of(kind: type[One], annotator: str | None, base_url: str | None, settings: Path | None, command: str) -> One:
     """Who is asked, by the words of the command line and a TOML file; the words go before.
 
     Raises:
@@ -30,7 +36,7 @@ def examinee(annotator: str | None, base_url: str | None, settings: Path | None)
     """
     values = read_toml(settings) if settings else {}
     values |= {name: value for name, value in (("annotator", annotator), ("base_url", base_url)) if value is not None}
-    return checked(Examinee, values, settings or Path("earmark judge"))
+    return checked(kind, values, settings or Path(command))
 
 
 def judge(

@@ -23,6 +23,7 @@ LABELS = {
     "accuracy": "accuracy", "accuracy_tie_half": "tie counts ½", "accuracy_share": f"share of yes ≥ {SHARE}",
     "accuracy_threshold": "score ≥ threshold", "auroc": "AUROC", "eer": "EER",
     "lcc": "LCC", "srcc": "SRCC", "ktau": "K-Tau",
+    "ccs": "CCS", "clap": "CLAP", "fad": "FAD",
 }  # fmt: skip
 NOT_MEASURED = ("no_media", "no_items", "no_such_option")
 """Reasons for which a sample leaves the evaluation: nobody was asked, or no answer would be right."""

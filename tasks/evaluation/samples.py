@@ -252,11 +252,18 @@ def find_clips(
     folder: Path,
     roots: Sequence[Path],
 ) -> dict[str, Clip]:
-    """The file of every clip that the samples name: where the media index saw it unchanged, else written to a folder.
+    """The file of every clip that the samples name in the columns that a mode shows; as `clip_files`."""
+    wanted = samples.clips([name for name in columns if names_clip(name)])
+    return clip_files(wanted, version, store, folder, roots)
+
+
+def clip_files(
+    wanted: set[str], version: Version, store: Store, folder: Path, roots: Sequence[Path]
+) -> dict[str, Clip]:
+    """The file of every clip: where the media index saw it unchanged, else written to a folder.
 
     Args:
-        samples: the chosen samples.
-        columns: the columns that a mode shows; those that name clips count.
+        wanted: SHA-256 of each clip.
         version: the version.
         store: whose media index is asked.
         folder: where clips go that only the version holds.
@@ -265,7 +272,6 @@ def find_clips(
     Raises:
         InputError: clips are missing.
     """
-    wanted = samples.clips([name for name in columns if names_clip(name)])
     if not wanted:
         return {}
     index = media_index(store)

@@ -79,6 +79,15 @@ def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, see
     return _estimate(value, (drawn @ kinds[1]) / (drawn @ kinds[0]), len(rights), len(sizes))
 
 
+def mean_of(values: Sequence[float | None]) -> dict[str, Any] | None:
+    """The mean of the values that are there, with its interval of 95 % by bootstrap; None without any."""
+    known = [value for value in values if value is not None]
+    if not known:
+        return None
+    found = accuracy(known)
+    return {"value": found.value, "low": found.low, "high": found.high, "clips": len(known)}
+
+
 def correlations(
     x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0
 ) -> dict[str, Estimate]:

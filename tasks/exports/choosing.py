@@ -28,6 +28,7 @@ class Wish:
         blind: leave clips out of prompts for trainers that take text only.
         roots: folders to look through for clips that moved.
         force: replace an earlier export.
+        rollouts: a record of `earmark rollouts`; rows that are right in each of its draws are left out.
     """
 
     format: str
@@ -38,6 +39,7 @@ class Wish:
     blind: bool = False
     roots: tuple[Path, ...] = ()
     force: bool = False
+    rollouts: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Target:
         view: the view; None for a table.
         command: how to train or load, with `{train}`, `{split}` and `{name}` to fill in.
         whole: the one file of all splits; without it, one a split.
+        configs: folders of files by split, where there are several.
     """
 
     format: Format
@@ -59,6 +62,7 @@ class Target:
     view: View | None = None
     command: str = ""
     whole: str = ""
+    configs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,4 +145,4 @@ def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:
         raise StoreError(f"{wish.format} is written from the view '{added[0][1].name}', not from '{wish.view}'")
     writer, view = fitting[0]
     own = Format(writer.format, writer.says, {}, "own", True, {}, write=load(writer.function), suffix=writer.suffix)
-    return Target(own, plain, writer.audio, view, whole=writer.whole)
+    return Target(own, plain, writer.audio, view, whole=writer.whole, configs=writer.configs)

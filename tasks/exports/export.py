@@ -20,7 +20,7 @@ from earmark.tasks.exports.choosing import Target, Wish, choose
 from earmark.tasks.exports.clips import Clips, write_clips
 from earmark.tasks.exports.folder import RECORD, building
 from earmark.tasks.exports.readme import render_readme
-from earmark.tasks.exports.rows import Selection, select_table, select_view
+from earmark.tasks.exports.rows import Selection, rollouts_of, select_table, select_view
 from earmark.tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.versions import Store, Version
@@ -49,7 +49,7 @@ def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: W
         target = choose(version, corpus, wish)
         with building(folder.absolute(), force=wish.force) as place:
             record = _write(place, version, corpus, store, wish, target)
-    except duckdb.Error as error:
+    except (duckdb.Error, pa.ArrowInvalid) as error:
         name = f"{version.corpus}@{version.name}"
         raise StoreError(f"{name}: {str(error).splitlines()[0]}; see: earmark verify {name}") from None
     return record
@@ -62,7 +62,7 @@ def _write(place: Path, version: Version, corpus: Corpus, store: Store, wish: Wi
     if target.view is None:
         selecting = select_table(version, corpus, str(wish.table), spill, wish.split, wish.limit)
     else:
-        selecting = select_view(version, corpus, target.view, spill, wish.split, wish.limit)
+        selecting = select_view(version, corpus, target.view, spill, wish.split, wish.limit, wish.rollouts)
     with selecting as selection:
         record = _write_rows(place, version, corpus, store, wish, target, selection)
     shutil.rmtree(spill)
@@ -90,7 +90,9 @@ def _write_rows(
         shutil.rmtree(place / PACKED, ignore_errors=True)
     if target.format.finish is not None:
         target.format.finish(place, selection, target.shape)
-    files = sorted(path for path in place.iterdir() if path.is_file())
+    parts = [place, *(place / config for config in target.configs if (place / config).is_dir())]
+    files = sorted(path for part in parts for path in part.iterdir() if path.is_file())
+    drawn = rollouts_of(wish.rollouts, version, target.view) if wish.rollouts and target.view else None
     return {
         "format": target.format.name,
         "corpus": version.corpus,
@@ -99,9 +101,13 @@ def _write_rows(
         "view" if target.view else "table": selection.name,
         "limit": wish.limit,
         "blind": wish.blind,
+        "rollouts": drawn and {name: drawn[name] for name in ("annotator", "draws", "rows", "kept")},
         "rows": selection.counts,
         "clips": len(clips.suffixes),
-        "files": {path.name: {"sha256": sha256_file(path), "bytes": path.stat().st_size} for path in files},
+        "files": {
+            path.relative_to(place).as_posix(): {"sha256": sha256_file(path), "bytes": path.stat().st_size}
+            for path in files
+        },
     }
 
 

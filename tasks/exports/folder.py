@@ -16,14 +16,15 @@ RECORD = "export.json"  # what tells an export from anyone's folder
 
 
 @contextmanager
-def building(folder: Path, *, force: bool, record: str = RECORD) -> Iterator[Path]:
+def building(folder: Path, *, force: bool | None, record: str = RECORD) -> Iterator[Path]:
     """Give a folder beside `folder`; when the block ends well, it takes that name.
 
     After an exception nothing is left; what a kill leaves (`.<name>.export`) is taken away by the next export there.
 
     Args:
         folder: absolute; its parents are made.
-        force: whether an earlier export there is replaced. A folder that is not an export never is.
+        force: whether an earlier export there is replaced; None where none ever is. A folder that is not an export
+            never is.
         record: the file that every such folder holds.
 
     Raises:
@@ -44,13 +45,15 @@ def building(folder: Path, *, force: bool, record: str = RECORD) -> Iterator[Pat
                 shutil.rmtree(place)
 
 
-def _check_free(folder: Path, force: bool, record: str) -> None:
+def _check_free(folder: Path, force: bool | None, record: str) -> None:
     if folder.is_file():
         raise StoreError(f"--out: expected a folder, found a file: {folder}")
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if not (folder / record).is_file():
         raise StoreError(f"--out: expected an empty folder or an earlier export, found other files in {folder}")
+    if force is None:
+        raise StoreError(f"--out: {folder} holds one already, with what people answered; choose another folder")
     if not force:
         raise StoreError(f"--out: {folder} has an export already; replace it with --force, or choose another folder")
 
@@ -75,7 +78,7 @@ def _locked(place: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _settle(place: Path, folder: Path, force: bool, record: str) -> None:
+def _settle(place: Path, folder: Path, force: bool | None, record: str) -> None:
     for path in sorted(place.iterdir()):  # what says which clips there are; a clip's name says what it must hold
         sync(path)
     _check_free(folder, force, record)

@@ -21,6 +21,19 @@ def render_readme(record: dict[str, Any], target: Target) -> str:
         mark = content_mark(facts["sha256"] for facts in record["files"].values())
         configs = [{"config_name": "default", "description": mark, "data_files": files}]
         head = f"---\n{yaml.safe_dump({'configs': configs}, sort_keys=False)}---\n"
+    elif target.configs:
+        configs = [
+            {
+                "config_name": config,
+                "data_files": [
+                    {"split": split, "path": path}
+                    for split in splits
+                    if (path := f"{config}/{split}{target.format.suffix}") in record["files"]
+                ],
+            }
+            for config in target.configs
+        ]
+        head = f"---\n{yaml.safe_dump({'configs': configs}, sort_keys=False)}---\n"
     says = f"{target.view.says}\n\n" if target.view else ""
     counts = "".join(f"| {split} | {count:,} |\n" for split, count in record["rows"].items())
     command = command_of(target, record)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -20,6 +22,7 @@ from earmark.tasks.store.sql import connect, query, quoted, view_parquet
 from earmark.tasks.store.versions import Version
 
 BATCH = 8_192
+ROLLOUTS, DRAWS = "rollouts.json", "rollouts.parquet"  # a record of `earmark rollouts`
 _SPLIT = re.compile(r"[a-z][a-z0-9_]*")
 
 
@@ -103,7 +106,13 @@ class Selection:
 
 @contextmanager
 def select_view(
-    version: Version, corpus: Corpus, view: View, spill: Path, split: str | None, limit: int | None
+    version: Version,
+    corpus: Corpus,
+    view: View,
+    spill: Path,
+    split: str | None,
+    limit: int | None,
+    rollouts: Path | None = None,
 ) -> Iterator[Selection]:
     """The rows of a view, ordered by `id`.
 
@@ -114,9 +123,11 @@ def select_view(
         spill: an existing folder for what does not fit in memory.
         split: only this split.
         limit: only the first rows of each split.
+        rollouts: a record of `earmark rollouts`; rows that are right in each of its draws are left out.
 
     Raises:
-        StoreError: the view has no such split, no row, or does not keep the contract of `schemas/views.py`.
+        StoreError: the record is of another version or view; the view has no such split, no row, or does not keep the
+            contract of `schemas/views.py`.
     """
     with opened(version, corpus, spill) as connection:
         connection.execute(f"CREATE TABLE everything AS {query(view.sql)}", dict(view.params) or None)
@@ -128,6 +139,11 @@ def select_view(
         twice = connection.execute("SELECT id FROM everything GROUP BY id HAVING count(*) > 1 LIMIT 1").fetchall()
         if twice:
             raise StoreError(f"view '{view.name}': expected one row per id, found '{twice[0][0]}' twice")
+        if rollouts is not None:
+            rollouts_of(rollouts, version, view)
+            draws = str(rollouts / DRAWS)
+            easy = 'SELECT id FROM read_parquet($draws) GROUP BY id HAVING bool_and(coalesce("right", false))'
+            connection.execute(f"DELETE FROM everything WHERE id IN ({easy})", {"draws": draws})
         yield _choose(connection, view.name, "SELECT *, id AS _order FROM everything", names, split, limit)
 
 
@@ -150,6 +166,25 @@ def select_table(
         columns, _ = _described(connection, "everything")
         numbered = "SELECT *, row_number() OVER () AS _order FROM everything"
         yield _choose(connection, name, numbered, columns, split, limit)
+
+
+def rollouts_of(folder: Path, version: Version, view: View) -> dict[str, Any]:
+    """The facts of a record of `earmark rollouts`.
+
+    Raises:
+        StoreError: there is none, or it is of another version or view.
+    """
+    try:
+        facts: dict[str, Any] = json.loads((folder / ROLLOUTS).read_bytes())
+        of = facts["manifest_sha256"], facts["view"]
+    except (OSError, ValueError, TypeError, KeyError):
+        raise StoreError(f"--rollouts: expected a folder that `earmark rollouts` wrote, found {folder}") from None
+    if of != (version.manifest.digest(), view.name):
+        raise StoreError(
+            f"--rollouts: {folder} is of {facts.get('corpus')} {facts.get('version')}, view '{of[1]}', and not of this "
+            f"{version.name}, view '{view.name}'; draw again with: earmark rollouts"
+        )
+    return facts
 
 
 def view_columns(version: Version, corpus: Corpus, view: View) -> tuple[str, ...]:

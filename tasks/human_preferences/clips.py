@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.tables import AUDIO, SPLITS
 from earmark.schemas.vote_tables import CLIPS
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, MEASURED, clip_below, embed, measure
+from earmark.tasks.build.media import EMBEDDED_AT_ONCE, MEASURED, clip_below, embed
+from earmark.tasks.build.references import measure_apart
 from earmark.tasks.build.step import Done, step
 from earmark.tasks.human_preferences.sources import Exports, audio_folder, root_of
 from earmark.tasks.store.parquet import row_schema, write_rows
@@ -39,7 +40,7 @@ def measure_clips(stage: Stage, config: HumanPreferences, exports: Exports) -> D
     clips = sorted(named)
     roots = {source.name: root_of(config, source) for source in config.sources}
     files = [clip_below(roots[source], roots[source].folder / file) for source, file in clips]
-    measured = measure(stage.store, "measure clips", files)
+    measured = measure_apart(stage, config, "measure clips", files)
     rows = [(*clip, *each) for clip, each in zip(clips, measured, strict=True)]
     path = stage.work / "media.parquet"
     write_rows(path, MEDIA, rows)

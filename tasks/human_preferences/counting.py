@@ -111,7 +111,7 @@ def _account(
 def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> tuple[str, ...]:
     """Create `places` and `rated_places`: the split of each comparison and rated clip. Returns notes for the reader."""
     rules = {source.name: split_rule(source) for source in config.sources}
-    cursor = connection.execute(query("human_preferences/pieces"), {"seed": config.seed})
+    cursor = connection.execute(query("human_preferences/pieces"), _drawing(config))
     names = [column[0] for column in cursor.description or []]
     compared = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     prompts = {row["prompt_key"] for row in compared}
@@ -132,12 +132,12 @@ def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPrefer
     connection.execute("CREATE TABLE rated_places (row BIGINT, split VARCHAR)")
     _fill(connection, "places", [row["comparison_id"] for row in compared], splits[: len(compared)], pa.string())
     _fill(connection, "rated_places", [row[0] for row in clips], splits[len(compared) :], pa.int64())
-    free = sum(piece.fixed is None and piece.cell is not None for piece in pieces)
+    free = sum(piece.size for piece in pieces if piece.fixed is None and piece.cell is not None)
     moved = sum(piece.fixed not in (None, split) for piece, split in zip(pieces, splits, strict=True))
     return (
         *(
-            f"{drawn[name]} of {count} comparisons drawn into {name}: of {free} to draw from, the cells and what must "
-            "stay together give no more"
+            f"{drawn[name]} of {count} {config.unit}s drawn into {name}: of {free} to draw from, the cells and what "
+            "must stay together give no more"
             for name, count in wanted.items()
             if drawn[name] < count and free
         ),
@@ -150,7 +150,7 @@ def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPrefer
 
 def _compared(row: dict[str, object], rules: dict[str, str], config: HumanPreferences) -> Piece:
     ties = [("prompt", row["prompt_key"])]
-    kinds = [("id", "prompt_ids"), ("clip", "clips"), ("sound", "sounds")]
+    kinds = [("id", "prompt_ids"), ("words", "words"), ("clip", "clips"), ("sound", "sounds")]
     kinds += [("annotator", "annotators")] if "annotator" in config.split.apart else []
     for kind, name in kinds:
         ties += [(kind, value) for value in row[name] or [] if value is not None]  # type: ignore[attr-defined]
@@ -158,7 +158,12 @@ def _compared(row: dict[str, object], rules: dict[str, str], config: HumanPrefer
     for source in row["sources"]:  # type: ignore[attr-defined]
         rule = rules[source]
         fixed |= set(row["native"] or ["train"]) if rule == "native" else {rule} - {"draw"}  # type: ignore[call-overload]
-    return Piece(ties, min(fixed, key=STRONGEST.index) if fixed else None, str(row["cell"]), str(row["draw"]))
+    split = min(fixed, key=STRONGEST.index) if fixed else None
+    return Piece(ties, split, str(row["cell"]), str(row["draw"]), int(str(row["size"])))
+
+
+def _drawing(config: HumanPreferences) -> dict[str, object]:
+    return {"seed": config.seed, "unit": config.unit, "balance": list(config.split.balance)}
 
 
 def _fill(

@@ -5,6 +5,8 @@ It reads published tables alone, so that votes which were withdrawn later have n
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -35,8 +37,8 @@ def derive_tables(stage: Stage, config: HumanPreferences) -> Done[None]:
     return Done(None, write_derived(stage, config))
 
 
-def write_derived(stage: Stage, config: HumanPreferences) -> Account:
-    """Write `preferences`, `training`, `benchmark`, `agreement` and `dimensions`."""
+def write_derived(stage: Stage, config: HumanPreferences, unit: str | None = None) -> Account:
+    """Write `preferences`, `training`, `benchmark`, `agreement` and `dimensions`; `unit` goes before the config's."""
     with connect(stage.work / "spill") as connection:
         for table in (CLIPS, COMPARISONS, VOTES, RATINGS):
             _view(stage, connection, table)
@@ -44,6 +46,7 @@ def write_derived(stage: Stage, config: HumanPreferences) -> Account:
             connection.execute(query(f"human_preferences/{name}"))
         _write(stage, connection, PREFERENCES)
         _view(stage, connection, PREFERENCES)
+        connection.execute(query("human_preferences/samples"), {"unit": unit or config.unit})
         _write(stage, connection, TRAINING)
         stage.write(BENCHMARK, "test", connection.sql(query("human_preferences/benchmark")).to_arrow_reader(100_000))
         agreement = agreement_rows(read_choices(connection), config.agreement.draws, config.seed)
@@ -73,7 +76,10 @@ def recount(stage: Stage, config: HumanPreferences) -> tuple[Step, ...]:
             values = pa.array([row[at] for row in counted], field.type)
             rows = rows.set_column(rows.schema.get_field_index(name), field, values)
         stage.write(COMPARISONS, split, [rows.cast(COMPARISONS.schema)])
-    return (derive_tables.entry(write_derived(stage, config), derive_tables.name),)
+    files = [path for name in (TRAINING.name, BENCHMARK.name) for path in _paths(stage, name)]
+    by_vote = any("vote_id" in pq.read_schema(path).names for path in files)  # before that, comparisons were samples
+    account = write_derived(stage, config, None if by_vote else "comparison")
+    return (derive_tables.entry(account, derive_tables.name),)
 
 
 def read_choices(connection: duckdb.DuckDBPyConnection) -> list[dict[str, object]]:
@@ -84,8 +90,11 @@ def read_choices(connection: duckdb.DuckDBPyConnection) -> list[dict[str, object
 
 
 def _view(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-    files = [path for paths in stage.tables().get(table.name, {}).values() for path in paths]
-    view_parquet(connection, table.name, files, table.schema)
+    view_parquet(connection, table.name, _paths(stage, table.name), table.schema)
+
+
+def _paths(stage: Stage, table: str) -> list[Path]:
+    return [path for paths in stage.tables().get(table, {}).values() for path in paths]
 
 
 def _write(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) -> None:

@@ -1,7 +1,8 @@
 -- Grain: one row a vote that was read, with names for its prompt and clips.
 --
 -- A prompt is what it says: words without regard to case and spacing, lyrics, and the bytes (else the name) of its
--- reference. One that says nothing goes by the source's id, else by the vote's own row. A clip that a source withholds
+-- reference. One that says nothing goes by the source's id, else by the vote's own row. CMI-Pref counts every prompt as
+-- text, also the one that is lyrics alone. A clip that a source withholds
 -- has its row's name: it is nobody else's.
 CREATE TABLE known AS
 WITH heard AS (
@@ -38,7 +39,8 @@ SELECT
         ELSE concat_ws(chr(31), 'row', vote_id)
     END), 16) AS prompt_key,
     CASE WHEN coalesce(text, lyrics, reference) IS NULL THEN 'none' ELSE concat_ws('+',
-        CASE WHEN text IS NOT NULL THEN 'text' END,
+        CASE WHEN text IS NOT NULL OR task = 'cmi-pref' THEN 'text' END,
         CASE WHEN lyrics IS NOT NULL THEN 'lyrics' END,
         CASE WHEN reference IS NOT NULL THEN 'audio' END) END AS modality
 FROM heard
+JOIN sources USING (source)

@@ -55,9 +55,7 @@ def read(path: Path, _: Path) -> dict[str, list[Row]]:
         InputError: the file cannot be read, or a line is not of this layout.
     """
     file, root = table_file(path, path.name), str(path.parent.absolute())
-    tables: dict[str, list[Row]] = {
-        name: [] for name in ("benchmark", "preferences", "comparisons", "votes", "ratings", "clips")
-    }
+    tables: dict[str, list[Row]] = {name: [] for name in ("benchmark", "comparisons", "votes", "ratings", "clips")}
     for line, row in named_rows(file, WANTED, {**VOTED, **RATED}):
         if isinstance(row, Note):
             continue
@@ -107,10 +105,11 @@ def _add_vote(tables: dict[str, list[Row]], task: str, row: Row, file: ListFile,
             continue
         sure = getattr(vote, f"confidence_{dimension}")
         sample = {"sample_id": f"{name}-{dimension}", "split": split, "task": task, "dimension": dimension}
-        tables["preferences"].append({"preference_id": sample["sample_id"], "comparison_id": name})
         tables["benchmark"].append(
             {
                 **sample,
+                "comparison_id": name,
+                "confidence": sure,
                 "text": vote.text,
                 "lyrics": vote.lyrics,
                 "reference_clip": vote.reference,

@@ -1,17 +1,21 @@
--- Grain: one row a comparison or rated clip of the benchmark, with what is known of it in every dimension.
+-- Grain: one row a vote, comparison or rated clip of the benchmark, with what is known of it in every dimension.
 --
 -- A mean confidence goes to the next half step away from 3, so that it stays in its band; a month to its first day.
 WITH samples AS (
     SELECT
-        coalesce(preferences.comparison_id, benchmark.task || '/' || benchmark.clip_a) AS id,
-        benchmark.*,
-        preferences.confidence,
+        coalesce(benchmark.vote_id, comparisons.comparison_id, benchmark.task || '/' || benchmark.clip_a) AS id,
+        benchmark.* EXCLUDE (confidence),
+        coalesce(benchmark.confidence, preferences.confidence) AS confidence,
+        cast_vote.annotator,
+        cast_vote.date AS day,
         comparisons.model_a,
         comparisons.model_b,
         coalesce(comparisons.source_prompt_id, ratings.source_prompt_id) AS prompt_id
     FROM benchmark
     LEFT JOIN preferences ON preferences.preference_id = sample_id
-    LEFT JOIN comparisons ON comparisons.comparison_id = preferences.comparison_id
+    LEFT JOIN comparisons
+        ON comparisons.comparison_id = coalesce(benchmark.comparison_id, preferences.comparison_id)
+    LEFT JOIN votes AS cast_vote ON cast_vote.vote_id = benchmark.vote_id
     LEFT JOIN ratings ON ratings.rating_id = sample_id
 ),
 
@@ -28,7 +32,8 @@ once AS (
         first(coalesce(model_a, system)) AS model_a,
         first(model_b) AS model_b,
         first(prompt_id) AS prompt_id,
-        first(month || '-01') AS date,
+        first(annotator) AS annotator,
+        first(coalesce(day, month || '-01')) AS date,
         first('model_' || preference) FILTER (dimension = 'musicality') AS musicality,
         first('model_' || preference) FILTER (dimension = 'alignment') AS alignment,
         first('model_' || preference) FILTER (dimension = 'overall') AS overall,
@@ -50,6 +55,7 @@ SELECT
     prompt_id,
     model_a,
     model_b,
+    annotator,
     date,
     musicality,
     CASE WHEN sure_musicality > 3 THEN ceil(2 * sure_musicality) ELSE floor(2 * sure_musicality) END / 2

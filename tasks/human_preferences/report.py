@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from earmark.tasks.build.report import Material, count, sample, shares
+from earmark.tasks.human_preferences.numbers import grids
 from earmark.tasks.store.figures import Bars, Browser, Clip, Grid, Row, Section
 from earmark.tasks.store.sql import query
 
@@ -30,26 +31,11 @@ def _votes(material: Material) -> Section:
         """SELECT left(date, 7), source, count(*), avg(confidence_musicality), avg(confidence_alignment)
            FROM votes WHERE date IS NOT NULL GROUP BY ALL ORDER BY ALL"""
     ).fetchall()
-    splits = db.execute(
-        """SELECT split, modality, coalesce(vocals, 'not known'), count(*), sum(votes)::BIGINT FROM comparisons
-           GROUP BY ALL ORDER BY ALL"""
-    ).fetchall()
-    both = db.execute("SELECT * FROM dimensions ORDER BY source <> 'all', source, preferred DESC").fetchall()
-    figures: list[Bars | Grid] = [
-        shares(db, "votes", "source", "Votes by source"),
-        Grid("Comparisons by split", ("split", "modality", "voice", "comparisons", "votes"), tuple(splits)),
-        Grid(
-            "Musicality and alignment",
-            ("source", "preferred clip", "votes", "share", "confidence, musicality", "confidence, alignment"),
-            tuple(both),
-            ("share",),
-            "How often a vote prefers one clip in both dimensions, and how sure the annotator is (1 to 5).",
-        ),
-    ]
+    figures: list[Bars | Grid] = [shares(db, "votes", "source", "Votes by source"), *grids(db)]
     if months:
         heads = ("month", "source", "votes", "confidence, musicality", "confidence, alignment")
         figures.append(Grid("Votes by month", heads, tuple(months)))
-    return Section("Votes", tuple(figure for figure in figures if not isinstance(figure, Grid) or figure.rows))
+    return Section("Votes", tuple(figures))
 
 
 def _agreement(material: Material) -> Section:
@@ -61,13 +47,11 @@ def _agreement(material: Material) -> Section:
         ).fetchall()
         return Grid(title, (scope, "dimension", *_HEADINGS), tuple(rows), ("rate", "from", "to"), says)
 
-    grids = (
-        grid("all", "Votes on one comparison", "Alpha is Krippendorff's, nominal: 1 is agreement, 0 is chance."),
-        grid("source", "By source", "Intervals cover 95 %, by bootstrap over comparisons."),
+    parts = (
         grid("annotator", "By annotator", "Pairs of one vote of the annotator's and one of another's."),
         grid("month", "Over time", "By the month of a comparison's first vote."),
     )
-    return Section("How far annotators agree", tuple(one for one in grids if one.rows))
+    return Section("Agreement by annotator and month", tuple(one for one in parts if one.rows))
 
 
 def _compared(material: Material) -> tuple[Row, ...]:

@@ -21,6 +21,7 @@ from earmark.tasks.build.mirror import bring, bring_folder, is_list
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.progress import working
+from earmark.tasks.build.references import References, references_of, reject_of
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.lists import ListFile, require_below
 from earmark.tasks.importers.preferences import VOTE_LAYOUTS
@@ -220,7 +221,8 @@ def import_sources(stage: Stage, config: HumanPreferences) -> Done[Exports]:
         InputError: a file or one of its columns is missing.
     """
     salt = salt_of(config.salt, stage.store.root)
-    read = {"votes": _Read(), "ratings": _Read()}
+    references = references_of(config, stage.store)
+    read = {"votes": _Read(references), "ratings": _Read(references)}
     for source in config.sources:
         kind = "ratings" if layout_of(source).rated else "votes"
         with working(f"import {source.name}"):
@@ -236,7 +238,8 @@ def import_sources(stage: Stage, config: HumanPreferences) -> Done[Exports]:
 class _Read:
     """Rows of one kind, as they come in."""
 
-    def __init__(self) -> None:
+    def __init__(self, references: References | None) -> None:
+        self._references = references
         self.rows: list[tuple[Any, ...]] = []
         self.rejects: list[tuple[str, Reject]] = []
         self.notes: list[str] = []
@@ -252,6 +255,7 @@ class _Read:
                 self.notes.append(row.text)
                 continue
             self.entered[f"{source.name}/"] += 1
+            row = reject_of(self._references, row) or row
             if isinstance(row, Reject):
                 self.rejects.append((table, _without_author(row, source, salt)))
             else:

@@ -21,12 +21,14 @@ class Piece:
         fixed: the split that its source names; None if it is to be drawn.
         cell: what the drawn splits are balanced over; None for what is not counted, such as rated clips.
         draw: its place in the drawing, by seeded hash.
+        size: how many samples it is: its votes, or 1.
     """
 
     ties: Sequence[Hashable]
     fixed: str | None
     cell: str | None
     draw: str
+    size: int = 1
 
 
 def place(pieces: Sequence[Piece], wanted: Mapping[str, int]) -> tuple[list[str], dict[str, int]]:
@@ -34,15 +36,15 @@ def place(pieces: Sequence[Piece], wanted: Mapping[str, int]) -> tuple[list[str]
 
     Pieces that share anything, directly or by others, form a group, and a group has one split: the strongest that a
     source names for one of its pieces (test, validation, train), else one that is drawn. Groups are drawn in the order
-    of their smallest hash, each taken if no cell gets more than its share, then those that fit in what is left; the
-    others are training data.
+    of their first piece's hash (the smallest hash would favour large groups), each taken if no cell gets more than its
+    share, then those that fit in what is left; the others are training data.
 
     Args:
         pieces: all of them.
-        wanted: how many comparisons to draw into a split, in the order of drawing.
+        wanted: how many samples to draw into a split, in the order of drawing.
 
     Returns:
-        The split of each piece, and how many comparisons were drawn into each.
+        The split of each piece, and how many samples were drawn into each.
     """
     groups = group([piece.ties for piece in pieces])
     split: dict[int, str] = {}
@@ -53,16 +55,21 @@ def place(pieces: Sequence[Piece], wanted: Mapping[str, int]) -> tuple[list[str]
         elif piece.fixed:
             split.setdefault(number, piece.fixed)
         free[number].append(piece)
-    order = sorted((number for number in free if number not in split), key=lambda n: min(p.draw for p in free[n]))
+    order = sorted((number for number in free if number not in split), key=lambda number: free[number][0].draw)
     drawn = {}
     for name, count in wanted.items():
-        chosen = _balanced(
-            [(number, Counter(p.cell for p in free[number] if p.cell)) for number in order if number not in split],
-            count,
-        )
+        chosen = _balanced([(number, _cells(free[number])) for number in order if number not in split], count)
         split.update(dict.fromkeys(chosen, name))
-        drawn[name] = sum(piece.cell is not None for number in chosen for piece in free[number])
+        drawn[name] = sum(_cells(free[number]).total() for number in chosen)
     return [split.get(number, "train") for number in groups], drawn
+
+
+def _cells(pieces: Sequence[Piece]) -> Counter[str]:
+    cells: Counter[str] = Counter()
+    for piece in pieces:
+        if piece.cell:
+            cells[piece.cell] += piece.size
+    return cells
 
 
 def _balanced(groups: Sequence[tuple[int, Counter[str]]], count: int) -> list[int]:

@@ -1,7 +1,9 @@
--- Grain: one row a comparison and dimension with a preferred clip, or a rating; the published table `training`.
+-- Grain: one row a sample and dimension with a preferred clip, or a rating; the published table `training`.
 SELECT
-    preference_id AS row_id,
-    preferences.split,
+    sample_id AS row_id,
+    samples.split,
+    comparison_id,
+    vote_id,
     'pair' AS kind,
     source,
     dimension,
@@ -12,11 +14,11 @@ SELECT
     CASE preference WHEN 'a' THEN clip_b ELSE clip_a END AS other_clip,
     NULL::DOUBLE AS rating,
     confidence
-FROM preferences
+FROM samples
 JOIN comparisons USING (comparison_id)
-WHERE preference <> 'tie' AND preferences.split = $split
+WHERE preference <> 'tie' AND samples.split = $split
 UNION ALL
-SELECT rating_id, split, 'rating', source, dimension, text, NULL, NULL, clip_id, NULL, rating, NULL
+SELECT rating_id, split, NULL, NULL, 'rating', source, dimension, text, NULL, NULL, clip_id, NULL, rating, NULL
 FROM ratings
 WHERE split = $split
 ORDER BY kind, row_id

@@ -5,6 +5,7 @@ A set says which clip a text is of, and what it says.
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ class Instruction(NamedTuple):
     item: str  # the row's id, with the text's column where a row holds several
     audio: str  # path below the set's audio folder
     text: str
-    group: str | None  # what the set says belongs together: a recording, an artist
+    group: str | None  # what the set says belongs together: a recording, an artist; `youtube:ID` is one for all sets
     model: str | None  # what generated the audio
     source_file: str
     line: int
@@ -58,13 +59,19 @@ class Columns(NamedTuple):
     model: str | None = None
     some_texts: bool = False  # whether a row may leave texts out
     kind: str = ""  # of the file, where its ending does not tell
+    video: str | None = None  # instead of a group: the column whose file or id begins with that of a YouTube video
+
+
+YOUTUBE = "youtube:"
+_VIDEO = re.compile(r"(?:.*/)?([\w-]{11})(?:_[^/]*)?(?:\.\w+)?")
 
 
 TABLES: dict[str, Columns] = {
-    "audiocaps": Columns("audiocap_id", ("caption",), "{youtube_id}_{start_time}.wav", "youtube_id"),
+    "audiocaps": Columns("audiocap_id", ("caption",), "{youtube_id}_{start_time}.wav", video="youtube_id"),
     "clotho": Columns("file_name", tuple(f"caption_{n}" for n in range(1, 6)), "{file_name}", some_texts=True),
-    "musicbench": Columns("location", ("main_caption",), "{location}", kind="jsonl"),  # its ending is .json
-    "musiccaps": Columns("ytid", ("caption",), "{ytid}.wav", "ytid"),
+    # Ends in .json; data_aug2/ID_1.wav was made of data/ID.wav, and that is MusicCaps' clip of the video.
+    "musicbench": Columns("location", ("main_caption",), "{location}", kind="jsonl", video="location"),
+    "musiccaps": Columns("ytid", ("caption",), "{ytid}.wav", video="ytid"),
     "song-describer": Columns("caption_id", ("caption",), "{path}", "artist_id"),
     "instruct-tts": Columns("id", ("APS", "DSD", "RP"), "{id}.wav", some_texts=True),
     "table": Columns("id", ("text",), "{audio}", "group", "model"),
@@ -134,6 +141,8 @@ def _texts(
             audio = _audio(row, pattern, root)
             text = words(row[column], "caption") or ""
             group = identifier(row[form.group], "group") if form.group and given(row.get(form.group)) else None
+            if form.video:
+                group = video_of(str(row[form.video])) or identifier(row[form.video], "group")
             model = identifier(row[form.model], "model") if form.model and given(row.get(form.model)) else None
             if item in seen:
                 raise BadRow("duplicate_id", f"expected each id once, found '{shown(item)}' again")
@@ -142,6 +151,15 @@ def _texts(
             continue
         seen.add(item)
         yield Instruction(item, audio, text, group, model, *place)
+
+
+def video_of(name: str) -> str | None:
+    """The YouTube video that a clip's id or file is of, as a group of all sets; None where the name tells none.
+
+    A video's id has eleven letters, digits, `-` or `_`; a start, an end or an augmentation's number follow after `_`.
+    """
+    match = _VIDEO.fullmatch(name)
+    return f"{YOUTUBE}{match.group(1)}" if match else None
 
 
 def _audio(row: dict[str, Any], pattern: str, root: str) -> str:

@@ -43,6 +43,8 @@ class ListFile(NamedTuple):
     name: str  # "<source name>/<path below its root>"
     part: str = ""  # what it is in its layout: a split, a track
     kind: str = ""  # which of the alternatives it is: its file name; of a table, its type
+    mark: str = ""  # the delimiter, where the config says it
+    header: tuple[str, ...] = ()  # names of the columns, where the list has none
 
 
 class Found(NamedTuple):
@@ -189,8 +191,8 @@ def headed_rows(
     Raises:
         InputError: a wanted column is missing or there twice, or the header itself cannot be read.
     """
-    rows = read_rows(file.path, file.name, mark)
-    first = next(rows, None)
+    rows = read_rows(file.path, file.name, file.mark or mark)
+    first = (0, list(file.header)) if file.header else next(rows, None)
     if first is None:
         yield 0, Note(f"{file.name} is empty")
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,6 +14,7 @@ from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import read_table, table_file
 
 LONGEST_TEXT = 20_000
+CONDITIONS = ("text", "lyrics", "reference", "caption")
 MADE = frozenset({"", "succeeded", "success", "successful", "ok", "completed", "complete", "done", "finished"})
 
 
@@ -26,6 +27,7 @@ class Prompt(NamedTuple):
     reference_audio: str | None  # path below the table's folder
     source_file: str
     line: int
+    reference_caption: str | None = None  # what is to be heard in it
 
 
 class Generation(NamedTuple):
@@ -37,13 +39,29 @@ class Generation(NamedTuple):
     audio: str  # path below the table's folder
     source_file: str
     line: int
+    conditioned_on: str | None = None  # what its model was given, of `CONDITIONS`; None: all that the prompt has
 
 
-Made = TypeVar("Made", Prompt, Generation)
+class Gold(NamedTuple):
+    """Two clips of which it is known which is better."""
+
+    text: str
+    audio_a: str  # path below the table's folder
+    audio_b: str
+    truth: Mapping[str, str]  # a, b or tie, by dimension
+    lyrics: str | None
+    reference_audio: str | None
+    domain: str | None
+    source_file: str
+    line: int
+
+
+Made = TypeVar("Made", Prompt, Generation, Gold)
 
 
 def read_prompts(path: Path, written: str) -> Iterator[Prompt | Reject | Note]:
-    """Read a table with the columns `prompt_id`, `text`, and where they are there `lyrics` and `reference_audio`.
+    """Read a table with the columns `prompt_id`, `text`, and where they are there `lyrics`, `reference_audio` and
+    `reference_caption`.
 
     Args:
         path: the file.
@@ -56,13 +74,16 @@ def read_prompts(path: Path, written: str) -> Iterator[Prompt | Reject | Note]:
     def parse(cells: Cells, line: int, name: str, root: str) -> Prompt:
         reference = clip(cells[3], root) if given(cells[3]) else None
         prompt_id = identifier(cells[0], "prompt")
-        return Prompt(prompt_id, words(cells[1], "text") or "", words(cells[2]), reference, name, line)
+        spoken = words(cells[4])
+        return Prompt(prompt_id, words(cells[1], "text") or "", words(cells[2]), reference, name, line, spoken)
 
-    yield from _rows(path, written, ("prompt_id", "text"), ("lyrics", "reference_audio"), parse)
+    optional = ("lyrics", "reference_audio", "reference_caption")
+    yield from _rows(path, written, ("prompt_id", "text"), optional, parse)
 
 
 def read_generations(path: Path, written: str) -> Iterator[Generation | Reject | Note]:
-    """Read a table with the columns `generation_id`, `prompt_id`, `model`, `audio`, and if it is there `status`.
+    """Read a table with the columns `generation_id`, `prompt_id`, `model`, `audio`, and if they are there `status` and
+    `conditioned_on`: what the model was given of its prompt, words of `CONDITIONS` in a list or joined by +.
 
     A generation whose status does not say that it was made, or that names no audio, is a reject.
 
@@ -79,9 +100,46 @@ def read_generations(path: Path, written: str) -> Iterator[Generation | Reject |
         status = str(cells[4] or "").strip().lower()
         if status not in MADE:
             raise BadRow("generation_failed", f"expected a generation that succeeded, found status '{shown(status)}'")
-        return Generation(generation, prompt, model, clip(cells[3], root), name, line)
+        return Generation(generation, prompt, model, clip(cells[3], root), name, line, conditions(cells[5]))
 
-    yield from _rows(path, written, ("generation_id", "prompt_id", "model", "audio"), ("status",), parse)
+    optional = ("status", "conditioned_on")
+    yield from _rows(path, written, ("generation_id", "prompt_id", "model", "audio"), optional, parse)
+
+
+def conditions(cell: Any) -> str | None:
+    """What a model was given, in the order of `CONDITIONS`, joined by +; None for an empty cell."""
+    if not given(cell):
+        return None
+    parts = [str(part) for part in cell] if isinstance(cell, list | tuple) else str(cell).split("+")
+    named = {part.strip().lower() for part in parts}
+    if odd := sorted(named - {*CONDITIONS}):
+        raise BadRow("bad_condition", f"expected {', '.join(CONDITIONS)}, found '{shown(odd[0])}'")
+    return "+".join(name for name in CONDITIONS if name in named)
+
+
+def read_gold(path: Path, written: str, dimensions: Sequence[str]) -> Iterator[Gold | Reject | Note]:
+    """Read a table with the columns `text`, `audio_a`, `audio_b`, one for each dimension whose truth is known (a, b or
+    tie; else empty), and where they are there `lyrics`, `reference_audio` and `domain`.
+
+    Args:
+        path: the file.
+        written: the path as the config writes it; rejects name it.
+        dimensions: names of the columns that may hold truth; a row must hold one.
+
+    Raises:
+        InputError: the file or one of the first three columns is missing, or the file is not what its ending says.
+    """
+
+    def parse(cells: Cells, line: int, name: str, root: str) -> Gold:
+        truth = {of: str(cell).strip().lower() for of, cell in zip(dimensions, cells[6:], strict=True) if given(cell)}
+        if not truth or not set(truth.values()) <= {"a", "b", "tie"}:
+            raise BadRow("bad_truth", f"expected a, b or tie in {' or '.join(dimensions)}, found {shown(truth)}")
+        reference = clip(cells[4], root) if given(cells[4]) else None
+        texts = words(cells[0], "text") or "", clip(cells[1], root), clip(cells[2], root)
+        return Gold(*texts, truth, words(cells[3]), reference, words(cells[5]), name, line)
+
+    optional = ("lyrics", "reference_audio", "domain", *dimensions)
+    yield from _rows(path, written, ("text", "audio_a", "audio_b"), optional, parse)
 
 
 def read_ranks(path: Path) -> Mapping[str, Mapping[str, float]]:

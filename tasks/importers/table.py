@@ -1,11 +1,13 @@
 """Rated clips in any table: CSV, TSV, JSON lines or Parquet, one file a split; the config says which column is what.
 
-A column that the config names must exist, and each of its cells must be filled. CSV and TSV have a header;
-text tables may end in `.gz` too. Lines are counted from 1, the header being one; rows of Parquet from 1.
+A column that the config names must exist, and each of its cells must be filled. Of text tables, a config may say the
+delimiter, name the columns where there is no header, and take ids from file names; they may end in `.gz` too. Lines are
+counted from 1, the header being one; rows of Parquet from 1.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import chain, islice
@@ -16,7 +18,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.files import require_regular
 from earmark.schemas.mos_preferences import Columns, Source
 from earmark.schemas.places import below, without_place
-from earmark.tasks.importers.cells import clip, deviation, identifier, score, shown, split_name, votes
+from earmark.tasks.importers.cells import BadRow, clip, deviation, identifier, score, shown, split_name, votes
 from earmark.tasks.importers.json_arrays import object_lines
 from earmark.tasks.importers.lines import most_rows, unreadable
 from earmark.tasks.importers.lists import (
@@ -31,7 +33,7 @@ from earmark.tasks.importers.lists import (
 )
 from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
 
-ENDINGS = {".csv": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+ENDINGS = {".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 BATCH = 65_536  # rows of Parquet in memory at once
 LOOKAHEAD = 100  # JSON objects that are looked at for the names of columns, since an object may leave out a key
 IDS = ("system", "speaker", "content", "condition", "listener")
@@ -44,7 +46,8 @@ def find(source: Source, resolve: Callable[[str], Path]) -> Found:
     lists = []
     for split, written in source.files.items():
         path = resolve(below(source.root, written) if source.root else written)
-        lists.append(ListFile(path, f"{source.name}/{_list_name(source, split)}", split, kind_of(source.name, written)))
+        name, kind = f"{source.name}/{_list_name(source, split)}", kind_of(source.name, written)
+        lists.append(ListFile(path, name, split, kind, source.delimiter, source.header))
     return Found(tuple(lists))
 
 
@@ -101,6 +104,12 @@ def _parser(source: Source, columns: Columns, file: ListFile, root: Path) -> Par
         ids.append((fields.index("subset"), at["subset"], "subset"))
     readers = {"votes": votes, "mos_std": deviation, "split": split_name}
     others = [(fields.index(field), at[field], reader) for field, reader in readers.items() if field in at]
+    named = re.compile(source.file_name) if source.file_name else None
+    slots = (
+        {group: fields.index("subset" if group == "subset" else f"{group}_id") for group in named.groupindex}
+        if named
+        else {}
+    )
     blank: list[Any] = [None] * len(fields)
     blank[2], blank[4] = file.name, file.part
     make = Rating._make
@@ -114,6 +123,14 @@ def _parser(source: Source, columns: Columns, file: ListFile, root: Path) -> Par
             row[slot] = identifier(cells[place], word)
         for slot, place, reader in others:
             row[slot] = reader(cells[place])
+        if named:
+            found = named.search(PurePosixPath(str(cells[0])).name)
+            if found is None:
+                raise BadRow(
+                    "bad_file_name", f"expected a file name as file_name describes it, found {shown(cells[0])}"
+                )
+            for group, slot in slots.items():
+                row[slot] = identifier(found[group] or "", group)
         return make(row)
 
     return parse

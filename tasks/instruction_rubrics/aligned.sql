@@ -17,8 +17,13 @@ SELECT
     pair_id AS cluster
 FROM samples
 JOIN (
-    SELECT instruction_id, language, list(question ORDER BY item) AS questions
-    FROM items
+    SELECT  -- the items that are labelled; all of them in a bench without labels
+        sample_id,
+        language,
+        coalesce(list(question ORDER BY item) FILTER (answer IS NOT NULL), list(question ORDER BY item)) AS questions
+    FROM samples
+    JOIN items USING (instruction_id, language)
+    LEFT JOIN labels USING (sample_id, item, language)
     GROUP BY ALL
-) USING (instruction_id, language)
+) USING (sample_id, language)
 LEFT JOIN (SELECT clip_sha256, generated, generator, duration_s FROM clips) USING (clip_sha256)

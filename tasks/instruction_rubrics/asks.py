@@ -9,15 +9,17 @@ from typing import Any
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.annotation.prompts import Prompt, prompt_named
-from earmark.tasks.annotation.request import Audio, AudioForm
+from earmark.tasks.annotation.request import Audio, AudioForm, Sampling
 from earmark.tasks.build.ask import Ask, Posed, Row, pose
 from earmark.tasks.build.checks import Fault
 from earmark.tasks.build.forecast import imagined
 from earmark.tasks.instruction_rubrics.checks import items_fault, numbers_fault, perturbation_fault, translation_fault
 
-SPOKEN = ("verify", "mismatch", "decompose", "filter", "labels", "rationales")
+SPOKEN = ("verify", "mismatch", "read", "decompose", "filter", "labels", "labels-partly", "hear", "rationales")
 ITEMS = 4
 """Items that a dry run takes an instruction to have; AnyAudio-Judge's have about as many."""
+SECOND = 100
+"""Number of the draw by which an instruction is taken apart a second time: beyond all that a check may ask again."""
 WORDS = 12
 """Words that it takes a text to have which is not written yet."""
 
@@ -35,7 +37,13 @@ def translator_of(into: str) -> Prompt:
 def prompt_digests(config: InstructionRubrics) -> dict[str, str]:
     """SHA-256 of the prompts that ask, by name and version."""
     spoken = {source.language for source in config.sources}
-    prompts = [prompt_of(ask, language) for ask in SPOKEN for language in sorted(spoken)]
+    asks = [ask for ask in SPOKEN if ask != "decompose" or config.decomposition.prompts == "general"]
+    prompts = [prompt_of(ask, language) for ask in asks for language in sorted(spoken)]
+    if config.reader:
+        prompts += [prompt_of("direction", language) for language in sorted(spoken)]
+    if config.decomposition.prompts == "domain":
+        wordings = {(f"decompose-{source.domain}", source.language) for source in config.sources}
+        prompts += [prompt_of(wording, language) for wording, language in sorted(wordings)]
     changed = {(source.domain, source.language) for source in config.sources} if config.negatives.perturb else set()
     prompts += [prompt_of(f"perturb-{domain}", language) for domain, language in sorted(changed)]
     if config.bilingual:
@@ -49,23 +57,32 @@ def others(config: InstructionRubrics, language: str) -> list[str]:
 
 
 def listening_request(ask: str, config: InstructionRubrics, row: Row) -> Posed:
-    """Whether an instruction fits a clip (`verify`), or is wrong for it (`mismatch`).
+    """Whether an instruction fits a clip (`verify`), or is wrong for it (`mismatch`), or each of its items (`hear`).
 
     Args:
-        ask: which of the two.
+        ask: which of these.
         config: the build config.
-        row: the clip: `clip_sha256`, `path`, `duration_s`; the `instruction`; `pass`, of which the second is another
-            draw, at a temperature of its own. `text`, the clip's own caption, reaches builtin judges alone.
+        row: the clip: `clip_sha256`, `path`, `duration_s`; the `instruction`, or `items`; `pass`, of which the second
+            is another draw, at a temperature of its own. `text`, the clip's own caption, reaches builtin judges alone.
     """
     judge = config.judge
     form = AudioForm(**judge.hearing.model_dump())
     clip = Audio(row["clip_sha256"], row["path"], duration_s=row["duration_s"], form=form)
     facts = {"ask": ask, "instruction": row["instruction"], "truth": row["text"], "generated": row["generated"]}
-    posed = pose(judge, prompt_of(ask, row["language"]), facts, clip=clip, instruction=row["instruction"])
+    shown = {"instruction": row["instruction"]}
+    if ask == "hear":
+        facts, shown = {"ask": ask, "items": row["items"]}, {"items": row["items"]}
+    posed = pose(judge, prompt_of(ask, row["language"]), facts, clip=clip, **shown)
     if row["pass"] == 1:
         return posed
-    sampling = replace(posed.request.sampling, temperature=judge.again_temperature)
-    return Posed(posed.prompt, replace(posed.request, sampling=sampling, sample=1))
+    sampling = _apart(posed.request.sampling, judge.again_temperature)
+    again = config.writer.tries if ask == "hear" else 1  # apart from the first pass's own further draws
+    return Posed(posed.prompt, replace(posed.request, sampling=sampling, sample=again))
+
+
+def _apart(sampling: Sampling, again_temperature: float) -> Sampling:
+    """How a second draw is made; a temperature that is left to the server stays so."""
+    return sampling if sampling.temperature is None else replace(sampling, temperature=again_temperature)
 
 
 def imagine_yes(config: InstructionRubrics, row: Row) -> dict[str, Any]:
@@ -108,8 +125,9 @@ def _imagine_change(config: InstructionRubrics, row: Row) -> dict[str, Any]:
 
 
 def _imagine_items(config: InstructionRubrics, row: Row) -> dict[str, Any]:
-    item = {"dimension": "", "question": imagined(WORDS), "basis": imagined(WORDS)}
-    return {"items": [item] * ITEMS}
+    basis = " ".join(row["instruction"].split()[:WORDS])  # what rests on no words of the instruction would be dropped
+    questions = (f"{imagined(WORDS)} {number}" for number in range(ITEMS))
+    return {"items": [{"dimension": "", "question": question, "basis": basis} for question in questions]}
 
 
 def _imagine_each(answer: str, value: str) -> Callable[[InstructionRubrics, Row], dict[str, Any]]:
@@ -128,9 +146,12 @@ PERTURB = _reader(
     "perturb",
     "writer",
     "caption",
+    "attributes",
     about="captions of which a detail is changed",
     imagine=_imagine_change,
-    check=lambda config, row, value: perturbation_fault(row["caption"], value),
+    check=lambda config, row, value: perturbation_fault(
+        row["caption"], value, [one["name"] for one in row["attributes"]]
+    ),
     facts=("domain", "language"),
     prompt=lambda row: prompt_of(f"perturb-{row['domain']}", row["language"]),
 )
@@ -150,14 +171,43 @@ DECOMPOSE = _reader(
     imagine=_imagine_items,
     check=lambda config, row, value: items_fault(row["instruction"], value["items"]),
     label=lambda config, row: "decompose: changed" if row["written_by"] else "decompose",
+    prompt=lambda row: prompt_of(row["wording"], row["language"]),
 )
+
+
+def _second_draw(config: InstructionRubrics, row: Row) -> Posed:
+    posed = DECOMPOSE.request(config, row)
+    sampling = _apart(posed.request.sampling, config.writer.again_temperature)
+    return Posed(posed.prompt, replace(posed.request, sampling=sampling, sample=SECOND))
+
+
+REDECOMPOSE = replace(
+    DECOMPOSE, name="redecompose", request=_second_draw, about="instructions taken apart a second time", label=None
+)
+DIRECTION = _reader(
+    "direction", "reader", "instruction", "items", about="lists of items, read by a second model",
+    imagine=_imagine_each("answer", "yes"), check=_numbers,
+)  # fmt: skip
 FILTER = _reader(
     "filter", "writer", "instruction", "items", about="lists of items", imagine=_imagine_each("verdict", "keep"),
     check=_numbers,
 )  # fmt: skip
+READ = _reader(
+    "read", "labeller", "truth", "instruction", about="clips with an instruction that is not theirs",
+    imagine=imagine_yes, check=lambda config, row, value: None,
+)  # fmt: skip
+HEAR = Ask(
+    "hear", "judge", partial(listening_request, "hear"), _imagine_each("answer", "no"), _numbers,
+    about="clips with items of an instruction",
+    tries=lambda config: config.writer.tries,
+)  # fmt: skip
 LABEL = _reader(
     "labels", "labeller", "truth", "instruction", "items", about="negatives", imagine=_imagine_each("answer", "no"),
     check=_numbers,
+)  # fmt: skip
+LABEL_PARTLY = _reader(
+    "labels-partly", "labeller", "truth", "instruction", "items", about="negatives of which little is known",
+    imagine=_imagine_each("answer", "unknown"), check=_numbers,
 )  # fmt: skip
 RATIONALES = _reader(
     "rationales", "labeller", "instruction", "items", about="true instructions",

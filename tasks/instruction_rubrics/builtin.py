@@ -12,7 +12,15 @@ from typing import Any
 
 from earmark.tasks.annotation.builtin import Measured, alignment
 from earmark.tasks.annotation.errors import BadRequest
-from earmark.tasks.instruction_rubrics.builtin_words import Language, content, language_of, named_in, phrase_book
+from earmark.tasks.instruction_rubrics.builtin_words import (
+    Language,
+    attribute_of,
+    content,
+    language_of,
+    named_in,
+    phrase_book,
+)
+from earmark.tasks.instruction_rubrics.checks import negates
 
 Facts = Mapping[str, Any]
 
@@ -34,7 +42,6 @@ _LACKS = {"en": "What is true does not name: {}.", "zh": "真实描述中没有�
 _SAYS = {"en": "The instruction, which is true of the clip, says: {}.", "zh": "符合该音频的指令写明：{}。"}
 _MARK = {"en": "[word by word]", "zh": "【逐词】"}
 _ADDED = {"en": " with a loud siren throughout", "zh": "并一直伴有响亮的警笛"}
-_ADDED_NAME = {"en": "added sound", "zh": "新增声音"}
 
 
 def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[str, Any]:
@@ -58,13 +65,13 @@ def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[st
         raise BadRequest(f"expected an ask of {', '.join(_WRITES)} and its facts, found no {missing}") from None
 
 
-def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str] | list[dict[str, Any]] | str:
+def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, Any] | list[dict[str, Any]] | str:
     """Whether a clip fits a text: by measured tempo, brightness and loudness, and by the words of its own caption.
 
     Args:
         facts: `instruction`, or `item`, a question about it; `ask`: `verify` (does it fit?), `mismatch` (is it wrong?),
             or nothing for a plain Yes or No; `truth`, the clip's own caption, where it is known; `items`, several
-            questions with an `id`, each of which is answered.
+            questions with an `id`, each of which is answered; for `hear`, unknown where nothing measured tells.
         clips: one clip's measurements.
 
     Returns:
@@ -74,6 +81,8 @@ def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, s
     Raises:
         BadRequest: not one clip, or no text.
     """
+    if facts.get("ask") == "hear":
+        return {"items": [{"id": one["id"], **_heard(one["question"], clips)} for one in facts["items"]]}
     if items := facts.get("items"):
         answers = [rubric_judge({"ask": "verify", "item": one["question"]}, clips) for one in items]
         return [
@@ -99,6 +108,15 @@ def rubric_judge(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, s
     return {"answer": "yes" if yes else "no", "evidence": evidence[:600]}
 
 
+def _heard(question: str, clips: list[Measured]) -> dict[str, str]:
+    """An item's answer by measurements alone, which tell little: unknown for most."""
+    fit = alignment(phrase_book(question, "en") if language_of(question) == "zh" else question, clips[0])
+    if fit.wrong:
+        return {"answer": "no", "rationale": f"Measured: {', '.join(fit.wrong.values())}."[:400]}
+    seen = "; ".join(fit.notes) or "nothing that can be measured tells"
+    return {"answer": "yes" if fit.notes else "unknown", "rationale": f"Measured: {seen}."[:400]}
+
+
 def _without(text: str, words: Sequence[str]) -> str:
     """A text without these words, in whichever language it has them."""
     both = [rf"\b{re.escape(word)}\b" for word in words] + [re.escape(phrase_book(word, "zh")) for word in words]
@@ -120,6 +138,11 @@ def _perturb(facts: Facts) -> dict[str, Any]:
     caption, domain = str(facts["caption"]).strip(), str(facts["domain"])
     language = language_of(caption)
     named = [one for one in named_in(caption, language) if domain in one.domains]
+    attribute = None
+    if offered := [one["name"] for one in facts.get("attributes", ())]:
+        by_name = {name: [one for one in named if attribute_of(one.dimension) == name] for name in offered}
+        attribute = next((name for name in offered if by_name[name]), None)
+        named = by_name[attribute] if attribute else []
     one = min(named, key=lambda word: _draw(caption, str(word.start)), default=None)
     if one is None:
         return _with_siren(caption, language)
@@ -134,7 +157,10 @@ def _perturb(facts: Facts) -> dict[str, Any]:
         after = f"{fitting.capitalize() if article[1][0].isupper() else fitting} {after}"
         before = caption[start : one.end]
     changed = caption[:start] + after + caption[one.end :]
-    return {"attribute": one.dimension, "before": before, "after": after, "caption": changed}
+    return {
+        "attribute": attribute or attribute_of(one.dimension), "before": before, "after": after, "also": [],
+        "caption": changed,
+    }  # fmt: skip
 
 
 def _with_siren(caption: str, language: Language) -> dict[str, Any]:
@@ -143,7 +169,7 @@ def _with_siren(caption: str, language: Language) -> dict[str, Any]:
     at = max(body.rfind(" ") + 1, len(body) - 40) if body else 0
     before = caption[at:]
     after = body[at:] + _ADDED[language] + caption[len(body) :]
-    return {"attribute": _ADDED_NAME[language], "before": before, "after": after, "caption": caption[:at] + after}
+    return {"attribute": "added sound", "before": before, "after": after, "also": [], "caption": caption[:at] + after}
 
 
 def _decompose(facts: Facts) -> dict[str, Any]:
@@ -185,6 +211,35 @@ def _filter(facts: Facts) -> dict[str, Any]:
             kept.append(units)
         verdicts.append({"id": item["id"], "verdict": verdict})
     return {"items": verdicts}
+
+
+def _labels_partly(facts: Facts) -> dict[str, Any]:
+    """As `_labels`, but what is not named is denied only where a word that excludes it is named in its place."""
+    named = {one.word for one in named_in(str(facts["truth"]), language_of(str(facts["truth"])))}
+    answers = _labels(facts)["items"]
+    for item, answer in zip(facts["items"], answers, strict=True):
+        words = named_in(_basis(item), language_of(_basis(item)))
+        denied = any(one.word not in named and named & set(one.others) for one in words)
+        answer["answer"] = "unknown" if answer["answer"] == "no" and not denied else answer["answer"]
+    return {"items": answers}
+
+
+def _read(facts: Facts) -> dict[str, str]:
+    """Whether an instruction names what is not true of a clip, or leaves out what is."""
+    truth, text = str(facts["truth"]), str(facts["instruction"])
+    words = [*contradictions(truth, text), *contradictions(text, truth)]
+    evidence = _LACKS["en"].format(", ".join(words)[:200]) if words else _HAS["en"]
+    return {"answer": "yes" if words else "no", "evidence": evidence}
+
+
+def _direction(facts: Facts) -> dict[str, Any]:
+    """An item whose question negates what its words do not, or the other way round, is denied."""
+    language = str(facts["language"])
+    same = (
+        (one["id"], negates(str(one["question"]), language) == negates(str(one["basis"]), language))
+        for one in facts["items"]
+    )
+    return {"items": [{"id": number, "answer": "yes" if alike else "no"} for number, alike in same]}
 
 
 def _labels(facts: Facts) -> dict[str, Any]:
@@ -245,7 +300,10 @@ _WRITES: dict[str, Callable[[Facts], dict[str, Any]]] = {
     "perturb": _perturb,
     "decompose": _decompose,
     "filter": _filter,
+    "direction": _direction,
     "labels": _labels,
+    "labels-partly": _labels_partly,
+    "read": _read,
     "rationales": _rationales,
     "translate": _translate,
 }

@@ -124,6 +124,12 @@ class Named:
     domains: tuple[str, ...]
 
 
+def attribute_of(dimension: str) -> str:
+    """A group's dimension, in either language, by the name of the attribute that it is part of."""
+    english = next((en for (en, zh), _, _ in GROUPS if dimension in (en, zh)), dimension)
+    return {"voice": "gender", "speaker": "gender", "number": "source", "key": "structure"}.get(english, english)
+
+
 def language_of(text: str) -> Language:
     """`zh` for a text with more Chinese characters than Latin words."""
     return "zh" if len(_HAN.findall(text)) > len(re.findall(r"[A-Za-z]+", text)) else "en"

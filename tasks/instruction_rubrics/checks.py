@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from earmark.tasks.build.checks import Fault
+from earmark.tasks.instruction_rubrics.attributes import DROPPED
 
 _HAN = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
@@ -21,41 +21,142 @@ _ZH_DIGITS = {sign: number for number, sign in enumerate("零一二三四五六�
 _ZH_NUMBER = re.compile(r"[一二三四五六七八九]?十[一二三四五六七八九]?|[二两俩三四五六七八九]")
 _EN_NEGATION = re.compile(r"\b(?:no|not|never|none|neither|nor|without|cannot|\w+n['’]t)\b", re.IGNORECASE)
 _ZH_QUESTION = re.compile(r"是否|能否|有否|(.)不\1|有没有")
-_ZH_NEGATION = re.compile(r"[不没無无非未别]")
+_ZH_NEGATION = re.compile(r"[不没無无未别]|非(?!常)")
 _NAME = re.compile(r"(?<![.!?。？！:：\"“「『]\s)(?<!^)(?<![.!?。？！\"“「『])\b([A-Z][\w'’-]+)")
 _QUOTED = re.compile(r"[\"“「『]([^\"”」』]+)[\"”」』]")
 
 
-def perturbation_fault(caption: str, value: Mapping[str, Any]) -> Fault | None:
-    """Whether a changed caption is the old one but for one span, as the answer says.
+def perturbation_fault(caption: str, value: Mapping[str, Any], names: Sequence[str]) -> Fault | None:
+    """Whether a changed caption is the old one but for a detail and the words that follow it, proved by undoing them.
 
     Args:
         caption: the caption that was to be changed.
-        value: the answer: `before`, `after`, `caption`.
+        value: the answer: `attribute`, `before`, `after`, `also`, `caption`.
+        names: the attributes that were offered.
     """
-    before, after, changed = value["before"], value["after"], value["caption"].strip()
-    caption = caption.strip()
+    before, after, changed = value["before"], value["after"], value["caption"]
     if _plain(changed) == _plain(caption) or _plain(before) == _plain(after):
         return Fault("unchanged", "expected a detail changed, found the caption as it was")
-    at = caption.find(before)
-    if at < 0:
+    if value["attribute"] not in names:
+        return Fault("other_attribute", f"expected one of {', '.join(names)}, found '{value['attribute'][:60]}'")
+    if value["attribute"] == DROPPED and (new := set(_plain(after).split()) - set(_plain(before).split())):
+        return Fault("other_attribute", f"expected words left out, found '{' '.join(sorted(new))[:60]}' in their place")
+    if before not in caption:
         return Fault("span_not_found", f"expected words of the caption, found '{before[:60]}'")
-    while at >= 0:
-        if caption[:at] + after + caption[at + len(before) :] == changed:
-            return None
-        at = caption.find(before, at + 1)
+    also = [(one["before"], one["after"]) for one in value.get("also", ())]
+    for old, new in also:
+        if not _follows(caption, (before, after), (old, new)):
+            return Fault(
+                "rest_changed", f"expected words that must follow the change, found '{old[:40]}' to '{new[:40]}'"
+            )
+    if _can_be_undone(" ".join(caption.split()), " ".join(changed.split()), (before, after), also):
+        return None
     return Fault("rest_changed", f"expected the rest unchanged after '{before[:40]}' became '{after[:40]}'")
 
 
-def items_fault(instruction: str, items: Sequence[Mapping[str, Any]]) -> Fault | None:
-    """Whether each item rests on words of the instruction, and no question stands twice."""
-    words = _plain(instruction)
+def _follows(caption: str, main: tuple[str, str], other: tuple[str, str]) -> bool:
+    """Whether words may change because others did: the same words again, their neighbours (the dog that *barks*), forms
+    of the same word, words of grammar, and where the change is one of gender, words of gender."""
+    (before, after), (old, new) = (tuple(map(_plain, pair)) for pair in (main, other))
+    if before and old.replace(before, after) == new:
+        return True
+    olds, news = _words(old), _words(new)
+    changed = set(olds) ^ set(news)
+    if changed <= _GRAMMAR or (changed <= _GENDER | _GRAMMAR and _GENDER & {*_words(before), *_words(after)}):
+        return True
+    if len(olds) == len(news) and all(_same_stem(*pair) for pair in zip(olds, news, strict=True)):
+        return True
+    text = _plain(caption)
+    ends = [(found.start(), found.end()) for found in re.finditer(re.escape(before), text)]
+    return any(
+        len(_words(text[min(end, found.end()) : max(start, found.start())])) <= 1
+        for found in re.finditer(re.escape(old), text)
+        for start, end in ends
+    )
+
+
+def _words(text: str) -> list[str]:
+    """Words; each Chinese character is one."""
+    return re.findall(r"[\u3400-\u4dbf\u4e00-\u9fff]|[^\W\u3400-\u9fff]+", text)
+
+
+_GRAMMAR = frozenset(
+    _words(
+        "a an the he she it they him her them his hers its their theirs himself herself itself themselves who "
+        "whose which this that these those is are was were be been being am has have had do does did s 他 她 它 "
+        "们 的 了 在 一 个 这 那"
+    )
+)
+
+
+_GENDER = frozenset(
+    _words(
+        "man men woman women boy boys girl girls male males female females gentleman lady guy guys mr mrs ms "
+        "sir madam son daughter father mother brother sister husband wife 男 女 人 性 士 先 生 孩 子 声 父 母 "
+        "哥 弟 姐 妹"
+    )
+)
+
+
+def _same_stem(one: str, other: str) -> bool:
+    common = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+    return one == other or common >= max(3, len(one) - 3, len(other) - 3)
+
+
+def _can_be_undone(caption: str, changed: str, main: tuple[str, str], also: Sequence[tuple[str, str]]) -> bool:
+    """Whether putting words back where they were makes a changed caption the old one; the main change is among them.
+
+    Both are walked side by side: where they agree, a character on; or past words and what stands in their place. Words
+    at the beginning of a sentence may be capitalised, and a dropped sentence takes a space with it.
+    """
+    old, new = (" ".join(words.split()) for words in main)
+    mains = [(old, new)] if new else [(old, ""), (f" {old}", ""), (f"{old} ", "")]
+    pairs = [(one, two, True) for one, two in mains] + [(one, two, False) for one, two in also]
+    pairs += [(_capital(one), _capital(two), is_main) for one, two, is_main in pairs]
+    open_, seen = [(0, 0, False)], set[tuple[int, int, bool]]()
+    while open_:
+        at, place, used = open_.pop()
+        if (at, place, used) in seen:
+            continue
+        seen.add((at, place, used))
+        if used and caption[at:].strip() == changed[place:].strip() == "":
+            return True
+        open_ += [
+            (at + len(one), place + len(two), used or is_main)
+            for one, two, is_main in pairs
+            if caption.startswith(one, at) and changed.startswith(two, place)
+        ]
+        if caption[at : at + 1] and caption[at : at + 1] == changed[place : place + 1]:
+            open_.append((at + 1, place + 1, used))
+    return False
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def usable_items(
+    instruction: str, items: Sequence[Mapping[str, Any]]
+) -> tuple[list[dict[str, Any]], list[tuple[str, str]]]:
+    """Items that rest on words of the instruction and ask what none before them asks; reason and question of others."""
+    words, questions = _plain(instruction), set[str]()
+    usable, dropped = [], []
     for item in items:
-        if _plain(item["basis"]) not in words:
-            return Fault("basis_not_found", f"expected words of the instruction, found '{item['basis'][:60]}'")
-    questions = Counter(_plain(item["question"]) for item in items)
-    question, times = questions.most_common(1)[0]
-    return Fault("repeated_item", f"expected each question once, found '{question[:60]}' again") if times > 1 else None
+        if not _plain(item["basis"]) or _plain(item["basis"]) not in words:
+            dropped.append(("basis_not_found", item["question"]))
+        elif _plain(item["question"]) in questions:
+            dropped.append(("repeated_item", item["question"]))
+        else:
+            questions.add(_plain(item["question"]))
+            usable.append(dict(item))
+    return usable, dropped
+
+
+def items_fault(instruction: str, items: Sequence[Mapping[str, Any]]) -> Fault | None:
+    """Whether no item of a list is usable; a single bad one costs itself alone."""
+    if usable_items(instruction, items)[0]:
+        return None
+    return Fault("basis_not_found", f"expected words of the instruction, found '{items[0]['basis'][:60]}'")
 
 
 def numbers_fault(count: int, answers: Sequence[Mapping[str, Any]]) -> Fault | None:
@@ -91,7 +192,7 @@ def lost(text: str, language: str, translated: str, into: str) -> list[str]:
         losses.append("numbers")
     if any(name.casefold() not in translated.casefold() for name in _names(text, language)):
         losses.append("names")
-    if _negates(text, language) != _negates(translated, into):
+    if negates(text, language) != negates(translated, into):
         losses.append("negations")
     return losses
 
@@ -124,7 +225,8 @@ def _names(text: str, language: str) -> set[str]:
     return {quoted for quoted in _QUOTED.findall(text) if re.search(r"[A-Z]", quoted)} | set(_NAME.findall(text))
 
 
-def _negates(text: str, language: str) -> bool:
+def negates(text: str, language: str) -> bool:
+    """Whether a text denies something."""
     if language == "en":
         return bool(_EN_NEGATION.search(text))
     return bool(_ZH_NEGATION.search(_ZH_QUESTION.sub("", text)))

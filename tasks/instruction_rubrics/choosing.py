@@ -17,6 +17,7 @@ from earmark.tasks.build.grouping import group
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.rows import Rows, keep_rows
 from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.caption_sets import YOUTUBE
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.instruction_rubrics.deciding import draw, role_of
 from earmark.tasks.instruction_rubrics.leakage import recordings_of
@@ -84,7 +85,7 @@ def _place_in_sets(
     """Give every row its `group_id` and `split`; returns the rows that their source keeps out of the bench, yet whose
     group is in it."""
     near = near_groups([row["text"] for row in rows], config.disjoint.captions)
-    origins = [[("origin", row["source"], row["origin"])] if row["origin"] else [] for row in rows]
+    origins = [[_origin(row)] if row["origin"] else [] for row in rows]
     groups = group(
         [
             [("recording", recording), ("text", text), *origin]
@@ -105,6 +106,12 @@ def _place_in_sets(
             if split == "test" and row["set"] == "train":
                 crossing.append(row)
     return crossing
+
+
+def _origin(row: dict[str, Any]) -> tuple[str, ...]:
+    """What a row's clip was taken from; a video is the same one in all sources."""
+    shared = str(row["origin"]).startswith(YOUTUBE)
+    return ("origin", row["origin"]) if shared else ("origin", row["source"], row["origin"])
 
 
 def _taken(rows: Sequence[dict[str, Any]], config: InstructionRubrics) -> list[dict[str, Any]]:

@@ -31,7 +31,7 @@ def verdict(passes: Sequence[bool], similarity: float | None, least: float | Non
     """Whether a caption fits its clip.
 
     Args:
-        passes: what the judge answered: once of real audio, twice of generated audio.
+        passes: what the judge answered: once of real audio, twice of generated audio, never where it was not asked.
         similarity: of clip and caption, where it was measured.
         least: similarity that a positive must have.
 
@@ -41,13 +41,35 @@ def verdict(passes: Sequence[bool], similarity: float | None, least: float | Non
     """
     if len(passes) == 2 and passes[0] != passes[1]:
         return False, Fault("passes_disagree", "expected the same answer twice, found yes and no")
-    if not passes[0]:
+    if passes and not passes[0]:
         if len(passes) == 2:
             return False, None
         return False, Fault("not_verified", "expected a caption that fits the clip, found that the judge denies it")
     if least is not None and (similarity is None or similarity < least):
         return False, Fault("low_similarity", f"expected a similarity of at least {least:g}, found {similarity}")
     return True, None
+
+
+def kind_of(verifiers: Sequence[str]) -> str:
+    """A positive's kind in the authors' words, by who verified it."""
+    return "pos_gemini" if "audio" in verifiers else "pos_clap" if "similarity" in verifiers else "pos"
+
+
+def lost_by_kind(ends: Iterable[tuple[str, str, bool]]) -> list[str]:
+    """What verification cost, a line a subset and kind.
+
+    Args:
+        ends: subset, kind, and whether it was lost, of each clip and instruction that was to be verified.
+    """
+    counts: dict[tuple[str, str], list[int]] = {}
+    for subset, kind, lost in ends:
+        of = counts.setdefault((subset, kind), [0, 0])
+        of[0] += lost
+        of[1] += 1
+    return [
+        f"{subset} {kind}: {lost:,} of {tried:,} lost to verification ({lost / tried:.0%})"
+        for (subset, kind), (lost, tried) in sorted(counts.items())
+    ]
 
 
 def overlap(failures: Iterable[tuple[bool, bool]]) -> tuple[int, int]:

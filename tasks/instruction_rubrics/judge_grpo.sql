@@ -1,14 +1,24 @@
 -- Grain: one row a sample and language: the clip, the instruction and its numbered items, and what the rewards need.
-WITH asked AS (
+WITH numbered AS (  -- an item that nobody could tell for a sample is left out, and the others are numbered anew
     SELECT
-        labels.sample_id,
-        labels.language,
-        string_agg(labels.item || ': ' || regexp_replace(items.question, '\s+', ' ', 'g'), E'\n' ORDER BY labels.item)
-            AS questions,
-        list(labels.answer ORDER BY labels.item) AS answers
+        * EXCLUDE (item),
+        item AS place,
+        row_number() OVER (PARTITION BY sample_id, language ORDER BY item) AS item
     FROM labels
+),
+
+asked AS (
+    SELECT
+        numbered.sample_id,
+        numbered.language,
+        string_agg(numbered.item || ': ' || regexp_replace(items.question, '\s+', ' ', 'g'), E'\n' ORDER BY numbered.item)
+            AS questions,
+        list(numbered.answer ORDER BY numbered.item) AS answers
+    FROM numbered
     JOIN samples USING (sample_id, language)
-    JOIN items USING (instruction_id, item, language)
+    JOIN items
+        ON samples.instruction_id = items.instruction_id AND numbered.place = items.item
+        AND samples.language = items.language
     GROUP BY ALL
 )
 SELECT

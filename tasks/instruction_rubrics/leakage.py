@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.audio.recordings import Print, fingerprint, recordings
 from earmark.tasks.build.ask import Row
+from earmark.tasks.build.disjoint import Side, check_disjoint
 from earmark.tasks.build.progress import working
-from earmark.tasks.instruction_rubrics.disjoint import Side, check_disjoint
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.staging import Stage
 

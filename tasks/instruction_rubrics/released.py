@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from earmark.schemas.errors import InputError
+from earmark.schemas.tables import AUDIO
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import named_rows, table_file
 
@@ -16,6 +21,14 @@ Row = dict[str, Any]
 
 WANTED = {name: name for name in ("uuid", "audio", "caption", "label", "type", "subset", "rubric")}
 QUESTION = ("question", "题目")
+RELEASED = pa.schema(
+    [
+        ("uuid", pa.string()),
+        ("audio", AUDIO),
+        *((name, pa.string()) for name in ("caption", "label", "type", "subset")),
+        ("rubric", pa.list_(pa.struct([(name, pa.string()) for name in ("dimension", "question", "basis")]))),
+    ]
+)
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 
 
@@ -77,3 +90,21 @@ def _file(audio: Any, where: str, embedded: Path) -> str | None:
     path = embedded / f"{hashlib.sha256(content).hexdigest()}{PurePosixPath(name).suffix or '.wav'}"
     path.write_bytes(content)
     return path.name
+
+
+def write(batches: Iterator[pa.RecordBatch], path: Path) -> None:
+    """Write rows of `bench_rows.sql` as they are released: `en/test.parquet` and `zh/test.parquet` beside one folder of
+    clips, whose paths start from the export."""
+    with ExitStack() as files:
+        writers: dict[str, pq.ParquetWriter] = {}
+        for batch in batches:
+            for language in batch["language"].unique().to_pylist():
+                rows = [row for row in batch.to_pylist() if row["language"] == language]
+                held = [{name: row[name] for name in WANTED} for row in rows]
+                for row in held:
+                    row["audio"] = {"bytes": None, "path": row["audio"]}
+                if language not in writers:
+                    place = path.parent / language / path.name
+                    place.parent.mkdir(exist_ok=True)
+                    writers[language] = files.enter_context(pq.ParquetWriter(place, RELEASED, compression="zstd"))
+                writers[language].write_table(pa.Table.from_pylist(held, RELEASED))

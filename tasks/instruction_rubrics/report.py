@@ -6,7 +6,10 @@ from typing import Any
 
 import duckdb
 
+from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.tasks.build.report import Material, count, histogram, sample, shares
+from earmark.tasks.evaluation.qualification import qualification_section
+from earmark.tasks.instruction_rubrics.rubrics import STABILITY
 from earmark.tasks.store.figures import Browser, Clip, Grid, Row, Section
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
@@ -37,17 +40,26 @@ def sections(material: Material) -> list[Section]:
         tuple(balance(db)),
         ("share of items that are yes",),
     )
+    changed = Grid("Changed attributes", ("domain", "attribute", "samples"), tuple(attributes(db)), ())
     figures = (
         shares(db, "shown", "kind", "Samples by kind"),
         shares(db, "items", "dimension", "Items by dimension"),
         histogram(db, "shown", "items", "Items a sample"),
     )
-    return [Section("Samples", (*figures, grid, Browser("samples", rows, count(db, "shown"))))]
+    return [Section("Samples", (*figures, grid, changed, Browser("samples", rows, count(db, "shown"))))]
 
 
 def balance(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
     """Samples, items and the share of items that are met, by set, subset and kind."""
     return db.execute(query("instruction_rubrics/balance")).fetchall()
+
+
+def attributes(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
+    """How often each attribute was changed, by domain."""
+    return db.execute(
+        "SELECT domain, attribute, count(DISTINCT sample_id) FROM samples WHERE attribute IS NOT NULL "
+        "GROUP BY ALL ORDER BY domain, attribute"
+    ).fetchall()
 
 
 def card_sections(stage: Stage) -> dict[str, str]:
@@ -64,11 +76,34 @@ def card_sections(stage: Stage) -> dict[str, str]:
     return {"Samples by subset": "\n".join(lines)}
 
 
-def build_sections(stage: Stage) -> dict[str, str]:
-    """The card's sections of a build: on the tables, and how often both passes over generated audio agreed.
+def build_sections(stage: Stage, config: InstructionRubrics) -> dict[str, str]:
+    """The card's sections of a build: on the tables, how often both passes over generated audio agreed, what each kind
+    lost to verification, and what part the model had that is to be trained.
 
-    The latter counts answers, not rows: where some were withdrawn, it is left out.
+    These count answers, not rows: where some were withdrawn, they are left out.
     """
-    passes = next((note for step in stage.steps() if step.name == "verify" for note in step.notes[1:]), None)
+    notes = [note for step in stage.steps() for note in step.notes]
+    passes = next((note for note in notes if "an overlap of" in note), None)
     agreement = {"Generated audio, judged twice": f"{passes[0].upper()}{passes[1:]}."} if passes else {}
-    return card_sections(stage) | agreement
+    lost = "\n".join(f"- {note}" for note in notes if "lost to verification" in note)
+    again = [note.removeprefix(STABILITY).strip() for note in notes if note.startswith(STABILITY)]
+    agreement |= {"Re-decomposition": f"{again[0]}."} if again else {}
+    sections = card_sections(stage) | agreement | ({"Lost to verification": lost} if lost else {})
+    return sections | qualification_section(stage) | _trained(config)
+
+
+def _model(name: str) -> str:
+    """A model's name without backend and organisation, in which servers and hubs name it differently."""
+    backend, _, model = name.partition(":")
+    return (model if model and "/" not in backend else name).rpartition("/")[2].casefold()
+
+
+def _trained(config: InstructionRubrics) -> dict[str, str]:
+    """Where the model that is to be trained had a hand in the labels."""
+    if config.trains is None:
+        return {}
+    own = _model(config.trains)
+    idle = {"reader": config.reader is None, "translator": not config.bilingual}
+    roles = [role for role, one in config.asked().items() if _model(one.annotator) == own and not idle.get(role)]
+    hand = f"**It was also the {', '.join(roles)}: it would learn from itself.**" if roles else "It had no part in it."
+    return {"The model to be trained": f"Made to train {config.trains}. {hand}"}

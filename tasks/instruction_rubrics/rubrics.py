@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -10,26 +10,42 @@ import pyarrow as pa
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.rubric_tables import INSTRUCTIONS, ITEMS, LABELS
 from earmark.tasks.build.ask import Ask, Asker, Row, side_by_side
+from earmark.tasks.build.references import References, references_of
 from earmark.tasks.build.rows import Rows, keep_rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import Walked, walk
-from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, LABEL, RATIONALES, TRANSLATE, others
+from earmark.tasks.instruction_rubrics.asks import (
+    DECOMPOSE,
+    DIRECTION,
+    FILTER,
+    HEAR,
+    LABEL,
+    LABEL_PARTLY,
+    RATIONALES,
+    REDECOMPOSE,
+    TRANSLATE,
+    others,
+)
 from earmark.tasks.instruction_rubrics.checks import lost
+from earmark.tasks.instruction_rubrics.decomposing import AT_ONCE, ask_in_parts, look_again, split, wording_of
+from earmark.tasks.instruction_rubrics.items import take_apart, with_completeness
 from earmark.tasks.instruction_rubrics.negatives import Negatives
 from earmark.tasks.instruction_rubrics.verification import reject_of
 from earmark.tasks.store.staging import Stage
 
-WHOLE = "instruction"
+STABILITY = "re-decomposition:"
 VERDICTS = {
     "unsupported": "expected an item that the instruction asks for, found",
     "redundant": "expected an item that no other says, found",
     "inaudible": "expected an item that can be heard, found",
+    "basis_not_found": "expected an item that rests on words of the instruction, found",
+    "repeated_item": "expected each question once, found again",
 }
 
 
 @walk(
     "rubrics",
-    asks=[DECOMPOSE, FILTER, LABEL, RATIONALES, TRANSLATE],
+    asks=[DECOMPOSE, FILTER, DIRECTION, LABEL, LABEL_PARTLY, HEAR, RATIONALES, TRANSLATE, REDECOMPOSE],
     columns=[("negative", pa.int64()), ("part", pa.string()), ("into", pa.string())],
     label="write rubrics",
 )
@@ -37,69 +53,97 @@ async def write_rubric(asker: Asker[InstructionRubrics], instruction: Row) -> di
     """Take an instruction apart and have its items read once more; without any left, it is its single item. Then label
     them for each negative, give the reasons why they are true where they are, and translate all."""
     about = {**instruction, "instruction": instruction["text"]}
-    listed = (await asker(DECOMPOSE, about))["items"]
-    verdicts = [one["verdict"] for one in (await asker(FILTER, {**about, "items": numbered(listed)}))["items"]]
-    left = [item for item, verdict in zip(listed, verdicts, strict=True) if verdict == "keep"]
-    items = left or [{"dimension": WHOLE, "question": instruction["text"], "basis": instruction["text"]}]
+    parts = await take_apart(asker, about)
+    about["wording"] = wording_of(asker.config, instruction["domain"])
+    kept = [] if parts.whole else parts.items
+    checked, stability = await look_again(asker, about, kept, parts.listed)
+    items = checked or [{**item, "flags": []} for item in parts.items]
+    if instruction.get("complete"):
+        items = with_completeness(items, instruction)
     labelled = await side_by_side(
-        *(_label(asker, LABEL, {**about, **negative}, items) for negative in instruction["negatives"]),
-        *([_label(asker, RATIONALES, about, items)] if instruction["true"] else []),
+        *(_label(asker, {**about, **negative}, items) for negative in instruction["negatives"]),
+        *([_reasons(asker, about, items)] if instruction["true"] else []),
     )
     texts = [instruction["text"], *(item["question"] for item in items)]
     used = any(one["failure"] is None for one in labelled)
     return {
         "items": items,
-        "items_by": asker.config.writer.annotator if left else None,
-        "removed": [[verdict, item["question"]] for item, verdict in zip(listed, verdicts, strict=True)
-                    if verdict != "keep"],
+        "items_by": None if parts.whole else asker.config.writer.annotator,
+        "removed": parts.removed,
+        "stability": stability,
         "labelled": labelled,
         "translations": await _translate(asker, {**instruction, "part": "instruction"}, texts) if used else {},
-    }  # fmt: skip
+    }
 
 
-async def _label(asker: Asker[InstructionRubrics], ask: Ask[InstructionRubrics], row: Row, items: list[Row]) -> Row:
-    """Answers and rationales for items. A negative whose items all come out yes is none: its contradiction was not
-    found."""
-    reply = await asker.reply(ask, {**row, "items": numbered(items)})
-    end = {"negative": row.get("negative"), "failure": reply.failure}
-    if reply.failure is not None:
-        return end
-    answers = [
-        {"answer": one.get("answer", "yes") == "yes", "rationale": one["rationale"]} for one in reply.value["items"]
-    ]
-    if ask is LABEL and all(one["answer"] for one in answers):
+async def _reasons(asker: Asker[InstructionRubrics], row: Row, items: list[Row]) -> Row:
+    """Why the items of a true instruction are true."""
+    answers, failure = await _answered(asker, RATIONALES, row, items, range(1, len(items) + 1))
+    return await _labelled(asker, row, answers, []) if failure is None else {"negative": None, "failure": failure}
+
+
+async def _label(asker: Asker[InstructionRubrics], row: Row, items: list[Row]) -> Row:
+    """Labels of the items of an instruction that is wrong for a clip. Where what is known is no full description, what
+    it leaves open is heard, and what cannot be told is dropped. A negative whose items all come out yes is none: its
+    contradiction was not found."""
+    numbers = range(1, len(items) + 1)
+    answers, failure = await _answered(asker, LABEL if row["full"] else LABEL_PARTLY, row, items, numbers)
+    if failure is not None:
+        return {"negative": row["negative"], "failure": failure}
+    left = sorted({*numbers} - {one["item"] for one in answers})
+    if left and asker.config.negatives.undecided == "hear":
+        some = [items[number - 1] for number in left]
+        answers += (await _answered(asker, HEAR, {**row, "pass": 1}, some, left))[0]
+    answers.sort(key=lambda one: one["item"])
+    unknown = [items[number - 1]["question"] for number in left if number not in {one["item"] for one in answers}]
+    if all(one["answer"] for one in answers):
         detail = f"expected an item that is not met, found all {len(answers)} answered yes"
-        return {**end, "failure": ("contradiction_not_found", detail)}
+        detail += f", {len(unknown)} not known" if unknown else ""
+        return {"negative": row["negative"], "failure": ("contradiction_not_found", detail)}
+    return await _labelled(asker, row, answers, unknown)
+
+
+async def _answered(
+    asker: Asker[InstructionRubrics], ask: Ask[InstructionRubrics], row: Row, items: list[Row], numbers: Sequence[int]
+) -> tuple[list[Row], tuple[str, str] | None]:
+    """What is answered about items of these numbers, and why there is no answer; what is unknown is left out.
+    Rationales are of items that are met."""
+    replies = await ask_in_parts(asker, ask, row, items)
+    if failure := next((reply.failure for reply in replies if reply.failure is not None), None):
+        return [], failure
+    return [
+        {"item": number, "answer": one.get("answer", "yes") == "yes", "rationale": one["rationale"],
+         "by": reply.annotator, "prompt": reply.prompt, "key": reply.key}
+        for reply, part in zip(replies, split(numbers), strict=True)
+        for number, one in zip(part, reply.value["items"], strict=True)
+        if one.get("answer") != "unknown"
+    ], None  # fmt: skip
+
+
+async def _labelled(asker: Asker[InstructionRubrics], row: Row, answers: list[Row], unknown: list[str]) -> Row:
+    """Labels with their rationales in all languages, and the items that nobody could tell."""
     translations = await _translate(asker, {**row, "part": "answers"}, [one["rationale"] for one in answers])
-    source = {"by": reply.annotator, "prompt": reply.prompt, "key": reply.key}
-    return {**end, "answers": answers, **source, "translations": translations}
+    end = {"negative": row.get("negative"), "failure": None, "unknown": unknown}
+    return {**end, "answers": answers, "translations": translations}
 
 
 async def _translate(asker: Asker[InstructionRubrics], row: Row, texts: list[str]) -> dict[str, Row]:
     """Texts in each other language, with what a back-check holds against each; or why they are not there."""
     languages = others(asker.config, row["language"])
-    replies = await side_by_side(*(asker.reply(TRANSLATE, {**row, "texts": texts, "into": into}) for into in languages))
-    return {
-        into: {"failure": reply.failure}
-        if reply.failure is not None
-        else {
-            "failure": None,
-            "texts": reply.value["texts"],
-            "flags": [
-                lost(text, row["language"], other, into)
-                for text, other in zip(texts, reply.value["texts"], strict=True)
-            ],
-            "by": reply.annotator,
-        }
-        for into, reply in zip(languages, replies, strict=True)
-    }
+    ends = await side_by_side(*(_translate_into(asker, row, texts, into) for into in languages))
+    return dict(zip(languages, ends, strict=True))
 
 
-def numbered(items: Sequence[Mapping[str, Any]]) -> list[Row]:
-    """Items with numbers from 1, as prompts show them."""
-    return [
-        {"id": number, "question": item["question"], "basis": item["basis"]} for number, item in enumerate(items, 1)
-    ]
+async def _translate_into(asker: Asker[InstructionRubrics], row: Row, texts: list[str], into: str) -> Row:
+    parts = split(texts, AT_ONCE + 1)  # an instruction and its items
+    rows = [{**row, "texts": part, "part": f"{row['part']} {n}" if n > 1 else row["part"], "into": into}
+            for n, part in enumerate(parts, 1)]  # fmt: skip
+    replies = await side_by_side(*(asker.reply(TRANSLATE, one) for one in rows))
+    if failure := next((reply.failure for reply in replies if reply.failure is not None), None):
+        return {"failure": failure}
+    translated = [text for reply in replies for text in reply.value["texts"]]
+    flags = [lost(text, row["language"], other, into) for text, other in zip(texts, translated, strict=True)]
+    return {"failure": None, "texts": translated, "flags": flags, "by": replies[0].annotator}
 
 
 @step("items", unit="instructions", final=True, label="keep rubrics")
@@ -110,7 +154,8 @@ def keep_rubrics(stage: Stage, config: InstructionRubrics, negatives: Negatives,
         Instructions with their items and all that was written of them.
     """
     instructions, clips = read_rows(negatives.instructions), read_rows(negatives.negatives)
-    rubrics = [{**instructions[at], **end} for at, end in written.results()]
+    references = references_of(config, stage.store)
+    rubrics = [{**instructions[at], **_without_repeats(end, references)} for at, end in written.results()]
     ends = written.given_up()
     rejects = [
         (ITEMS.name, reject_of(instructions[end["at"]], end["reason"], f"{end['stage']}: {end['detail']}"))
@@ -136,6 +181,19 @@ def keep_rubrics(stage: Stage, config: InstructionRubrics, negatives: Negatives,
     )
 
 
+def _without_repeats(end: Row, references: References | None) -> Row:
+    """What was written of an instruction, less its translations that nearly repeat what the config keeps out."""
+    if references is None:
+        return end
+    translations = {
+        language: {"failure": ("decontaminated", fault)}
+        if one["failure"] is None and (fault := references.fault_of(one["texts"][0]))
+        else one
+        for language, one in end["translations"].items()
+    }
+    return {**end, "translations": translations}
+
+
 def _items_account(rubrics: list[Row]) -> Account:
     removed = [
         (ITEMS.name, reject_of(row, verdict, f"{VERDICTS[verdict]} '{question[:80]}'"))
@@ -145,6 +203,14 @@ def _items_account(rubrics: list[Row]) -> Account:
     whole = sum(row["items_by"] is None for row in rubrics)
     kept = sum(len(row["items"]) for row in rubrics) - whole
     notes = [f"{whole:,} instructions had no item left and are their single item"] if whole else []
+    if twice := [row["stability"] for row in rubrics if row["stability"] is not None]:
+        share = sum(twice) / len(twice)
+        notes.append(
+            f"{STABILITY} {len(twice):,} instructions were taken apart twice: {share:.0%} of the items of both draws "
+            "match one of the other"
+        )
+    if denied := sum("direction" in item["flags"] for row in rubrics for item in row["items"]):
+        notes.append(f"{denied:,} of {kept + whole:,} items are flagged: a second model denies them of what is asked")
     return Account(kept + len(removed), kept, removed, name="filter", unit="items", notes=notes)
 
 
@@ -160,6 +226,13 @@ def _label_accounts(rubrics: list[Row], clips: list[Row]) -> Iterator[Account]:
         rejects = [(LABELS.name, reject_of(subject, *failure)) for subject, failure in own if failure is not None]
         kept = sum(failure is None for _, failure in own)
         yield Account(entered, kept, rejects, name=name, unit=unit, follows=follows)
+    unknown = [
+        (LABELS.name, reject_of(subject, "not_known", f"expected an item that can be told, found '{question[:80]}'"))
+        for subject, one in ends
+        for question in one.get("unknown", ())
+    ]
+    kept = sum(len(one["answers"]) for _, one in ends if one["failure"] is None)
+    yield Account(kept + len(unknown), kept, unknown, name="known", unit="items of samples")
 
 
 def _translation_account(rubrics: list[Row], clips: list[Row]) -> Account:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -17,7 +18,7 @@ from earmark.tasks.build.media import EMBEDDED_AT_ONCE, embed
 from earmark.tasks.build.rows import Rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import Walked
-from earmark.tasks.instruction_rubrics.asks import VERIFY
+from earmark.tasks.instruction_rubrics.asks import HEAR, MISMATCH, READ, VERIFY
 from earmark.tasks.instruction_rubrics.choosing import Chosen
 from earmark.tasks.instruction_rubrics.leakage import check_leakage
 from earmark.tasks.instruction_rubrics.pairs import choose
@@ -100,6 +101,7 @@ def _samples(pair: tuple[Row, Row], captions: Mapping[int, Row]) -> Iterator[Row
             "span_before": row.get("span_before"),
             "span_after": row.get("span_after"),
             "verified_by": row["verified_by"],
+            "verified": row["verified"],
             "similarity": row.get("similarity"),
             "items": len(items),
             "items_yes": sum(item["answer"] for item in items),
@@ -121,16 +123,16 @@ def _label_rows(samples: Iterable[Row], rubrics: Mapping[str, Row], config: Inst
         labelled = sample["labelled"]
         for language in config.languages:
             other = labelled["translations"].get(language)
-            for number, answer in enumerate(labelled["answers"], 1):
+            for place, answer in enumerate(labelled["answers"]):
                 yield {
                     **{name: sample[name] for name in ("sample_id", "split", "clip_sha256", "source")},
-                    "item": number,
+                    "item": answer["item"],
                     "language": language,
                     "answer": answer["answer"],
-                    "rationale": other["texts"][number - 1] if other else answer["rationale"],
-                    "labelled_by": labelled["by"],
-                    "prompt": labelled["prompt"],
-                    "request_key": labelled["key"],
+                    "rationale": other["texts"][place] if other else answer["rationale"],
+                    "labelled_by": answer["by"],
+                    "prompt": answer["prompt"],
+                    "request_key": answer["key"],
                 }
 
 
@@ -161,7 +163,7 @@ def _item_rows(rubrics: Iterable[Row], config: InstructionRubrics) -> Iterator[R
                     "dimension": item["dimension"],
                     "question": texts[number],
                     "basis": item["basis"],
-                    "flags": other["flags"][number] if other else [],
+                    "flags": [*item["flags"], *(other["flags"][number] if other else [])],
                     "written_by": other["by"] if other else row["items_by"],
                 }
 
@@ -175,26 +177,39 @@ def _texts(rubric: Row, language: str) -> list[str]:
 
 
 def _judgment_rows(evidence: Evidence, clips: set[str]) -> Iterator[Row]:
-    """What the judge answered about clips that are in the samples, of instructions that were not taken too."""
+    """What was answered about clips that are in the samples, of instructions that were not taken too."""
     for walked in evidence:
         rows = read_rows(walked.source)
-        for draw in walked.read_draws():
-            row = rows[draw["at"]]
-            if draw["role"] != "judge" or draw["value"] is None or row["clip_sha256"] not in clips:
+        for draws in _questions(walked):
+            row, own = rows[draws[0]["at"]], "candidate" not in draws[0]
+            if row["clip_sha256"] not in clips:
                 continue
-            judged = row if draw["ask"] == VERIFY.name else row["candidates"][draw["candidate"]]
+            by_items = draws[0]["ask"] == HEAR.name
+            items = [(one, draw) for draw in draws for one in draw["value"].get("items", [draw["value"]])]
+            no = [(one, draw) for one, draw in items if one["answer"] == "no"]
+            judged = row if own else row["candidates"][draws[0]["candidate"]]
+            said, decisive = no or items, (no or items)[0][1]
             yield {
                 **{name: row[name] for name in ("clip_sha256", "split", "subset", "source")},
                 "instruction_id": judged["instruction_id"],
-                "pass": draw.get("pass", 1),
-                "question": draw["ask"],
-                "answer": draw["value"]["answer"] == "yes",
-                "evidence": draw["value"]["evidence"],
-                "judge": draw["annotator"],
-                "prompt": draw["prompt"],
-                "request_key": draw["request_key"],
+                "pass": draws[0].get("pass", 1),
+                "question": (VERIFY.name if own else MISMATCH.name) if by_items else draws[0]["ask"],
+                "answer": (not no) == (own or not by_items),
+                "evidence": " ".join(one.get("evidence") or one["rationale"] for one, _ in said),
+                "judge": decisive["annotator"],
+                "prompt": decisive["prompt"],
+                "request_key": decisive["request_key"],
                 "similarity": judged["similarity"],
             }
+
+
+def _questions(walked: Walked) -> Iterator[list[Row]]:
+    """The answers to each question of a judge or reader: one, or one a part of its items. Without all, none."""
+    asked: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for draw in walked.read_draws():
+        if draw["last"] and (draw["role"] == "judge" or draw["ask"] == READ.name):
+            asked[draw["at"], draw.get("candidate"), draw["ask"], draw.get("pass", 1)].append(draw)
+    yield from (draws for draws in asked.values() if all(draw["reason"] is None for draw in draws))
 
 
 def _clip_batches(clips: list[Row], config: InstructionRubrics) -> Iterator[pa.Table]:

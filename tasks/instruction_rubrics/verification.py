@@ -15,25 +15,40 @@ from earmark.tasks.build.rows import Rows, keep_rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.importers.rows import Reject
-from earmark.tasks.instruction_rubrics.asks import PERTURB, VERIFY
-from earmark.tasks.instruction_rubrics.deciding import overlap, verdict
+from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, HEAR, PERTURB, VERIFY
+from earmark.tasks.instruction_rubrics.attributes import offered
+from earmark.tasks.instruction_rubrics.deciding import kind_of, lost_by_kind, overlap, verdict
+from earmark.tasks.instruction_rubrics.items import listen, with_items
 from earmark.tasks.store.staging import Stage
 
 
-@walk("captions", asks=[VERIFY, PERTURB], columns=[("pass", pa.int64())], label="verify captions")
+@walk(
+    "captions",
+    asks=[VERIFY, DECOMPOSE, FILTER, HEAR, PERTURB],
+    columns=[("pass", pa.int64()), ("part", pa.string())],
+    label="verify captions",
+)
 async def verify_caption(asker: Asker[InstructionRubrics], caption: Row) -> dict[str, Any]:
-    """Ask whether a caption fits its clip: once of real audio, twice of generated audio. If it does and its negative is
-    to be the same with one detail changed, have it changed."""
-    passes = (1, 2) if caption["generated"] else (1,)
-    questions = [{**caption, "instruction": caption["text"], "pass": number} for number in passes]
-    answers = await side_by_side(*(asker(VERIFY, question) for question in questions))
-    least = asker.config.similarity.least if asker.config.similarity else None
-    positive, fault = verdict([one["answer"] == "yes" for one in answers], caption["similarity"], least)
+    """Verify a caption as its source says: a listener is asked once of real audio, twice of generated audio. If it fits
+    and its negative is to be the same with one detail changed, have it changed."""
+    config, source = asker.config, caption["source"]
+    by = config.verifiers(source, "positives")
+    answers: list[tuple[bool, str]] = []
+    if "audio" in by:
+        question = await with_items(asker, {**caption, "instruction": caption["text"], "written_by": None})
+        passes = (1, 2) if caption["generated"] else (1,)
+        answers = await side_by_side(*(listen(asker, VERIFY, {**question, "pass": number}) for number in passes))
+    least = config.bound(source, "least") if "similarity" in by else None
+    positive, fault = verdict([yes for yes, _ in answers], caption["similarity"], least)
     if fault is not None:
         raise GivenUp(VERIFY.name, *fault)
-    end = {"positive": positive, "evidence": [one["evidence"] for one in answers]}
+    end = {"positive": positive, "evidence": [evidence for _, evidence in answers]}
     if positive and caption["role"] == "perturb":
-        change = await asker.reply(PERTURB, {**caption, "caption": caption["text"]})
+        base = f"{caption['clip_sha256']}\n{caption['instruction_id']}"
+        full = config.source(source).full
+        attributes = offered(config.seed, base, caption["domain"], caption["language"], full=full)
+        question = {**caption, "caption": caption["text"], "attributes": [one._asdict() for one in attributes]}
+        change = await asker.reply(PERTURB, question)
         end |= {"changed": change.value, "failure": change.failure}
     return end
 
@@ -46,11 +61,27 @@ def keep_verified(stage: Stage, config: InstructionRubrics, verified: Walked) ->
         Captions with what was decided of each.
     """
     captions = read_rows(verified.source)
-    kept = [{**captions[at], **end, "verified_by": config.judge.annotator} for at, end in verified.results()]
+    by = {source.name: config.verifiers(source.name, "positives") for source in config.sources}
+    heard = {name: config.judge.annotator if "audio" in verifiers else None for name, verifiers in by.items()}
+    kept = [
+        {
+            **captions[at],
+            **end,
+            "verified": list(by[captions[at]["source"]]),
+            "verified_by": heard[captions[at]["source"]],
+        }
+        for at, end in verified.results()
+    ]
     rejects = [
         (SAMPLES.name, reject_of(captions[end["at"]], end["reason"], end["detail"])) for end in verified.given_up()
     ]
     notes = [f"{sum(row['positive'] for row in kept):,} captions fit their clips"]
+    gone = [(captions[end["at"]], end["reason"]) for end in verified.given_up()]
+    ends = [(row["subset"], kind_of(by[row["source"]]), False) for row in kept if row["positive"]]
+    ends += [(row["subset"], kind_of(by[row["source"]]), True) for row, _ in gone]
+    ends += [(row["subset"], "neg_gemini", False) for row in kept if not row["positive"]]
+    ends += [(row["subset"], "neg_gemini", True) for row, reason in gone if reason == "passes_disagree"]
+    notes += lost_by_kind(ends)
     if twice := _failures(verified):
         both, either = overlap(twice)
         share = f"{both / either:.0%}" if either else "none"
@@ -62,12 +93,23 @@ def keep_verified(stage: Stage, config: InstructionRubrics, verified: Walked) ->
 
 
 def _failures(verified: Walked) -> list[tuple[bool, bool]]:
-    """Of each clip that was judged twice, which passes it failed."""
-    failed: dict[int, list[bool]] = defaultdict(list)
+    """Of each generated clip that was judged twice, which passes it failed: any part of a pass."""
+    captions = read_rows(verified.source)
+    failed: dict[int, dict[int, bool]] = defaultdict(dict)
+    unanswered = set[int]()
     for draw in verified.read_draws():
-        if draw["ask"] == VERIFY.name and draw["reason"] is None:
-            failed[draw["at"]].append(draw["value"]["answer"] == "no")
-    return [(passes[0], passes[1]) for passes in failed.values() if len(passes) == 2]
+        at = draw["at"]
+        if draw["ask"] in (VERIFY.name, HEAR.name) and draw["last"] and captions[at]["generated"]:
+            if draw["reason"] is not None:
+                unanswered.add(at)
+                continue
+            failed[at][draw["pass"]] = failed[at].get(draw["pass"], False) or denied(draw["value"])
+    return [(passes[1], passes[2]) for at, passes in failed.items() if at not in unanswered and len(passes) == 2]
+
+
+def denied(value: Mapping[str, Any]) -> bool:
+    """Whether the judge says that an instruction does not fit: as a whole, or one of its items."""
+    return "no" in [one["answer"] for one in value.get("items", [value])]
 
 
 def reject_of(row: Mapping[str, Any], reason: str, detail: str, near: str | None = None) -> Reject:

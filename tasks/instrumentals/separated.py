@@ -66,7 +66,10 @@ class Kept:
     @property
     def folder(self) -> Path:
         """Where all files of this separator and these settings are."""
-        return self.store.root / FOLDER / digest_of([FORMAT, self.separator, asdict(self.output)])[:32]
+        output = asdict(self.output)
+        if output["bitrate_kbps"] == 320:  # so that what was separated before there was a choice stays separated
+            del output["bitrate_kbps"]
+        return self.store.root / FOLDER / digest_of([FORMAT, self.separator, output])[:32]
 
     def path(self, clip_sha256: str) -> Path:
         """Where a clip's instrumental is, or will be."""
@@ -96,7 +99,7 @@ class Kept:
 
 def output_of(result: Result) -> Output:
     """The output settings of a config."""
-    return Output(result.codec, result.bits, result.crop_s)
+    return Output(result.codec, result.bits, result.crop_s, result.bitrate_kbps if result.codec == "mp3" else 320)
 
 
 def separate_tracks(stage: Stage, config: Instrumentals, pool: Rows) -> list[Path]:

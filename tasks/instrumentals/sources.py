@@ -11,11 +11,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from earmark.schemas.instrumentals import CORPUS, TRACKS, Instrumentals
-from earmark.tasks.build.media import MEASURED, audio_digest, clip_below, measure
+from earmark.tasks.build.media import MEASURED, audio_digest, clip_below
 from earmark.tasks.build.mirror import bring_folder
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.progress import working
+from earmark.tasks.build.references import measure_apart
 from earmark.tasks.build.rows import Rows, keep_rows
 from earmark.tasks.build.step import Done, step
 from earmark.tasks.build.tracks import audio_root, choose_pool, file_name, import_list, input_digests, peek, read_list
@@ -99,7 +100,7 @@ def index_audio(stage: Stage, config: Instrumentals, tracks: Path) -> Done[Rows]
     names = pq.ParquetFile(tracks).read(["audio"])["audio"].to_pylist()
     files = [clip_below(root, root.folder / name) for name in names]
     media = stage.work / "media.parquet"
-    measured = measure(stage.store, "index audio", files, config.tracks.longest_s)
+    measured = measure_apart(stage, config, "index audio", files, config.tracks.longest_s)
     write_rows(media, MEDIA, [(row, *each) for row, each in enumerate(measured)])
     pool, account = choose_pool(stage, config, tracks, media, TRACKS.name)
     note = f"{_length(sum(pool['duration_s'].to_pylist()))} of audio can be separated"

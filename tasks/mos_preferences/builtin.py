@@ -21,17 +21,19 @@ def speech_critique(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str
     """Describe one clip, or compare and score two.
 
     Args:
-        facts: not used.
+        facts: `free_text`: whether one clip's description has it.
         clips: measurements of one or two clips.
 
     Returns:
-        The four descriptions of one clip; of two, a text that ends with `Final Scores: [[x, y]]`.
+        Four descriptions of one clip, and free text if wanted; of two, a text that ends with `Final Scores: [[x, y]]`.
 
     Raises:
         BadRequest: no clip, or more than two.
     """
     if len(clips) == 1:
-        return {aspect: f"{_sentence(text)}." for aspect, text in describe(clips[0]).items()}
+        parts = {aspect: f"{_sentence(text)}." for aspect, text in describe(clips[0]).items()}
+        free = f"The signal's quality, as far as it was measured, is {points(clips[0]):.0f} of 100."
+        return parts | ({"free_text": free} if facts.get("free_text") else {})
     if len(clips) != 2:
         raise BadRequest(f"expected one or two clips, found {len(clips)}")
     first, second = map(describe, clips)

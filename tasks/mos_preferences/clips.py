@@ -35,6 +35,7 @@ class Cell:
         levels: levels drawn so far, by category.
         largest: size of the largest group, by category.
         available: valid pairs within the limit per clip, by category.
+        binned: the same by category and bin of gaps.
     """
 
     number: int
@@ -45,6 +46,7 @@ class Cell:
     levels: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CATEGORIES, 0))
     largest: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CATEGORIES, 0))
     available: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CATEGORIES, 0))
+    binned: dict[tuple[str, int], int] = field(default_factory=dict)
 
     def exhausted(self, category: str) -> bool:
         """Whether every pair of the category has been met."""
@@ -79,7 +81,7 @@ class RatedClips:
         )
         connection.execute(query("mos_preferences/cells"), {"files": names})
         connection.execute(query("mos_preferences/clips"), {"files": names, "seed": seed})
-        for macro in ("ring_of", "normal_tail", "normal_cdf"):
+        for macro in ("ring_of", "normal_tail", "normal_cdf", "order_chance"):
             connection.execute(query(f"mos_preferences/{macro}"))
         connection.execute("CREATE TABLE asked (cell SMALLINT)")
 

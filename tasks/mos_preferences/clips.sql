@@ -10,6 +10,7 @@ WITH rated AS (
         cells.cell,
         cells.stratum,
         mos,
+        mos_se,
         content_id,
         system_id,
         speaker_id,
@@ -42,6 +43,7 @@ SELECT
     speaker,
     condition,
     mos,
+    mos_se,
     (hash >> 64)::UBIGINT AS position,
     (hash & 18446744073709551615)::UBIGINT AS draw
 FROM rated

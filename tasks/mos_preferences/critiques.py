@@ -48,6 +48,7 @@ ANSWERS = pa.schema(
         ("request_key", pa.string()),
         ("tries", pa.int64()),
         ("notes", pa.string()),
+        ("free_text", pa.string()),
     ]
 )
 
@@ -151,7 +152,7 @@ def _answer(draw: Row) -> Row:
     about = {name: draw[name] for name in ("kind", "item", "request_key", "notes")} | {"tries": draw["draw"] + 1}
     value: Any = draw["value"]
     if draw["kind"] == "single":
-        return {**about, **{aspect: value[aspect].strip() for aspect in ASPECTS}}
+        return {**about, **{name: text.strip() for name, text in value.items()}}
     scores = final_scores(value)
     assert scores is not None
     return {**about, "rationale": value.strip(), "first_score": scores[0], "second_score": scores[1]}
@@ -159,7 +160,7 @@ def _answer(draw: Row) -> Row:
 
 def _write(stage: Stage, connection: duckdb.DuckDBPyConnection, critiques: Critiques, kind: str) -> int:
     table = TABLE_OF[kind]
-    by = {"model": critiques.annotator, "prompt": prompt_of(kind).id}
+    by = {"model": critiques.annotator, "prompt": prompt_of(critiques, kind).id}
     kept = 0
     for split in SPLITS:
         rows = connection.sql(query(f"mos_preferences/{table.name}"), params={**by, "split": split})

@@ -14,7 +14,8 @@ SELECT
     $prompt AS prompt,
     answers.request_key,
     answers.tries,
-    answers.notes
+    answers.notes,
+    answers.free_text
 FROM questions
 JOIN answers USING (kind, item)
 WHERE kind = 'single' AND split = $split

@@ -19,13 +19,14 @@ from earmark.tasks.build.walk import walk
 from earmark.tasks.mos_preferences.audio import find_audio
 
 PROMPT_OF = {"single": "speech-critique", "paired": "speech-critique-pair"}
+WITH_FREE_TEXT = {**PROMPT_OF, "single": "speech-critique-free"}
 SIDES = {"single": ("first",), "paired": ("first", "second")}
 QUESTIONS_A_SHARD = 500
 
 
-def prompt_of(kind: str) -> Prompt:
+def prompt_of(critiques: Critiques, kind: str) -> Prompt:
     """The prompt that asks about single clips or about pairs."""
-    return prompt_named(PROMPT_OF[kind])
+    return prompt_named((WITH_FREE_TEXT if critiques.free_text else PROMPT_OF)[kind])
 
 
 def kinds_asked(critiques: Critiques | None) -> list[str]:
@@ -37,7 +38,9 @@ def kinds_asked(critiques: Critiques | None) -> list[str]:
 
 def prompt_digests(critiques: Critiques | None) -> dict[str, str]:
     """SHA-256 of the prompts that ask, by name and version."""
-    return {prompt.id: prompt.sha256 for prompt in map(prompt_of, kinds_asked(critiques))}
+    if critiques is None:
+        return {}
+    return {prompt.id: prompt.sha256 for prompt in (prompt_of(critiques, kind) for kind in kinds_asked(critiques))}
 
 
 def questions_a_shard(critiques: Critiques) -> int:
@@ -60,7 +63,8 @@ def critique_request(config: MosPreferences, row: Row) -> Posed:
         path = find_audio(config, source, row[f"{side}_file"], row[f"{side}_audio"])
         clips[side] = Audio(row[f"{side}_sha256"], str(path), duration_s=row[f"{side}_duration_s"], form=form)
     values = {"clip": clips["first"]} if row["kind"] == "single" else clips
-    return pose(config.critiques, prompt_of(row["kind"]), **values)
+    free = {"free_text": True} if config.critiques.free_text and row["kind"] == "single" else None
+    return pose(config.critiques, prompt_of(config.critiques, row["kind"]), free, **values)
 
 
 def pair_fault(text: str, row: Mapping[str, Any]) -> Fault | None:
@@ -95,7 +99,9 @@ def scores_agree(config: MosPreferences, row: Row, text: str) -> Fault | None:
 
 def imagine_description(config: MosPreferences, row: Row) -> dict[str, str]:
     """What a dry run takes for an answer."""
-    return dict.fromkeys(ASPECTS, imagined(20))
+    assert config.critiques is not None
+    free = {"free_text": imagined(60)} if config.critiques.free_text else {}
+    return dict.fromkeys(ASPECTS, imagined(20)) | free
 
 
 def imagine_comparison(config: MosPreferences, row: Row) -> str:

@@ -15,6 +15,7 @@ met AS (
         cell,
         clip,
         mos,
+        mos_se,
         draw,
         content,
         system,
@@ -22,6 +23,7 @@ met AS (
         condition,
         lead(clip, $level::INTEGER) OVER along AS other_clip,
         lead(mos, $level::INTEGER) OVER along AS other_mos,
+        lead(mos_se, $level::INTEGER) OVER along AS other_mos_se,
         lead(draw, $level::INTEGER) OVER along AS other_draw,
         lead(content, $level::INTEGER) OVER along AS other_content,
         lead(system, $level::INTEGER) OVER along AS other_system,
@@ -40,8 +42,10 @@ SELECT
     CASE $ring WHEN 0 THEN 0 WHEN 3 THEN 2 ELSE 1 END::TINYINT AS category,
     $level::SMALLINT AS level,
     xor(draw, other_draw) AS hash,
-    abs(mos - other_mos) AS mos_gap
+    abs(mos - other_mos) AS mos_gap,
+    len([edge FOR edge IN $edges::DOUBLE[] IF edge <= abs(mos - other_mos)])::TINYINT AS bin
 FROM met
 WHERE other_clip IS NOT NULL
     AND abs(mos - other_mos) >= $min_gap
+    AND ($min_chance = 0 OR order_chance(abs(mos - other_mos), mos_se, other_mos_se) >= $min_chance)
     AND ring_of(content, other_content, system, other_system, speaker, other_speaker, condition, other_condition) = $ring

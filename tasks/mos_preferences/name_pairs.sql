@@ -19,9 +19,5 @@ SELECT
     1 + len([decile FOR decile IN $deciles IF decile < mos_gap]) AS gap_decile,
     chosen_mos_se,
     rejected_mos_se,
-    CASE
-        WHEN chosen_mos_se IS NULL OR rejected_mos_se IS NULL THEN NULL
-        WHEN chosen_mos_se = 0 AND rejected_mos_se = 0 THEN NULL  -- listeners who all agreed tell nothing of the spread
-        ELSE normal_cdf(mos_gap / sqrt(chosen_mos_se ** 2 + rejected_mos_se ** 2))
-    END AS chosen_better_probability
+    order_chance(mos_gap, chosen_mos_se, rejected_mos_se) AS chosen_better_probability
 FROM chunk

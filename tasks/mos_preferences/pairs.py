@@ -68,7 +68,7 @@ def pair_clips(stage: Stage, config: MosPreferences) -> Done[None]:
                 kept += stage.write(PAIRS, split, work.watching(pair_rows(connection, clips, split)))
         stage.drop_empty_splits(PAIRS)
     filtered = {
-        "gap below pairs.min_gap, or category off": drawn.met - drawn.fit,
+        "gap or chance below pairs.min_gap and min_probability, or category off": drawn.met - drawn.fit,
         "over pairs.per_clip": drawn.fit - drawn.allowed,
         "beyond the quota": drawn.allowed - drawn.picked,
     }
@@ -94,10 +94,15 @@ def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences)
         wanted = {
             (cell.number, category): next_level(cell, category, config) for cell in cells for category in CATEGORIES
         }
-    takes = [(c.number, CATEGORIES.index(name), n) for c in cells for name, n in _takes(c, config).items()]
-    connection.execute("CREATE TABLE takes (cell SMALLINT, category TINYINT, take BIGINT)")
+    takes = [
+        (cell.number, CATEGORIES.index(category), number, take)
+        for cell in cells
+        for category, share in _takes(cell, config).items()
+        for number, take in over_bins(cell, category, share, config).items()
+    ]
+    connection.execute("CREATE TABLE takes (cell SMALLINT, category TINYINT, bin TINYINT, take BIGINT)")
     if takes:
-        connection.executemany("INSERT INTO takes VALUES (?, ?, ?)", takes)
+        connection.executemany("INSERT INTO takes VALUES (?, ?, ?, ?)", takes)
     connection.execute(query("mos_preferences/pick_pairs"))
     fit = connection.execute("SELECT count(*) FROM candidates").fetchall()[0][0]
     connection.execute("DROP VIEW allowed")
@@ -106,8 +111,12 @@ def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences)
         met=met,
         fit=fit,
         allowed=sum(sum(cell.available.values()) for cell in cells),
-        picked=sum(n for _, _, n in takes),
-        notes=(*(note for cell in cells for note in shortfall(cell, config)), *without_clips(cells, config)),
+        picked=sum(take for *_, take in takes),
+        notes=(
+            *(note for cell in cells for note in shortfall(cell, config)),
+            *without_clips(cells, config),
+            *without_contents(connection),
+        ),
     )
 
 
@@ -135,7 +144,17 @@ def next_level(cell: Cell, category: str, config: MosPreferences) -> int:
         name: endless if cell.levels[name] and not cell.exhausted(name) else cell.available[name] for name in CATEGORIES
     }
     share = share_out(_reachable(cell, config), hoped, config.pairs.balance)[category]  # type: ignore[arg-type]
-    return min(2 * drawn, config.pairs.most_draws) if share > cell.available[category] else 0
+    wanted = over_bins(cell, category, share, config, endless=endless)
+    short = any(take > cell.binned.get((category, number), 0) for number, take in wanted.items())
+    return min(2 * drawn, config.pairs.most_draws) if short else 0
+
+
+def over_bins(cell: Cell, category: str, share: int, config: MosPreferences, endless: int = 0) -> dict[int, int]:
+    """A category's share over the bins of gaps, evenly as far as there are pairs; `endless` more may still be drawn."""
+    bins = range(len(config.pairs.gap_edges) + 1)
+    available = {str(number): endless + cell.binned.get((category, number), 0) for number in bins}
+    shares = share_out(share, available, dict.fromkeys(available, 1.0))
+    return {number: shares[str(number)] for number in bins}
 
 
 def shortfall(cell: Cell, config: MosPreferences) -> list[str]:
@@ -162,6 +181,16 @@ def without_clips(cells: list[Cell], config: MosPreferences) -> list[str]:
         for dataset, quotas in config.quotas.items()
         for split, quota in quotas.items()
         if quota and (dataset, split) not in cells_with_clips
+    ]
+
+
+def without_contents(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """A sentence for each dataset and split that names no contents: it can have no pairs of one content."""
+    found = connection.execute(query("mos_preferences/without_contents")).fetchall()
+    return [
+        f"{dataset} {split}: no contents are known (columns.content), so no same_content pairs; clips of one system "
+        "are taken to differ in content"
+        for dataset, split in found
     ]
 
 
@@ -192,8 +221,10 @@ def _draw(
             connection.execute("DELETE FROM asked")
             connection.executemany("INSERT INTO asked VALUES (?)", [(cell.number,) for cell in asked])
             for ring in rings:
-                given = {"ring": ring, "level": level, "min_gap": max(config.pairs.min_gap - NO_GAP, NO_GAP)}
-                connection.execute(query("mos_preferences/draw_pairs"), given)
+                rules = config.pairs
+                given = {"ring": ring, "level": level, "min_gap": max(rules.min_gap - NO_GAP, NO_GAP)}
+                chance = {"min_chance": rules.min_probability, "edges": list(rules.gap_edges)}
+                connection.execute(query("mos_preferences/draw_pairs"), given | chance)
                 met += _met(connection, ring, level)
         for cell in cells:
             cell.levels[category] = max(cell.levels[category], wanted[cell.number, category])
@@ -216,9 +247,12 @@ def _cap(connection: duckdb.DuckDBPyConnection, cells: list[Cell], config: MosPr
 
 
 def _count(connection: duckdb.DuckDBPyConnection, cells: list[Cell]) -> None:
-    counts = connection.execute("SELECT cell, category, count(*) FROM allowed GROUP BY ALL").fetchall()
-    for number, category, count in counts:
-        cells[number].available[CATEGORIES[category]] = count
+    counts = connection.execute("SELECT cell, category, bin, count(*) FROM allowed GROUP BY ALL").fetchall()
+    for cell in cells:
+        cell.available, cell.binned = dict.fromkeys(CATEGORIES, 0), {}
+    for number, category, bin_, count in counts:
+        cells[number].available[CATEGORIES[category]] += count
+        cells[number].binned[CATEGORIES[category], bin_] = count
 
 
 def pair_rows(connection: duckdb.DuckDBPyConnection, clips: RatedClips, split: str) -> Iterator[pa.Table]:

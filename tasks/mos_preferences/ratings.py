@@ -19,8 +19,9 @@ from earmark.schemas.tables import AUDIO, SPLITS, split_ends
 from earmark.tasks.audio.decode import convert
 from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, MEASURED, clip_below, fault_row, measure
+from earmark.tasks.build.media import EMBEDDED_AT_ONCE, MEASURED, clip_below, fault_row
 from earmark.tasks.build.progress import working
+from earmark.tasks.build.references import measure_apart
 from earmark.tasks.build.rows import Rows, Shard, read_shard, shards_of
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.ratings import read_source
@@ -161,7 +162,7 @@ def index_clips(stage: Stage, config: MosPreferences, shard: Shard, *, clips: Ro
     label = f"index clips {shard.start + 1:,}-{shard.start + shard.rows:,}"
     roots = {source.name: root_of(config, source) for source in config.sources}
     files = [clip_below(roots[clip["dataset"]], path) for clip, path in zip(rows, paths, strict=True)]
-    probes = measure(stage.store, label, files)
+    probes = measure_apart(stage, config, label, files)
     measured = [
         (clip["row"], *_converted(stage, config, file, probe))
         for clip, file, probe in zip(rows, paths, probes, strict=True)

@@ -72,12 +72,12 @@ def _comparisons(material: Material) -> tuple[Row, ...]:
 
 
 def _critiques(material: Material) -> tuple[Row, ...]:
-    parts = ("noise", "distortion", "naturalness", "continuity")
+    parts = ("noise", "distortion", "naturalness", "continuity", "free_text")
     return tuple(
         Row(
             row["sample_id"],
             {"split": row["split"], "dataset": row["dataset"], "model": row["model"]},
-            texts={part: row[part] for part in parts},
+            texts={part.replace("_", " "): row[part] for part in parts if row[part]},
             clips=(Clip(f"MOS {row['mos']:.2f}", row["clip_sha256"]),),
         )
         for row in sample(material.db, "critiques", "sample_id", most=20)

@@ -15,27 +15,33 @@ from earmark.tasks.build.checks import Fault
 from earmark.tasks.build.forecast import imagined
 from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.music_prompts.checks import Checked, check_prompt
-from earmark.tasks.text.tag_words import Lexicon, written_forms
+from earmark.tasks.text.tag_words import Lexicon, is_reviewed, written_forms
 
 CONCEPTS = {"genre": "concept-genre", "instrument": "concept-instrument", "mood/theme": "concept-mood-theme"}
+TAGS = {"genre": "tag-genre", "instrument": "tag-instrument", "mood/theme": "tag-mood-theme"}
 STYLES = {"strict": "music-prompt-strict", "improvised": "music-prompt-improvised"}
 
 
 def prompt_digests(config: MusicPrompts) -> dict[str, str]:
     """SHA-256 of the prompts that ask, by name and version."""
-    names = [*STYLES.values(), *(CONCEPTS[category] for category in CATEGORIES if config.verification)]
+    verifies = [names[category] for names in (CONCEPTS, TAGS) for category in CATEGORIES if config.verification]
+    names = [*STYLES.values(), *verifies]
     return {prompt.id: prompt.sha256 for prompt in map(prompt_named, names)}
 
 
 def concept_request(config: MusicPrompts, row: Row) -> Posed:
-    """Whether a tag can be heard on a track: a row of `questions.sql`, with hash and length of its file."""
+    """Whether a tag can be heard on a track: a row of `questions.sql`, with hash and length of its file.
+
+    The words of the reviewed list stand plainly in the question; other lists' own words come from outside, in a fence.
+    """
     judge = config.verification
     assert judge is not None
     form = AudioForm(sample_rate_hz=judge.sample_rate_hz, longest_s=judge.longest_s)
     path = str(config.path(judge.audio) / row["file"])
     clip = Audio(row["clip_sha256"], path, duration_s=row["duration_s"], form=form)
     facts = {"category": row["category"], "concept": row["written"]}
-    prompt = prompt_named(CONCEPTS[row["category"]])
+    names = TAGS if is_reviewed(Tag(row["category"], row["tag"])) else CONCEPTS
+    prompt = prompt_named(names[row["category"]])
     return pose(judge, prompt, facts, YesNo(), clip=clip, concept=row["written"])
 
 

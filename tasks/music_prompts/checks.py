@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from earmark.tasks.build.checks import Fault
 from earmark.tasks.importers.jamendo import Tag
-from earmark.tasks.text.tag_words import Lexicon, everyday_tags, names_voices, written
+from earmark.tasks.text.tag_words import Lexicon, Naming, everyday_tags, names_voices, written
 
 MOST_ADDED = 3
 
@@ -48,15 +48,19 @@ def check_prompt(text: str, triplet: Sequence[Tag], style: str, lexicon: Lexicon
             tag = others[0].tags[0]
             return _fault("other_tag", f"expected no other tag, found the {tag.category} '{others[0].words}'")
         return Checked(None)
-    added = tuple(
-        dict.fromkeys(written(tag) for naming in others for tag in naming.tags if tag.category == "instrument")
-    )
+    added = tuple(dict.fromkeys(name for naming in others if (name := _instrument(naming))))
     if not added:
         return _fault("no_instrument_added", f"expected one to {MOST_ADDED} further instruments, found none")
     if len(added) > MOST_ADDED:
         found = ", ".join(added)
         return _fault("too_many_instruments", f"expected one to {MOST_ADDED} further instruments, found {found}")
     return Checked(None, added)
+
+
+def _instrument(naming: Naming) -> str | None:
+    """The one instrument that a place names: "bass guitar" is a form of bass too, but it is one instrument."""
+    names = [written(tag) for tag in naming.tags if tag.category == "instrument"]
+    return max(names, key=lambda name: len(name) if naming.words.startswith(name) else 0, default=None)
 
 
 def _fault(reason: str, detail: str) -> Checked:

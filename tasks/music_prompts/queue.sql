@@ -1,6 +1,6 @@
 -- Grain: one row a triplet that may be written for, in the order of its stratum.
 --
--- `added` holds instruments that most often go with the genre, for writers without an ear of their own.
+-- `unnatural` holds the words of its tags that are names run together, which no caption has. `added` holds instruments that most often go with the genre, for writers without an ear of their own.
 WITH usual AS (
     SELECT
         tag_a AS genre,
@@ -29,6 +29,13 @@ adding AS (
     JOIN usual ON usual.genre = drawn.genre AND usual.instrument <> drawn.instrument
     WHERE drawn.stratum = 'improvised_id'
     GROUP BY drawn.triplet_id
+),
+
+unnatural AS (
+    SELECT category, tag, written
+    FROM tags
+    SEMI JOIN (FROM lexicon WHERE run_together) AS run USING (category, tag)
+    WHERE coalesce(mentions, 0) = 0
 )
 
 SELECT
@@ -45,10 +52,14 @@ SELECT
     drawn.genre_mood_tracks,
     drawn.instrument_mood_tracks,
     drawn.kept,
-    coalesce(adding.added, []) AS added
+    coalesce(adding.added, []) AS added,
+    list_filter([odd_genre.written, odd_instrument.written, odd_mood.written], lambda name: name IS NOT NULL) AS unnatural
 FROM drawn
 JOIN tags AS genres ON genres.category = 'genre' AND genres.tag = drawn.genre
 JOIN tags AS instruments ON instruments.category = 'instrument' AND instruments.tag = drawn.instrument
 JOIN tags AS moods ON moods.category = 'mood/theme' AND moods.tag = drawn.mood_theme
 LEFT JOIN adding USING (triplet_id)
+LEFT JOIN unnatural AS odd_genre ON odd_genre.category = 'genre' AND odd_genre.tag = drawn.genre
+LEFT JOIN unnatural AS odd_instrument ON odd_instrument.category = 'instrument' AND odd_instrument.tag = drawn.instrument
+LEFT JOIN unnatural AS odd_mood ON odd_mood.category = 'mood/theme' AND odd_mood.tag = drawn.mood_theme
 ORDER BY drawn.stratum, drawn.rank

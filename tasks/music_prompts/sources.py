@@ -24,6 +24,7 @@ from earmark.tasks.build.mirror import present
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek, require_folder
 from earmark.tasks.build.progress import Work, working
+from earmark.tasks.build.references import references_of
 from earmark.tasks.build.step import Done, step
 from earmark.tasks.importers.captions import Caption, read_captions
 from earmark.tasks.importers.jamendo import Tag, Track, read_tag_map, read_tracks
@@ -34,7 +35,15 @@ from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
-from earmark.tasks.text.tag_words import Lexicon, everyday_tags, list_files, names_voices, vocal_tags, written
+from earmark.tasks.text.tag_words import (
+    Lexicon,
+    everyday_tags,
+    list_files,
+    names_voices,
+    runs_together,
+    vocal_tags,
+    written,
+)
 
 TRACKS_SCHEMA = pa.schema(
     [("row", pa.int64()), ("track_id", pa.string()), ("file", pa.string()), ("has_audio", pa.bool_())]
@@ -42,11 +51,13 @@ TRACKS_SCHEMA = pa.schema(
 TRACK_TAGS_SCHEMA = pa.schema([("track", pa.int64()), ("category", pa.string()), ("tag", pa.string())])
 CAPTIONS_SCHEMA = row_schema("pipeline string, item string, text string, voices bool, source string")
 MENTIONS_SCHEMA = pa.schema([("category", pa.string()), ("tag", pa.string()), ("captions", pa.int64())])
-RECALLS_SCHEMA = pa.schema(
-    [("category", pa.string()), ("tag", pa.string()), ("asked", pa.int64()), ("detected", pa.int64())]
+RECALLS_SCHEMA = row_schema(
+    "category string, tag string, asked int64, detected int64, untagged_asked int64, untagged_detected int64"
 )
-LEXICON_SCHEMA = row_schema("category string, tag string, written string, vocal string, everyday bool, excluded bool")
-SAMPLED_SCHEMA = row_schema("category string, tag string, track_id string, file string, place int64")
+LEXICON_SCHEMA = row_schema(
+    "category string, tag string, written string, vocal string, everyday bool, excluded bool, run_together bool"
+)
+SAMPLED_SCHEMA = row_schema("category string, tag string, track_id string, file string, place int64, carried bool")
 
 CaptionRow = tuple[str, str, str, bool, str]
 
@@ -120,7 +131,7 @@ def import_lists(stage: Stage, config: MusicPrompts) -> Done[Lists]:
     Raises:
         InputError: a file is missing or is not what it should be.
     """
-    intake = Intake()
+    intake = Intake(references_of(config, stage.store))
     lists = Lists(*(stage.work / f"{name}.parquet" for name in Lists._fields))
     with working("import tracks") as work:
         tracks = list(_watched(intake.take(_read_tracks(config), TAGS.name), work))
@@ -132,7 +143,7 @@ def import_lists(stage: Stage, config: MusicPrompts) -> Done[Lists]:
     write_rows(lists.captions, CAPTIONS_SCHEMA, captions)
     counted = [(tag.category, tag.name, count) for tag, count in sorted(mentions.items())]
     write_rows(lists.mentions, MENTIONS_SCHEMA, counted)
-    recalls = [(*row.tag, row.asked, row.detected) for row in intake.take(_recalls(config), TAGS.name)]
+    recalls = [(*row.tag, row.asked, row.detected, None, None) for row in intake.take(_recalls(config), TAGS.name)]
     write_rows(lists.recalls, RECALLS_SCHEMA, recalls)
     intake.notes.append(f"{len(tracks):,} tracks with {len(lexicon)} tags, and {len(captions):,} captions")
     return Done(lists, intake.account())
@@ -142,7 +153,10 @@ def lexicon_of(config: MusicPrompts, tracks: Iterable[Track]) -> list[tuple[Any,
     """Every tag of the tracks, how it is written, and what the reviewed lists and the config say of it."""
     tags = sorted({tag for track in tracks for tag in track.tags})
     excluded = {Tag(category, name) for category, names in config.pool.exclude.items() for name in names}
-    return [(*tag, written(tag), vocal_tags().get(tag), tag in everyday_tags(), tag in excluded) for tag in tags]
+    return [
+        (*tag, written(tag), vocal_tags().get(tag), tag in everyday_tags(), tag in excluded, runs_together(tag))
+        for tag in tags
+    ]
 
 
 def sample_tracks(config: MusicPrompts) -> list[dict[str, Any]]:
@@ -156,9 +170,12 @@ def _sampled(config: MusicPrompts, rows: list[tuple[Any, ...]], tags: list[tuple
     with connect(Path()) as connection:
         connection.register("tracks", _arrow(TRACKS_SCHEMA, rows))
         connection.register("track_tags", _arrow(TRACK_TAGS_SCHEMA, tags))
-        given = {"seed": config.seed, "popularity": config.pool.popularity, "tracks": config.verification.tracks}
+        judge = config.verification
+        given = {"popularity": config.pool.popularity, "tracks": judge.tracks, "untagged": judge.untagged}
         sampled: list[dict[str, Any]] = (
-            connection.sql(query("music_prompts/sampled"), params=given).to_arrow_table().to_pylist()
+            connection.sql(query("music_prompts/sampled"), params={"seed": config.seed, **given})
+            .to_arrow_table()
+            .to_pylist()
         )
     return sampled
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from operator import itemgetter
 from typing import Any
 
 import duckdb
@@ -52,7 +53,7 @@ def choose_questions(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[R
 
 @walk("verify", asks=[VERIFY], label="verify tags")
 async def verify_tag(asker: Asker[MusicPrompts], row: Row) -> bool:
-    """Ask a judge whether it hears a tag on a track that carries it."""
+    """Ask a judge whether it hears a tag on a track."""
     if "reason" in row:
         raise GivenUp("verify", row["reason"], row["detail"])
     answer = await asker(VERIFY, row)
@@ -61,28 +62,33 @@ async def verify_tag(asker: Asker[MusicPrompts], row: Row) -> bool:
 
 @step("verify", unit="tags on tracks", label="")
 def count_recalls(stage: Stage, config: MusicPrompts, lists: Lists, verified: Walked) -> Done[Lists]:
-    """Count on how many of its tracks each tag is heard; a tag on a track without an answer is a reject.
+    """Count on how many tracks with and without it each tag is heard; without an answer, a track is a reject.
 
     Returns:
-        The lists, with these recalls.
+        The lists, with these counts.
     """
     assert config.verification is not None
     questions = read_rows(verified.source)
-    asked: Counter[tuple[str, str]] = Counter()
-    detected: Counter[tuple[str, str]] = Counter()
+    counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])  # in the order of RECALLS_SCHEMA
     for at, detects in verified.results():
-        tag = (questions[at]["category"], questions[at]["tag"])
-        asked[tag] += 1
-        detected[tag] += detects
+        row = questions[at]
+        asked = 0 if row["carried"] else 2
+        counts[row["category"], row["tag"]][asked] += 1
+        counts[row["category"], row["tag"]][asked + 1] += detects
     rejects = []
     for end in verified.given_up():
         row = questions[end["at"]]
         item = f"{row['category']}---{row['tag']} {row['track_id']}"
         rejects.append((TAGS.name, Reject(item, end["reason"], end["detail"], row["file"], None)))
     recalls = stage.work / "verified.parquet"
-    write_rows(recalls, RECALLS_SCHEMA, [(*tag, asked[tag], detected[tag]) for tag in sorted(asked)])
-    note = f"heard by {config.verification.annotator}, up to {config.verification.tracks} tracks a tag"
-    return Done(lists._replace(recalls=recalls), Account(len(questions), asked.total(), rejects, notes=(note,)))
+    rows = [
+        (*tag, *(count if one[at // 2 * 2] else None for at, count in enumerate(one))) for tag, one in counts.items()
+    ]
+    write_rows(recalls, RECALLS_SCHEMA, sorted(rows, key=itemgetter(0, 1)))
+    judge = config.verification
+    note = f"heard by {judge.annotator}, up to {judge.tracks} tracks a tag and {judge.untagged} without it"
+    answered = sum(one[0] + one[2] for one in counts.values())
+    return Done(lists._replace(recalls=recalls), Account(len(questions), answered, rejects, notes=(note,)))
 
 
 @step("tags", unit="tags", label="choose tags")

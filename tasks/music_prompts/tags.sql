@@ -19,7 +19,9 @@ known AS (
         lexicon.vocal,
         lexicon.excluded,
         recalls.asked,
-        recalls.detected
+        recalls.detected,
+        recalls.untagged_asked,
+        recalls.untagged_detected
     FROM counted
     JOIN lexicon USING (category, tag)
     LEFT JOIN mentions USING (category, tag)
@@ -52,6 +54,11 @@ SELECT
     CASE WHEN asked > 0 THEN detected / asked END AS recall,
     CASE WHEN asked > 0 THEN wilson(detected, asked).low END AS recall_low,
     CASE WHEN asked > 0 THEN wilson(detected, asked).high END AS recall_high,
+    untagged_asked,
+    untagged_detected,
+    CASE WHEN untagged_asked > 0 THEN 1 - untagged_detected / untagged_asked END AS specificity,
+    CASE WHEN untagged_asked > 0 THEN wilson(untagged_asked - untagged_detected, untagged_asked).low END AS specificity_low,
+    CASE WHEN untagged_asked > 0 THEN wilson(untagged_asked - untagged_detected, untagged_asked).high END AS specificity_high,
     coalesce(asked, 0) > 0 AS verified,
     criterion IS NULL AS in_pool,
     criterion

@@ -17,6 +17,7 @@ from earmark.schemas.music_prompts import PROMPTS, SHOTS, SPLIT_OF, TRIPLETS, Mu
 from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.annotation.backend import Media
 from earmark.tasks.build.ask import Asker, GivenUp, Row
+from earmark.tasks.build.references import references_of
 from earmark.tasks.build.rows import Rows, keep_rows
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import Walked, walk
@@ -73,9 +74,11 @@ def open_written(connection: duckdb.DuckDBPyConnection, drawn: Drawn, rounds: Se
 
 @contextmanager
 def with_lexicon(stage: Stage, config: MusicPrompts, triplets: list[Row], media: Media | None) -> Iterator[list[Row]]:
-    """Give each triplet the word forms of the whole taxonomy, by which prompts are checked, in place of their file."""
+    """Give each triplet the word forms of the whole taxonomy, by which prompts are checked, in place of their file; and
+    what no prompt may repeat."""
     lexicon = taxonomy(Path(triplets[0]["lexicon"]))
-    yield [{**triplet, "lexicon": lexicon} for triplet in triplets]
+    references = references_of(config, stage.store)
+    yield [{**triplet, "lexicon": lexicon, "references": references} for triplet in triplets]
 
 
 @walk("write", asks=[WRITE], label="write prompts", opened=with_lexicon)
@@ -85,9 +88,14 @@ async def write_prompt(asker: Asker[MusicPrompts], triplet: Row) -> Row:
     Returns:
         A row of `ANSWERED`.
     """
+    if triplet["unnatural"]:
+        names = ", ".join(f"'{name}'" for name in triplet["unnatural"])
+        raise GivenUp("prompts", "unnatural_words", f"expected tags as a person writes them, found {names}")
     reply = await asker.reply(WRITE, triplet)
     if reply.failure:
         raise GivenUp("prompts", *reply.failure)
+    if triplet["references"] and (fault := triplet["references"].fault_of(text_of(reply.value))):
+        raise GivenUp("prompts", "decontaminated", fault)
     return {
         "triplet_id": triplet["triplet_id"],
         "text": text_of(reply.value),

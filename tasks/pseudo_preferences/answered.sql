@@ -11,8 +11,12 @@ SELECT
         WHEN ("order" = 'forward') = (position = 'A') THEN 'a'
         ELSE 'b'
     END AS choice,
+    json_extract(value, concat('$.confidence_', dimension))::DOUBLE AS confidence,
+    CASE dimension WHEN 'musicality' THEN 'quality' ELSE 'following' END AS scored,
+    json_extract(value, concat('$.', scored, CASE "order" WHEN 'forward' THEN '_a' ELSE '_b' END))::DOUBLE AS score_a,
+    json_extract(value, concat('$.', scored, CASE "order" WHEN 'forward' THEN '_b' ELSE '_a' END))::DOUBLE AS score_b,
     json_extract_string(value, '$.reason') AS reason,
-    annotator AS judge,
+    judge,
     prompt,
     request_key,
     notes

@@ -1,13 +1,16 @@
 -- Grain: one row a usable prompt, with its modality and split.
 --
--- A group of prompts that share words or reference audio has one place: the hash of its name.
+-- A group of prompts that share words or reference audio has one place: the hash of its name. `holds` is what a generation
+-- can be conditioned on; one that does not say was given all of that but the caption, which stands for the reference.
 CREATE TABLE asked_prompts AS
 SELECT
     prompts.*,
     media.clip_sha256 AS reference_sha256,
-    concat('text', CASE WHEN lyrics IS NOT NULL THEN '+lyrics' END, CASE WHEN media.clip_sha256 IS NOT NULL
-        THEN '+audio' END)
-        AS modality,
+    coalesce(reference_caption, spoken_of.caption) AS caption,
+    concat_ws('+', 'text', CASE WHEN lyrics IS NOT NULL THEN 'lyrics' END, CASE WHEN media.clip_sha256 IS NOT NULL
+        THEN 'reference' END) AS usual,
+    concat_ws('+', usual, CASE WHEN coalesce(reference_caption, spoken_of.caption) IS NOT NULL THEN 'caption' END)
+        AS holds,
     CASE
         WHEN place < $train_upto THEN 'train'
         WHEN place < $validation_upto THEN 'validation'
@@ -19,3 +22,6 @@ JOIN (
     SELECT row, md5_number_upper(concat($seed::BIGINT, ':', name)) / 18446744073709551616.0 AS place FROM prompt_groups
 ) USING (row)
 LEFT JOIN media ON media.kind = 'reference' AND media.item = prompts.row
+LEFT JOIN (
+    SELECT heard_sha256, first(text ORDER BY pipeline, clip_id, segment) AS caption FROM spoken GROUP BY heard_sha256
+) AS spoken_of ON spoken_of.heard_sha256 = media.clip_sha256

@@ -1,5 +1,6 @@
 -- Grain: one row two generations of one prompt that may be compared.
 --
+-- Both were given the same of their prompt, so that neither is held to what it did not get.
 -- Which of the two is a goes by hash, so no model stands first more often. `place` counts the pairs of one modality and
 -- one pair of models: taking pairs by place spreads them evenly over the pairs of models.
 CREATE TABLE candidates AS
@@ -8,10 +9,12 @@ WITH drawn AS (
         generation_id,
         prompt_id,
         model,
-        row,
+        generations.row,
+        coalesce(conditioned_on, usual) AS conditions,
         md5_number_lower(concat($seed::BIGINT, ':', generation_id)) AS draw
     FROM generations
-    WHERE row NOT IN (SELECT row FROM refused_generations)
+    JOIN asked_prompts USING (prompt_id)
+    WHERE generations.row NOT IN (SELECT row FROM refused_generations)
 ),
 
 compared AS (
@@ -20,7 +23,9 @@ compared AS (
             16) AS pair_id,
         asked.split,
         prompt_id,
-        asked.modality,
+        concat('text', CASE WHEN list_contains(string_split(conditions, '+'), 'lyrics') THEN '+lyrics' END,
+            CASE WHEN list_contains(string_split(conditions, '+'), 'reference') THEN '+audio' END) AS modality,
+        conditions,
         a.generation_id AS generation_a,
         b.generation_id AS generation_b,
         a.model AS model_a,
@@ -28,7 +33,7 @@ compared AS (
         xor(a.draw, b.draw) AS hash,
         asked.row AS prompt_row
     FROM drawn AS a
-    JOIN drawn AS b USING (prompt_id)
+    JOIN drawn AS b USING (prompt_id, conditions)
     JOIN asked_prompts AS asked USING (prompt_id)
     WHERE (a.draw < b.draw OR (a.draw = b.draw AND a.row < b.row)) AND ($same_model OR a.model <> b.model)
 ),

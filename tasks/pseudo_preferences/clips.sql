@@ -10,6 +10,7 @@ SELECT
     media.sample_rate_hz,
     media.channels,
     media.peak_dbfs,
+    media.loudness_lufs,
     generations.source_file,
     generations.line AS source_line
 FROM generations

@@ -5,6 +5,9 @@ SELECT
     forward_choice,
     reverse_choice,
     agreed,
+    judge,
+    passes.pair_id,
+    combined.choice AS jury,
     CASE
         WHEN votes.preference = 'tie' OR votes.sha_a = a.clip_sha256 THEN votes.preference
         WHEN votes.preference = 'a' THEN 'b'
@@ -14,6 +17,7 @@ SELECT
         AS band
 FROM passes
 JOIN pairs USING (pair_id)
+LEFT JOIN combined ON combined.item = passes.pair_id AND combined.dimension = passes.dimension
 JOIN clips AS a ON a.generation_id = pairs.generation_a
 JOIN clips AS b ON b.generation_id = pairs.generation_b
 JOIN (
@@ -26,4 +30,4 @@ JOIN (
     ON votes.dimension = passes.dimension
     AND least(sha_a, sha_b) = least(a.clip_sha256, b.clip_sha256)
     AND greatest(sha_a, sha_b) = greatest(a.clip_sha256, b.clip_sha256)
-ORDER BY passes.dimension, pair_id, people, band
+ORDER BY passes.dimension, passes.pair_id, judge, people, band

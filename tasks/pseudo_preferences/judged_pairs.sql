@@ -11,6 +11,7 @@ SELECT
     a.clip_sha256 AS a_audio,
     b.clip_sha256 AS b_audio,
     pairs.modality,
+    pairs.vocals,
     least(labels.model_a, labels.model_b) || ' vs ' || greatest(labels.model_a, labels.model_b) AS models,
     [labels.model_a, labels.model_b] AS model,
     CASE

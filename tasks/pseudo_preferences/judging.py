@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +15,13 @@ from earmark.tasks.build.forecast import imagined
 from earmark.tasks.build.walk import walk
 
 PAIRS_A_SHARD = 500
+SCORED = ("confidence_musicality", "confidence_alignment", "quality_a", "quality_b", "following_a", "following_b")
 
 
-def prompt_of(dimensions: str) -> Prompt:
+def prompt_of(config: PseudoPreferences, dimensions: str) -> Prompt:
     """The prompt that asks for one dimension, or for several at once, joined by +."""
-    return prompt_named("music-pair" if "+" in dimensions else f"music-pair-{dimensions}")
+    several = "music-pair-scored" if config.judge.scores else "music-pair"
+    return prompt_named(several if "+" in dimensions else f"music-pair-{dimensions}")
 
 
 def passes_of(config: PseudoPreferences) -> list[str]:
@@ -29,13 +32,14 @@ def passes_of(config: PseudoPreferences) -> list[str]:
 
 def prompt_digests(config: PseudoPreferences) -> dict[str, str]:
     """SHA-256 of the prompts that ask, by name and version."""
-    return {prompt.id: prompt.sha256 for prompt in map(prompt_of, passes_of(config))}
+    return {prompt.id: prompt.sha256 for prompt in (prompt_of(config, one) for one in passes_of(config))}
 
 
 def pairs_a_shard(config: PseudoPreferences) -> int:
     """How many pairs make a shard; with the provider's batch API, as many as fill one batch."""
     passes_a_pair = len(ORDERS) * len(passes_of(config))
-    return max(1, config.judge.batch_requests // passes_a_pair) if config.judge.batch else PAIRS_A_SHARD
+    batches = [one.batch_requests // passes_a_pair for one in config.jurors() if one.batch]
+    return max(1, *batches) if batches else PAIRS_A_SHARD
 
 
 def judge_request(config: PseudoPreferences, row: Row) -> Posed:
@@ -43,7 +47,13 @@ def judge_request(config: PseudoPreferences, row: Row) -> Posed:
     form = AudioForm(**config.judge.hearing.model_dump())
     generations, prompts = config.path(config.generations).parent, config.path(config.prompts).parent
     a, b = (
-        Audio(row[f"{s}_sha256"], str(generations / row[f"{s}_file"]), duration_s=row[f"{s}_duration_s"], form=form)
+        Audio(
+            row[f"{s}_sha256"],
+            str(generations / row[f"{s}_file"]),
+            end_s=row.get("heard_s"),
+            duration_s=row[f"{s}_duration_s"],
+            form=replace(form, gain_db=row.get(f"{s}_gain_db")),
+        )
         for s in ("a", "b")
     )
     reference = None
@@ -53,7 +63,7 @@ def judge_request(config: PseudoPreferences, row: Row) -> Posed:
     first, second = (a, b) if row["order"] == "forward" else (b, a)
     return pose(
         config.judge,
-        prompt_of(row["dimensions"]),
+        prompt_of(config, row["dimensions"]),
         {"text": row["text"], "dimensions": row["dimensions"].split("+")},
         text=row["text"],
         lyrics=row["lyrics"] or "",
@@ -65,7 +75,8 @@ def judge_request(config: PseudoPreferences, row: Row) -> Posed:
 
 def imagine_choice(config: PseudoPreferences, row: Row) -> dict[str, Any]:
     """What a dry run takes for an answer."""
-    return {**dict.fromkeys(row["dimensions"].split("+"), "A"), "reason": imagined(30)}
+    numbers = dict.fromkeys(SCORED, 4.5) if config.judge.scores else {}
+    return {**dict.fromkeys(row["dimensions"].split("+"), "A"), **numbers, "reason": imagined(30)}
 
 
 JUDGE = Ask("judge", annotator="judge", request=judge_request, imagine=imagine_choice, about="passes over pairs")

@@ -6,6 +6,9 @@ SELECT
     dimension,
     choice,
     position,
+    confidence,
+    score_a,
+    score_b,
     reason,
     judge,
     prompt,
@@ -14,4 +17,4 @@ SELECT
 FROM answered
 JOIN pairs USING (pair_id)
 WHERE pairs.split = $split
-ORDER BY pair_id, "order", dimension
+ORDER BY pair_id, "order", dimension, judge

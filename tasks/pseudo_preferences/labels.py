@@ -10,38 +10,49 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from earmark.schemas.pseudo_preferences import (
-    BIAS,
-    CLIPS,
-    JUDGMENTS,
-    LABELS,
-    ORDERS,
-    PAIRS,
-    PEOPLE,
-    PseudoPreferences,
-)
+from earmark.schemas.pseudo_preferences import ORDERS, PseudoPreferences
+from earmark.schemas.pseudo_tables import BIAS, CLIPS, CONFOUNDS, JUDGMENTS, LABELS, PAIRS, PEOPLE
 from earmark.schemas.tables import SPLITS, UNSPLIT
 from earmark.tasks.build.checks import LASTING
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import DRAW, Walked
+from earmark.tasks.evaluation.juries import alphas, combine_votes
+from earmark.tasks.evaluation.matrices import preference_matrices
+from earmark.tasks.evaluation.qualification import qualification_section, staged_figures
 from earmark.tasks.importers.music import read_ranks
+from earmark.tasks.pseudo_preferences.confounds import confounds_section, write_confounds
 from earmark.tasks.pseudo_preferences.judging import judge_pairs, passes_of
 from earmark.tasks.pseudo_preferences.people import people_section, write_people
+from earmark.tasks.store.figures import as_markdown
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 
 @step("judgments", unit="requests", final=True, label="keep what both orders agree on")
-def keep_consistent(stage: Stage, config: PseudoPreferences, judged: Walked) -> Done[None]:
-    """Write `judgments`, `labels` and `bias`: a label is what both orders agree on.
+def keep_consistent(stage: Stage, config: PseudoPreferences, judged: dict[str, Walked]) -> Done[None]:
+    """Write `judgments`, `labels` and `bias`: a label is what both orders agree on, and of several judges the jury.
+
+    `judged` has what each judge answered, by its label.
 
     Requests without an answer and pairs without a label are rejects.
     """
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "pairs", _files(stage, PAIRS.name))
-        view_parquet(connection, "draws", judged.draws(), pa.schema([*DRAW, *judge_pairs.columns]))
+        _view_draws(connection, judged)
         connection.execute(query("pseudo_preferences/answered"))
-        return Done(None, _write_judgments(stage, connection, config), _write_labels(stage, connection, config))
+        accounts = _write_judgments(stage, connection, config), _write_labels(stage, connection, config)
+    write_confounds(stage, config)
+    return Done(None, *accounts)
+
+
+def _view_draws(connection: duckdb.DuckDBPyConnection, judged: dict[str, Walked]) -> None:
+    """Create `draws`: those of all judges, each with its `judge`."""
+    connection.execute("CREATE TABLE labelled (number INTEGER, judge VARCHAR)")
+    connection.executemany("INSERT INTO labelled VALUES (?, ?)", [*enumerate(judged)])
+    for number, walked in enumerate(judged.values()):
+        view_parquet(connection, f"draws_{number}", walked.draws(), pa.schema([*DRAW, *judge_pairs.columns]))
+    parts = " UNION ALL ".join(f"SELECT {n} AS number, * FROM draws_{n}" for n in range(len(judged)))
+    connection.execute(f"CREATE VIEW draws AS SELECT * FROM ({parts}) JOIN labelled USING (number)")
 
 
 def _write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Account:
@@ -49,17 +60,18 @@ def _write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config
         rows = connection.sql(query("pseudo_preferences/judgments"), params={"split": split}).to_arrow_reader(100_000)
         stage.write(JUDGMENTS, split, rows)
     stage.drop_empty_splits(JUDGMENTS)
-    failed = connection.sql(query("pseudo_preferences/unanswered")).to_arrow_table()
+    judges = list(config.by_judge())
+    failed = connection.sql(query("pseudo_preferences/unanswered"), params={"judges": len(judges)}).to_arrow_table()
     pairs, answered = connection.execute(
         "SELECT (SELECT count(*) FROM pairs), (SELECT count(*) FROM draws WHERE reason IS NULL)"
     ).fetchall()[0]
     return Account(
         name="judge",
-        entered=pairs * len(ORDERS) * len(passes_of(config)),
+        entered=pairs * len(ORDERS) * len(passes_of(config)) * len(judges),
         kept=answered,
         rejects=failed.drop_columns(["final"]),
         notes=(
-            f"judged by {config.judge.annotator}, each pair in both orders",
+            f"judged by {', '.join(judges)}, each pair in both orders",
             *_unanswered_note(failed),
             *_unpriced_note(config),
         ),
@@ -67,14 +79,15 @@ def _write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config
 
 
 def _write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Account:
-    _decide(connection, config)
+    _decide(stage, connection, config)
     refused = connection.sql(
         "SELECT 'labels', pair_id, 'labels', reason, detail, NULL::VARCHAR, NULL::BIGINT FROM verdicts "
         "WHERE reason IS NOT NULL ORDER BY pair_id"
     ).to_arrow_table()
     kept = 0
     for split in SPLITS:
-        given = {"split": split, "judge": config.judge.annotator}
+        judges = list(config.by_judge())
+        given = {"split": split, "judge": " + ".join(judges), "judges": judges}
         rows = connection.sql(query("pseudo_preferences/labels"), params=given).to_arrow_reader(100_000)
         kept += stage.write(LABELS, split, rows)
     stage.drop_empty_splits(LABELS)
@@ -95,24 +108,36 @@ def _write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: P
 
 def recount(stage: Stage, config: PseudoPreferences) -> tuple[()]:
     """Count the judge's bias again from the published pairs and judgments, after some were withdrawn."""
+    if config.released:  # nothing is known of its judge's passes
+        stage.write(BIAS, UNSPLIT, [BIAS.schema.empty_table()])
+        write_confounds(stage, config)
+        return ()
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "pairs", _files(stage, PAIRS.name))
         view_parquet(connection, "answered", _files(stage, JUDGMENTS.name))
-        _decide(connection, config)
+        _decide(stage, connection, config)
         _write_bias(stage, connection, config)
         view_parquet(connection, "clips", _files(stage, CLIPS.name))
         write_people(stage, connection, config)
+    write_confounds(stage, config)
     return ()
 
 
-def _decide(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> None:
-    """Create `passes` and `verdicts`: what each order chose, and what both agree on."""
-    connection.execute(query("pseudo_preferences/passes"), {"dimensions": list(config.judge.dimensions)})
-    connection.execute(query("pseudo_preferences/verdicts"), {"require": list(config.judge.require)})
+def _decide(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> None:
+    """Create `passes`, `combined` and `verdicts`: what each order chose, what judges vote, and what comes of it."""
+    judges = list(config.by_judge())
+    given = {"dimensions": list(config.judge.dimensions), "judges": judges}
+    connection.execute(query("pseudo_preferences/passes"), given)
+    connection.execute("CREATE VIEW votes AS SELECT pair_id AS item, dimension, judge, agreed AS choice FROM passes")
+    combine_votes(connection, config.jury, len(judges), staged_figures(stage))
+    connection.execute(query("pseudo_preferences/verdicts"), {"require": list(config.judge.require), "judges": judges})
 
 
 def _write_bias(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> None:
-    rows = connection.sql(query("pseudo_preferences/bias"), params={"judge": config.judge.annotator})
+    judges = list(config.by_judge())
+    agreement = alphas(connection, query("pseudo_preferences/vote_counts"))
+    connection.register("alphas", agreement)
+    rows = connection.sql(query("pseudo_preferences/bias"), params={"judges": judges})
     stage.write(BIAS, UNSPLIT, [rows.to_arrow_table()])
 
 
@@ -145,25 +170,38 @@ def expected(rank_a: float, rank_b: float) -> str:
 
 def card_sections(stage: Stage) -> dict[str, str]:
     """The card's own sections."""
-    sections = {"Position bias": _bias_section(stage)}
-    people = _rows(_files(stage, PEOPLE.name)) if PEOPLE.name in stage.tables() else []
-    return sections | ({"The judge against people": people_section(people)} if people else {})
+    bias = _rows(_files(stage, BIAS.name))
+    sections = {"Position bias": _bias_section(bias)} if bias else {}
+    if CONFOUNDS.name in stage.tables():
+        sections["Confounds"] = confounds_section(_rows(_files(stage, CONFOUNDS.name)))
+    sections |= qualification_section(stage)
+    if PEOPLE.name in stage.tables():
+        sections["The judge against people"] = people_section(_rows(_files(stage, PEOPLE.name)))
+    with connect(stage.work / "spill") as connection:
+        labels = [path for paths in stage.tables().get(LABELS.name, {}).values() for path in paths]
+        view_parquet(connection, LABELS.name, labels, LABELS.schema)
+        return sections | {
+            grid.title: as_markdown(grid) for grid in preference_matrices(connection, "pseudo_preferences/ranked")
+        }
 
 
-def _bias_section(stage: Stage) -> str:
+def _bias_section(rows: Sequence[dict[str, Any]]) -> str:
     """The card's table of how the judge's choices are shared out."""
-    rows = [row for row in _rows(_files(stage, BIAS.name)) if row["scope"] in ("all", "modality")]
+    scopes = ("all", "modality", *(["judge"] if any(row["set"] == "jury" for row in rows) else []))
+    rows = [row for row in rows if row["scope"] in scopes]
     lines = [
         "Shares in the pair's own letters. `shown first` is the share that prefers what the judge heard first: a judge "
         "without position bias has the same share for what it heard second. Consistency is the share of pairs on which "
-        "both orders agree. The table `bias` has the same by pair of models and by judge.",
+        "both orders agree, `same in both` of these the share with one choice in both dimensions. The table `bias` has "
+        "the same by pair of models and by judge.",
         "",
-        "| pairs | dimension | set | count | a | b | tie | shown first | consistency | same in both dimensions |",
-        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|",
+        "| pairs | dimension | set | count | a | b | tie | shown first | consistency | same in both | alpha |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
         shares = [
-            row[name] for name in ("share_a", "share_b", "share_tie", "share_first", "consistency", "same_as_other")
+            row[name]
+            for name in ("share_a", "share_b", "share_tie", "share_first", "consistency", "same_as_other", "alpha")
         ]
         shown = " | ".join("" if share is None else f"{share:.3f}" for share in shares)
         lines.append(f"| {row['value']} | {row['dimension']} | {row['set']} | {row['pairs']:,} | {shown} |")
@@ -179,7 +217,7 @@ def _unanswered_note(failed: pa.Table) -> list[str]:
 
 
 def _unpriced_note(config: PseudoPreferences) -> list[str]:
-    if config.judge.budget_usd is None or config.judge.prices is not None:
+    if all(one.budget_usd is None or one.charged is not None for one in config.jurors()):
         return []
     return ["judge.budget_usd had no effect: without [prices] nothing is known to cost anything"]
 

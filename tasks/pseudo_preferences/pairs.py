@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -13,31 +13,39 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.files import Root
 from earmark.schemas.places import without_place
-from earmark.schemas.pseudo_preferences import CLIPS, CORPUS, MODALITIES, PAIRS, PseudoPreferences
-from earmark.schemas.tables import AUDIO, SPLITS, split_ends
+from earmark.schemas.pseudo_preferences import CORPUS, MODALITIES, PseudoPreferences
+from earmark.schemas.pseudo_tables import CLIPS, PAIRS
+from earmark.schemas.tables import SPLITS, split_ends
 from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
 from earmark.tasks.build.grouping import group
 from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, MEASURED, audio_digest, clip_below, embed, measure
+from earmark.tasks.build.media import MEASURED, audio_digest, clip_below
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.quotas import share_out
+from earmark.tasks.build.references import measure_apart, references_of
 from earmark.tasks.build.rows import Rows, keep_rows
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.music import Generation, Prompt, read_generations, read_prompts, read_ranks
 from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.pseudo_preferences.clips import clip_rows, with_loudness
+from earmark.tasks.pseudo_preferences.gold import gold_audio
 from earmark.tasks.pseudo_preferences.judging import pairs_a_shard, prompt_digests
+from earmark.tasks.pseudo_preferences.matching import CHANGED, matched
+from earmark.tasks.pseudo_preferences.released import digest_released, peek_released
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
 PROMPTS = row_schema(
-    "row int64, prompt_id string, text string, lyrics string, reference_audio string, source_file string, line int64"
+    "row int64, prompt_id string, text string, lyrics string, reference_audio string, source_file string, line int64, "
+    "reference_caption string"
 )
 GENERATIONS = row_schema(
-    "row int64, generation_id string, prompt_id string, model string, audio string, source_file string, line int64"
+    "row int64, generation_id string, prompt_id string, model string, audio string, source_file string, line int64, "
+    "conditioned_on string"
 )
 
 
@@ -56,26 +64,32 @@ class Pool(NamedTuple):
     media: Path
 
 
-MEDIA = row_schema(f"kind string, item int64, {MEASURED}")
+SPOKEN = row_schema("heard_sha256 string, text string, clip_id string, pipeline string, segment int64")
+MEDIA = row_schema(f"kind string, item int64, {MEASURED}, loudness_lufs float64")
 
 
 def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """What a version would be made from; says whether there is anything to build."""
+    if config.released:
+        return make_plan(CORPUS, config, store, partial(digest_released, config, store), inputs=inputs)
     digest = partial(digest_inputs, config, store)
     return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config))
 
 
 def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
     """SHA-256 of both tables, and of the audio that they name."""
-    written = [name for name in (config.prompts, config.generations, config.known_order) if name]
+    written = [name for name in (config.prompts, config.generations, config.known_order, *config.golds()) if name]
     digests = file_digests((without_place(name), config.path(name)) for name in written)
     lists = [(path, path.parent) for path in (config.path(config.prompts), config.path(config.generations))]
     digests |= roots_digest("paths", lists, partial(_read_tables, config))
-    return {**digests, "audio": audio_digest(store, "hash audio", named_audio(config))}
+    return {**digests, "audio": audio_digest(store, "hash audio", named_audio(config) | gold_audio(config))}
 
 
 def peeks(config: PseudoPreferences) -> Iterator[Peek]:
-    """What is looked at before a build starts: both tables, and the known order."""
+    """What is looked at before a build starts: both tables, and the known order; or released labels."""
+    if config.released:
+        yield from peek_released(config)
+        return
     prompts, generations, roots = config.path(config.prompts), config.path(config.generations), _roots(config)
 
     def reference(row: Prompt) -> list[Path | AudioFault]:
@@ -134,12 +148,12 @@ def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Tables]:
     Raises:
         InputError: a table or one of its columns is missing.
     """
-    intake = Intake()
+    intake = Intake(references_of(config, stage.store))
     read = read_prompts(config.path(config.prompts), config.prompts)
     prompts = [(row, *one) for row, one in enumerate(intake.take(read, "prompts", config.limit))]
     known = {row[1] for row in prompts}
     made = (
-        row
+        _without_prompt(row, intake.kept_out)
         for row in read_generations(config.path(config.generations), config.generations)
         if config.limit is None or not isinstance(row, Generation) or row.prompt_id in known
     )  # a trial: the first prompts, and what was made of them
@@ -159,22 +173,29 @@ def measure_clips(stage: Stage, config: PseudoPreferences, tables: Tables) -> Do
     wanted = [("generation", row["row"], row["audio"]) for row in generations]
     wanted += [("reference", row["row"], row["reference_audio"]) for row in prompts if row["reference_audio"]]
     roots = _roots(config)
-    measured = measure(stage.store, "measure clips", [_clip(roots, kind, name) for kind, _, name in wanted])
+    files = [_clip(roots, kind, name) for kind, _, name in wanted]
+    measured = with_loudness(stage, files, measure_apart(stage, config, "measure clips", files))
     rows = [(kind, item, *each) for (kind, item, _), each in zip(wanted, measured, strict=True)]
     pool = Pool(tables.prompts, tables.generations, stage.work / "media.parquet")
     write_rows(pool.media, MEDIA, rows)
     return Done(pool)
 
 
-def audio_path(config: PseudoPreferences, file: str) -> Path:
-    """Where a generation's audio lies: its table names it from the table's own folder."""
-    return config.path(config.generations).parent / file
+def _without_prompt(row: Generation | Reject | Note, kept_out: Set[str]) -> Generation | Reject | Note:
+    """A reject in place of a generation whose prompt is kept out."""
+    if not isinstance(row, Generation) or row.prompt_id not in kept_out:
+        return row
+    return Reject(
+        row.generation_id, "decontaminated", "expected a prompt that is not kept out", row.source_file, row.line
+    )
 
 
-def open_pool(connection: duckdb.DuckDBPyConnection, pool: Pool, config: PseudoPreferences) -> None:
+def open_pool(connection: duckdb.DuckDBPyConnection, pool: Pool, config: PseudoPreferences, store: Store) -> None:
     """Create the views and tables that say which prompts and generations can be used."""
     for name, schema in (("prompts", PROMPTS), ("generations", GENERATIONS), ("media", MEDIA)):
         view_parquet(connection, name, [getattr(pool, name)], schema)
+    spoken = store.find(config.reference_captions).files("captions") if config.reference_captions else []
+    view_parquet(connection, "spoken", spoken, SPOKEN)
     connection.execute(query("text/plain_words"))
     connection.execute(query("pseudo_preferences/refuse_prompts"))
     _group_prompts(connection)
@@ -206,7 +227,7 @@ def _group_prompts(connection: duckdb.DuckDBPyConnection) -> None:
 def write_clips(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[None]:
     """Write the published table `clips`; prompts and generations that cannot be used are rejects."""
     with connect(stage.work / "spill") as connection:
-        open_pool(connection, pool, config)
+        open_pool(connection, pool, config, stage.store)
         refused = connection.sql(
             """SELECT 'prompts', prompt_id, 'clips', reason, detail, source_file, line,
                       [{'kind': 'prompt', 'id': prompt_id}] FROM refused_prompts
@@ -217,7 +238,7 @@ def write_clips(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Non
         ).to_arrow_table()
         read = "(SELECT source_file FROM prompts UNION ALL SELECT source_file FROM generations)"
         sources = dict(connection.execute(f"SELECT source_file, count(*) FROM {read} GROUP BY ALL").fetchall())
-        kept = sum(stage.write(CLIPS, split, _clip_rows(connection, config, split)) for split in SPLITS)
+        kept = sum(stage.write(CLIPS, split, clip_rows(connection, config, split)) for split in SPLITS)
         prompts = int(connection.execute("SELECT count(*) FROM asked_prompts").fetchall()[0][0])
     stage.drop_empty_splits(CLIPS)
     return Done(
@@ -232,17 +253,6 @@ def write_clips(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Non
     )
 
 
-def _clip_rows(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences, split: str) -> Iterator[pa.Table]:
-    for batch in connection.sql(query("pseudo_preferences/clips"), params={"split": split}).to_arrow_reader():
-        for start in range(0, len(batch), EMBEDDED_AT_ONCE):
-            clips = pa.Table.from_batches([batch.slice(start, EMBEDDED_AT_ONCE)])
-            if config.clips.embed:
-                files = [audio_path(config, file) for file in clips["file"].to_pylist()]
-                yield embed(clips, files, clips["clip_sha256"].to_pylist())
-            else:
-                yield clips.append_column("audio", pa.nulls(len(clips), AUDIO))
-
-
 @step("pairs", unit="candidate pairs", table=PAIRS.name, label="plan pairs")
 def plan_pairs(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Rows]:
     """Choose the pairs and write the published table `pairs`.
@@ -252,8 +262,9 @@ def plan_pairs(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Rows
     """
     given = {"seed": config.seed, "same_model": config.pairs.same_model, "per_prompt": config.pairs.per_prompt}
     with connect(stage.work / "spill") as connection:
-        open_pool(connection, pool, config)
+        open_pool(connection, pool, config, stage.store)
         connection.execute(query("pseudo_preferences/candidates"), given)
+        connection.execute(query("text/voice_of"))
         counts = dict(connection.execute("SELECT modality, count(*) FROM candidates GROUP BY modality").fetchall())
         available = {name: counts.get(name, 0) for name in MODALITIES}
         entered = sum(available.values())
@@ -266,6 +277,10 @@ def plan_pairs(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Rows
         for name in (PAIRS.name, CLIPS.name):
             view_parquet(connection, name, [file for files in stage.tables()[name].values() for file in files])
         questions = connection.sql(query("pseudo_preferences/questions")).to_arrow_table()
+    if config.judge.match:
+        changes = matched(stage, config, questions.to_pylist())
+        for name in CHANGED:
+            questions = questions.append_column(name, pa.array([one[name] for one in changes], pa.float64()))
     notes = [f"pairs by modality: {', '.join(f'{name} {count}' for name, count in takes.items())}"]
     if config.pairs.count is not None and kept < config.pairs.count:
         notes.append(f"{kept} of {config.pairs.count} pairs: there are no more generations to compare (pairs.count)")

@@ -15,7 +15,8 @@ import duckdb
 import pandas as pd
 import pyarrow as pa
 
-from earmark.schemas.pseudo_preferences import PEOPLE, PseudoPreferences
+from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.pseudo_tables import PEOPLE
 from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.evaluation.statistics import accuracy
 from earmark.tasks.store.sql import query, view_parquet
@@ -57,11 +58,14 @@ def measure(dimension: str, heard: Iterable[Row]) -> list[Row]:
     decided = [row for row in rows if row["people"] != "tie"]
     both = [row for row in decided if row["forward_choice"] and row["reverse_choice"]]
     kept = [row for row in both if row["agreed"]]
+    judges = sorted({row["judge"] for row in rows})
+    jury = [row for row in decided if row["jury"] and row["judge"] == judges[0]] if len(judges) > 1 else []
     found = [
         _right("accuracy", "forward pass", [row for row in decided if row["forward_choice"]], "forward_choice"),
         _right("accuracy", "reverse pass", [row for row in decided if row["reverse_choice"]], "reverse_choice"),
         _right("accuracy", "kept by the filter", kept, "agreed"),
         _right("accuracy", "left out by the filter", [row for row in both if not row["agreed"]], "forward_choice"),
+        _right("accuracy", "kept by the jury", jury, "jury"),
         *(
             _right("confidence", band, [row for row in kept if row["band"] == band], "agreed")
             for band in ("<3", "3", ">3")

@@ -5,11 +5,14 @@ WITH numbered AS (
         generations.*,
         media.* EXCLUDE (kind, item),
         home IS NULL AS homeless,
+        holds,
+        [part FOR part IN coalesce(string_split(conditioned_on, '+'), []) IF NOT list_contains(string_split(holds, '+'), part)]
+            AS lacks,
         row_number() OVER same_id AS occurrence,
         first(line) OVER same_id AS first_line
     FROM generations
     JOIN media ON media.kind = 'generation' AND media.item = generations.row
-    LEFT JOIN (SELECT prompt_id AS home FROM asked_prompts) AS homes ON homes.home = generations.prompt_id
+    LEFT JOIN (SELECT prompt_id AS home, holds FROM asked_prompts) AS homes ON homes.home = generations.prompt_id
     WINDOW same_id AS (PARTITION BY generation_id ORDER BY generations.row)
 ),
 
@@ -19,7 +22,7 @@ known AS (
         CASE WHEN clip_sha256 IS NOT NULL THEN row_number() OVER same_audio ELSE 1 END AS heard,
         first(generation_id) OVER same_audio AS first_heard
     FROM numbered
-    WINDOW same_audio AS (PARTITION BY clip_sha256 ORDER BY homeless OR occurrence > 1, row)
+    WINDOW same_audio AS (PARTITION BY clip_sha256 ORDER BY homeless OR occurrence > 1 OR len(lacks) > 0, row)
 )
 
 SELECT
@@ -28,6 +31,7 @@ SELECT
     CASE
         WHEN occurrence > 1 THEN 'duplicate_id'
         WHEN homeless THEN 'unknown_prompt'
+        WHEN len(lacks) > 0 THEN 'condition_missing'
         WHEN reason IS NOT NULL THEN reason
         WHEN duration_s < $shortest_s THEN 'audio_too_short'
         WHEN peak_dbfs < $silence_dbfs THEN 'audio_silent'
@@ -36,6 +40,7 @@ SELECT
     CASE
         WHEN occurrence > 1 THEN concat('expected each generation_id once, found it in line ', first_line)
         WHEN homeless THEN concat('expected a usable prompt, found ', prompt_id)
+        WHEN len(lacks) > 0 THEN concat('expected ', lacks[1], ' in the prompt, found ', holds)
         WHEN reason IS NOT NULL THEN detail
         WHEN duration_s < $shortest_s THEN concat('expected at least ', $shortest_s, ' s, found ', round(duration_s, 3))
         WHEN peak_dbfs < $silence_dbfs
@@ -52,6 +57,7 @@ SELECT
 FROM known
 WHERE occurrence > 1
     OR homeless
+    OR len(lacks) > 0
     OR reason IS NOT NULL
     OR duration_s < $shortest_s
     OR peak_dbfs < $silence_dbfs

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from earmark.tasks.build.report import Material, count, sample, shares
+from earmark.tasks.evaluation.matrices import preference_matrices
 from earmark.tasks.store.figures import Browser, Clip, Grid, Row, Section
 from earmark.tasks.store.sql import query
 
 _BIAS = 'scope, value, dimension, "set", pairs, share_a, share_b, share_tie, share_first, consistency'
+_CONFOUNDS = "\"set\", judge, dimension, replace(feature, '_', ' '), choices, share, majority"
 
 
 def sections(material: Material) -> list[Section]:
@@ -19,14 +21,23 @@ def sections(material: Material) -> list[Section]:
         ("a", "b", "tie", "first shown", "consistent"),
         "A judge without position bias prefers what it hears first in half of the pairs.",
     )
+    confounds = Grid(
+        "How often the clip with more of something won",
+        ("set", "judge", "dimension", "won by", "choices", "share", "majority"),
+        tuple(db.execute(f"SELECT {_CONFOUNDS} FROM confounds").fetchall()),
+        ("share", "majority"),
+        "Together: choices that a regression on all of these predicts. The majority is what one letter gets right.",
+    )
     return [
-        Section("Position bias", (leaning,)),
+        *([Section("Position bias", (leaning,))] if leaning.rows else []),
+        *([Section("Confounds", (confounds,))] if confounds.rows else []),
         Section(
             "Labels",
             (
                 shares(db, "labels", "musicality", "Musicality, pairs by preferred clip"),
                 shares(db, "labels", "alignment", "Alignment, pairs by preferred clip"),
                 shares(db, "pairs", "modality", "Pairs by what the prompt holds"),
+                *preference_matrices(db, "pseudo_preferences/ranked"),
             ),
         ),
         Section("Pairs and what the judge said", (Browser("pairs", _pairs(material), count(db, "pairs")),)),
@@ -36,7 +47,14 @@ def sections(material: Material) -> list[Section]:
 def _pairs(material: Material) -> tuple[Row, ...]:
     rows = []
     for row in sample(material.db, "pairs", "pair_id", by="modality", rows=query("pseudo_preferences/shown_pairs")):
-        said = {f"{one['order']}, {one['dimension']}: {one['choice']}": one["reason"] for one in row["answers"] or []}
+        answers = row["answers"] or []
+        several = len({one["judge"] for one in answers}) > 1
+        said = {
+            f"{one['judge'] + ', ' if several else ''}{one['order']}, {one['dimension']}: {one['choice']}": one[
+                "reason"
+            ]
+            for one in answers
+        }
         texts = {"prompt": row["text"], **({"lyrics": row["lyrics"]} if row["lyrics"] else {}), **said}
         clips = [Clip(f"{side}: {row[f'model_{side}']}", row[f"sha256_{side}"]) for side in ("a", "b")]
         if row["reference_sha256"]:

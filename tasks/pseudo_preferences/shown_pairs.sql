@@ -8,8 +8,8 @@ JOIN clips AS b ON b.generation_id = pairs.generation_b
 LEFT JOIN labels ON labels.pair_id = pairs.pair_id
 LEFT JOIN (
     SELECT pair_id,
-           list({'order': "order", 'dimension': dimension, 'choice': choice, 'reason': reason}
-                ORDER BY dimension, "order") AS answers
+           list({'judge': judge, 'order': "order", 'dimension': dimension, 'choice': choice, 'reason': reason}
+                ORDER BY judge, dimension, "order") AS answers
     FROM judgments WHERE pair_id IN (SELECT unnest($keys)) GROUP BY pair_id
 ) AS said ON said.pair_id = pairs.pair_id
 WHERE pairs.pair_id IN (SELECT unnest($keys))

@@ -31,6 +31,46 @@ def evaluations_of(store: Store, version: Version) -> list[dict[str, Any]]:
     return sorted(newest, key=lambda facts: (facts["evaluation"], _who(facts), facts["splits"]))
 
 
+def newest_audits(store: Store, version: Version) -> list[dict[str, Any]]:
+    """What `earmark audit read` wrote last about this very content, for each evaluation that was audited."""
+    digest = version.manifest.digest()
+    found = (store.root / "audits" / version.corpus).rglob("audit.json")
+    newest = sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
+    audits: dict[str, dict[str, Any]] = {}
+    for path in newest:
+        if (facts := _read(path)).get("manifest_sha256") == digest:
+            audits.setdefault(facts["evaluation"], facts)
+    return [audits[name] for name in sorted(audits)]
+
+
+def audit_section(facts: dict[str, Any]) -> str:
+    """An audit as a section of a card."""
+    covered = "" if facts["covered"] == 1 else f" The audited kinds are {facts['covered']:.0%} of the rows."
+    lines = [
+        f"## Audit: {facts['evaluation']}",
+        "",
+        f"{facts['audited']:,} rows were answered by {facts['reviewers']} reviewers who did not see the labels "
+        f"(`earmark audit`). Precision is the share of rows whose label most of them gave; in brackets, 95 %.{covered}",
+        "",
+        f"| label | {facts['stratify'] or 'rows'} | confirmed | refuted | disputed | precision |",
+        "|---|---|---:|---:|---:|---|",
+    ]
+    for cell in [*facts["cells"], {"label": "all, weighted", "stratum": "", **facts["overall"]}]:
+        counts = [str(cell.get(name, "")) for name in ("confirmed", "refuted", "disputed")]
+        share = "–"
+        if cell["precision"] is not None:
+            share = f"{cell['precision']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
+        lines.append("| " + " | ".join(map(markdown_cell, [cell["label"], cell["stratum"], *counts, share])) + " |")
+    if alone := facts.get("alone"):  # records of before have none
+        lines += ["", f"One reviewer alone gives the label of these rows, by {facts['stratify'] or 'all'}:", ""]
+        lines += [
+            f"- {markdown_cell(one['stratum'])}: {one['precision']:.3f} [{one['low']:.3f}, {one['high']:.3f}]"
+            for one in alone
+            if one["precision"] is not None
+        ]
+    return "\n".join(lines) + "\n"
+
+
 def section(records: list[dict[str, Any]]) -> str:
     """The records as a section of a card; empty without any."""
     if not records:

@@ -15,7 +15,7 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import HubError, HubUnreachableError, StoreError
 from earmark.schemas.places import require_below_roots
 from earmark.tasks.build.progress import say, working
-from earmark.tasks.release.evaluated import evaluations_of, section
+from earmark.tasks.release.evaluated import audit_section, evaluations_of, newest_audits, section
 from earmark.tasks.store.hub import Repo, State
 from earmark.tasks.store.hub_tree import Difference, check_successor, compare
 from earmark.tasks.store.publication import CARD, Bundle, bundled
@@ -61,6 +61,29 @@ def check_fit(version: Version, allow_builtin: bool) -> None:
         )
 
 
+def check_audited(store: Store, version: Version, least: float | None) -> None:
+    """Let a version out only where people confirmed enough of its labels.
+
+    Every evaluation that was audited must be as good, by the lower end of its 95 % interval: a few rows prove nothing.
+
+    Raises:
+        HubError: no audit of this version is there, one is of a part of its rows, or one says less.
+    """
+    if least is None:
+        return
+    wanted = f"{version.corpus} {version.name}: --audited wants a precision of {least:g} or more"
+    audits = newest_audits(store, version)
+    if not audits:
+        raise HubError(f"{wanted}, and no audit of it is there; see `earmark audit sample`")
+    for facts in audits:
+        low, name = facts["overall"]["low"], facts["evaluation"]
+        if facts["covered"] < 1:
+            raise HubError(f"{wanted}; the audit of {name} covers {facts['covered']:.0%} of the rows; draw more rows")
+        if low is None or low < least:
+            share = "nothing" if low is None else f"{facts['overall']['precision']:.3f}, and at least {low:.3f}"
+            raise HubError(f"{wanted}; the audit of {name} says {share} (95 %)")
+
+
 @contextmanager
 def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Iterator[Bundle]:
     """What may leave of a version, and a word on what may not.
@@ -79,7 +102,8 @@ def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Ite
         )
     if told := unsearchable(version, corpus.tables, marks_for(withdrawals(store.root), corpus.name)):
         raise StoreError(f"{told}, and publish that version")
-    evaluations = section(evaluations_of(store, version))
+    records = [section(evaluations_of(store, version)), *map(audit_section, newest_audits(store, version))]
+    evaluations = "\n".join(part for part in records if part)
     with bundled(version, corpus.tables, store, audio=audio, say=say, evaluations=evaluations) as bundle:
         for what, counts in (("rows", bundle.held_rows), ("clips", bundle.held_audio)):
             if counts:

@@ -82,7 +82,7 @@ def skip_reason(before: Sequence[Ending]) -> str | None:
 
 
 def _reads(name: str, config: BuildConfig, members: Mapping[str, object], store: Store) -> tuple[str, ...]:
-    named = [spec.partition("@") for spec in config.reads()]
+    named = [spec.partition("@") for spec in config.parents()]
     versions = {corpus: {version.name for version in store.versions(corpus)} for corpus, _, _ in named}
     waits = {corpus for corpus, _, version in named if corpus in members and version not in versions[corpus]}
     return tuple(sorted(waits - {name}))

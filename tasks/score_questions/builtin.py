@@ -156,9 +156,27 @@ def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
     raise BadRequest(f"expected a step of labelling, found {facts.get('step')!r}")
 
 
+def score_reader(facts: Facts, clips: Clips) -> str:
+    """Yes or No by words in common: what has no word of the question cannot be told from what is wrong.
+
+    Args:
+        facts: `step`, the prompt's name; `question`; `option`; of a contradiction, `truth`.
+        clips: not looked at.
+    """
+    option = _bag(str(facts["option"]))
+    other = _bag(str(facts.get("truth", facts["question"])))
+    alike = len(option & other) > 0.8 * len(option | other)
+    return "Yes" if alike == ("truth" not in facts) else "No"
+
+
 def _bag(text: str) -> set[str]:
     return {word.casefold() for word in _WORD.findall(text)}
 
 
-FUNCTIONS = {"score-judge-1": score_judge, "score-labeller-1": score_labeller, "score-writer-1": score_writer}
+FUNCTIONS = {
+    "score-judge-1": score_judge,
+    "score-labeller-1": score_labeller,
+    "score-reader-1": score_reader,
+    "score-writer-1": score_writer,
+}
 """By name with version."""

@@ -101,6 +101,20 @@ def check_options(options: Sequence[str], longest: int) -> Fault | None:
     return None
 
 
+def check_left(options: Sequence[str], least: int) -> Fault | None:
+    """What speaks against a question from which options left.
+
+    Args:
+        options: those that stay, the right one first.
+        least: fewest options of a question.
+    """
+    if len(options) < least:
+        return Fault("too_few_options", f"expected at least {least} options, found {len(options)} left")
+    if given_away(options, 0):
+        return Fault("longer_is_right", f"expected options about as long as {options[0][:80]!r} to be left")
+    return None
+
+
 def good_distractors(
     written: Sequence[str], truth: str, others: Sequence[str], most: int
 ) -> tuple[list[str], Fault | None]:

@@ -45,7 +45,8 @@ SELECT
     scores.height,
     scores.detector,
     scores.score_confidence,
-    len(scores.staves) AS staves
+    len(scores.staves) AS staves,
+    scores.kind
 FROM placed
 INNER JOIN scores ON placed.thread_key = scores.thread_key AND scores.nth = 1
 INNER JOIN best ON placed.thread_key = best.thread_key

@@ -9,8 +9,10 @@ from PIL import Image
 from earmark.tasks.build.report import Material, count, histogram, sample, shares
 from earmark.tasks.score_questions.detector_report import detector_section
 from earmark.tasks.score_questions.forum.measuring import measure_of
+from earmark.tasks.score_questions.reading import grid_of
 from earmark.tasks.score_questions.review_agreement import agreements, alphas
 from earmark.tasks.score_questions.reviews import CRITERIA, Verdict
+from earmark.tasks.score_questions.tables import kinds_read
 from earmark.tasks.store.figures import Browser, Grid, Picture, Row, Section
 
 SHOWN_PIXELS = (720, 540)
@@ -24,6 +26,8 @@ def sections(material: Material) -> list[Section]:
     parts = [_about(material), _form(material), _scores(material)]
     if measure := measure_of(material.stage):
         parts.append(detector_section(measure))
+    if read := kinds_read(material.stage):
+        parts.append(Section("Whether wrong options could be right", (grid_of(read),)))
     if count(db, "reviews"):
         parts.append(_reviews(material))
     return [*parts, Section("Questions", (_browser(material),))]

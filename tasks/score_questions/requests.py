@@ -5,21 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from earmark.schemas.score_questions import ScoreQuestions
+from earmark.schemas.score_questions import LABELLED, ScoreQuestions
 from earmark.tasks.annotation.prompts import prompt_named
 from earmark.tasks.annotation.request import Choice, Image
 from earmark.tasks.build.ask import Posed, Row, pose
+from earmark.tasks.score_questions.examples import examples_of
 from earmark.tasks.score_questions.option_order import LETTERS
 
 REWRITE, TIE, DISTRACTORS = "score-question-rewrite", "score-question-tie", "score-question-distractors"
-LABELS = {name: f"score-question-{name}" for name in ("taxonomy", "difficulty")}
+MAY_BE_RIGHT, CONTRADICTS = "score-question-may-be-right", "score-question-contradicts"
+LABELS = {name: f"score-question-{name}" for name in LABELLED}
 NAMES = ("Option A", "Option B", "Option C")
+YES, NO = "Yes", "No"
 MEDIA_TYPES = {"png": "image/png", "jpg": "image/jpeg"}
 
 
-def prompt_digests() -> dict[str, str]:
+def prompt_digests(config: ScoreQuestions) -> dict[str, str]:
     """SHA-256 of the prompts that ask, by name and version."""
-    prompts = map(prompt_named, (REWRITE, TIE, DISTRACTORS, *LABELS.values()))
+    read = (MAY_BE_RIGHT, CONTRADICTS) if config.reader else ()
+    labels = (label_prompt(config, label) for label in LABELS)
+    prompts = map(prompt_named, (REWRITE, TIE, DISTRACTORS, *labels, *read))
     return {prompt.id: prompt.sha256 for prompt in prompts}
 
 
@@ -81,11 +86,35 @@ def distractor_request(config: ScoreQuestions, draft: Row) -> Posed:
     )
 
 
+def contradiction_request(config: ScoreQuestions, about: Row) -> Posed:
+    """Whether an `option` contradicts the right one of a draft (`question`, `truth_text`)."""
+    return _read(config, CONTRADICTS, about, truth=about["truth_text"])
+
+
+def right_request(config: ScoreQuestions, about: Row) -> Posed:
+    """Whether an `option` of a draft could be right; which option is taken to be right is not shown."""
+    return _read(config, MAY_BE_RIGHT, about)
+
+
+def _read(config: ScoreQuestions, name: str, about: Row, **more: str) -> Posed:
+    if config.reader is None:
+        raise ValueError("nobody reads without a [reader]")
+    shown = {"question": about["question"], "option": about["option"], **more}
+    picture = {"with_image": config.reader.sees_image, "score_image": _image(about)}
+    return pose(config.reader, prompt_named(name), {"step": name, **shown}, Choice((YES, NO)), **shown, **picture)
+
+
 def label_request(config: ScoreQuestions, draft: Row) -> Posed:
     """A question's category and subcategory, or its difficulty, as `label` says."""
-    prompt = prompt_named(LABELS[draft["label"]])
+    prompt, examples = prompt_named(label_prompt(config, draft["label"])), examples_of(config, draft["label"])
     shown: dict[str, Any] = {"question": draft["question"], "options": sorted(options_of(draft))}
-    return pose(config.labeller, prompt, {"step": prompt.name, **shown}, **shown)
+    more = {"examples": examples} if examples else {}
+    return pose(config.labeller, prompt, {"step": LABELS[draft["label"]], **shown}, **shown, **more)
+
+
+def label_prompt(config: ScoreQuestions, label: str) -> str:
+    """The prompt that asks for a label: another one where the config has examples of its own."""
+    return LABELS[label] if config.examples()[label] is None else f"{LABELS[label]}-examples"
 
 
 def options_of(draft: Row) -> list[str]:

@@ -16,7 +16,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.score_questions import QUESTIONS
 from earmark.tasks.exports.folder import RECORD, building
 from earmark.tasks.score_questions.option_order import LETTERS
-from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, Verdict
+from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, Verdict
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.versions import Version
 
@@ -55,7 +55,7 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
                 name = str(row["image"]["path"])
                 (place / "images" / name).write_bytes(row["image"]["bytes"])
                 table.writerow(_safe({**_task(row), "right": _right(row), "image": f"images/{name}"}))
-                data = {**_task(row), "right": _right(row), "image": _address(row["image"], images_at)}
+                data = {**_task(row), "right": _right(row), "image": address_of(name, row["image"]["bytes"], images_at)}
                 tasks.write(("[\n" if count == 0 else ",\n") + json.dumps({"data": data}, ensure_ascii=False))
                 count += 1
             tasks.write("\n]\n" if count else "[]\n")
@@ -87,7 +87,17 @@ def write_verdicts(path: Path, verdicts: Iterable[Verdict]) -> None:
         for verdict in sorted(verdicts, key=lambda one: (one.question_id, one.reviewer)):
             answers = {name: "yes" if verdict.answers[name] else "no" for name in CRITERIA}
             names = {"question_id": verdict.question_id, "content_sha256": verdict.content_sha256}
-            table.writerow(_safe({**names, "reviewer": verdict.reviewer, **answers, "note": verdict.note or ""}))
+            table.writerow(
+                _safe(
+                    {
+                        **names,
+                        "reviewer": verdict.reviewer,
+                        **answers,
+                        DELETES: " ".join(verdict.deletes),
+                        "note": verdict.note or "",
+                    }
+                )
+            )
 
 
 def _questions(version: Version) -> Iterator[dict[str, Any]]:
@@ -110,11 +120,11 @@ def _right(row: Mapping[str, Any]) -> str:
     return f"{letter}. {row['options'][LETTERS.index(letter)]}"
 
 
-def _address(image: Mapping[str, Any], images_at: str | None) -> str:
-    name = str(image["path"])
+def address_of(name: str, content: bytes, images_at: str | None) -> str:
+    """What Label Studio finds an image by: an address below `images_at`, or the image itself."""
     if images_at is not None:
         return f"{images_at.rstrip('/')}/{name}"
-    return f"data:{_ENDINGS[Path(name).suffix]};base64,{base64.b64encode(image['bytes']).decode()}"
+    return f"data:{_ENDINGS[Path(name).suffix]};base64,{base64.b64encode(content).decode()}"
 
 
 def _safe(row: Mapping[str, str]) -> dict[str, str]:

@@ -6,6 +6,7 @@ annotations) and JSON-MIN (a flat object a task and annotator) of the project th
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from collections import defaultdict
@@ -23,9 +24,13 @@ from earmark.tasks.text.anonymity import scrub
 
 CRITERIA = ("musically_correct", "options_relevant", "offensive", "ambiguous")
 FLAGS_WHEN = {"musically_correct": False, "options_relevant": False, "offensive": True, "ambiguous": True}
-COLUMNS = ("question_id", "content_sha256", "reviewer", *CRITERIA, "note")
+REQUIRED = ("question_id", "content_sha256", "reviewer", *CRITERIA)
+DELETES = "delete_options"
+COLUMNS = (*REQUIRED, DELETES, "note")
 _YES = {"yes": True, "y": True, "true": True, "1": True, "no": False, "n": False, "false": False, "0": False}
 _ID = re.compile(r"[\w.-]{1,200}")  # what else stands in that cell may name someone, and rejects are published
+_SEEN = ("options", "right")
+_LETTERED, _OPTION_ID = re.compile("[A-H][.] "), re.compile("[0-9a-f]{12}")
 LONGEST_NOTE = 2000
 LONGEST_CELL = 200
 
@@ -42,6 +47,7 @@ class Verdict:
         note: the reviewer's words, if any.
         file: the review file, as the config names it.
         line: line or task in it, from 1.
+        deletes: wrong options that should leave the question, by `option_id`.
     """
 
     question_id: str
@@ -51,6 +57,7 @@ class Verdict:
     note: str | None
     file: str
     line: int
+    deletes: tuple[str, ...] = ()
 
     @property
     def flagged(self) -> bool:
@@ -87,13 +94,18 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Rej
     rows = read_rows(path, name)
     _, header = next(rows, (0, []))
     names = [] if isinstance(header, Reject) else [cell.strip() for cell in header]
-    if missing := [column for column in COLUMNS[:-1] if column not in names]:
+    if missing := [column for column in REQUIRED if column not in names]:
         raise InputError(f"{name}: expected the column '{missing[0]}', found '{shown(', '.join(names))}'")
     for line, row in rows:
         yield line, row if isinstance(row, Reject) else dict(zip(names, row, strict=False))
 
 
-def _json_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_tasks(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The tasks of Label Studio's export, with their number from 1; one that is no object is an empty one.
+
+    Raises:
+        InputError: it cannot be read, or is no list.
+    """
     try:
         tasks = json.loads(read_regular(path))
     except OSError as error:
@@ -103,19 +115,29 @@ def _json_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     if not isinstance(tasks, list):
         raise InputError(f"{name}: expected a list of tasks, found {type(tasks).__name__}")
     for number, task in enumerate(tasks, 1):
-        if not isinstance(task, dict):
-            yield number, {"question_id": shown(json.dumps(task))}
-        elif isinstance(task.get("annotations"), list):
+        yield number, task if isinstance(task, dict) else {"question_id": shown(json.dumps(task))}
+
+
+def _json_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
+    for number, task in json_tasks(path, name):
+        if isinstance(task.get("annotations"), list):
             data = task["data"] if isinstance(task.get("data"), dict) else {}
             for annotation in task["annotations"]:
                 if isinstance(annotation, dict) and not annotation.get("was_cancelled"):
                     yield number, {**_texts(data), **_annotated(annotation)}
         else:  # JSON-MIN: the task's data and the answers side by side
-            yield number, {**_texts(task), "reviewer": _reviewer(task.get("annotator")), **_notes(task.get("note"))}
+            answers = {**_deleted(task.get(DELETES)), **_notes(task.get("note"))}
+            yield number, {**_texts(task), "reviewer": _reviewer(task.get("annotator")), **answers}
 
 
 def _texts(data: Mapping[str, Any]) -> dict[str, str]:
-    return {name: value for name in COLUMNS if isinstance(value := data.get(name), str)}
+    return {name: value for name in (*COLUMNS, *_SEEN) if isinstance(value := data.get(name), str)}
+
+
+def _deleted(value: Any) -> dict[str, str]:
+    """Letters, as Label Studio has several choices, or one."""
+    letters = value.get("choices") if isinstance(value, Mapping) else value
+    return {DELETES: " ".join(map(str, letters)) if isinstance(letters, list) else str(letters)} if letters else {}
 
 
 def _annotated(annotation: Mapping[str, Any]) -> dict[str, str]:
@@ -128,6 +150,8 @@ def _annotated(annotation: Mapping[str, Any]) -> dict[str, str]:
         name, value = result.get("from_name"), result["value"]
         if name in CRITERIA and isinstance(value.get("choices"), list):
             answers[name] = ",".join(map(str, value["choices"]))
+        elif name == DELETES:
+            answers |= _deleted(value)
         elif name == "note":
             answers |= _notes(value.get("text"))
     return answers
@@ -166,8 +190,37 @@ def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | Reject |
             return _reject(row, f"no_{column}", f"expected a {column}, found {length}", name, line)
     if not _ID.fullmatch(cells["question_id"]):
         return _reject(row, "no_question_id", "expected the id of a question, found something else", name, line)
+    try:
+        deletes = _options(cells[DELETES], str(row.get("options") or ""), str(row.get("right") or ""))
+    except ValueError as fault:
+        return _reject(row, "no_such_option", str(fault), name, line)
     note = scrub(cells["note"])[:LONGEST_NOTE] or None
-    return Verdict(cells["question_id"], cells["content_sha256"], cells["reviewer"], answers, note, name, line)
+    names = cells["question_id"], cells["content_sha256"], cells["reviewer"]
+    return Verdict(*names, answers, note, name, line, deletes)
+
+
+def option_id(text: str) -> str:
+    """Names an option, whatever its letter: twelve digits of its text's SHA-256."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _options(cell: str, options: str, right: str) -> tuple[str, ...]:
+    """The options that a cell names, by their letters beside it, or by their ids.
+
+    Raises:
+        ValueError: it names none, or the right one.
+    """
+    by_letter = {line[0]: line[3:] for line in options.splitlines() if _LETTERED.match(line)}
+    seen = set(map(option_id, by_letter.values()))
+    ids = []
+    for word in re.split(r"[\s,;]+", cell):
+        known = not seen or word in seen if _OPTION_ID.fullmatch(word) else word.upper() in by_letter
+        if word and not known:
+            raise ValueError(f"expected letters of options in {DELETES}, found something else")
+        if word and (right.startswith(f"{word.upper()}. ") or word == option_id(right[3:])):
+            raise ValueError(f"expected wrong options in {DELETES}; of a wrong right one, say no in musically_correct")
+        ids += [option_id(by_letter[word.upper()]) if word.upper() in by_letter else word] if word else []
+    return tuple(sorted(set(ids)))
 
 
 def _reject(row: Mapping[str, Any], reason: str, detail: str, name: str, line: int) -> Reject:
@@ -204,9 +257,15 @@ def gather_reviews(
     return [kept[key] for key in sorted(kept)], refused
 
 
-def applies(verdict: Verdict, contents: Mapping[str, str]) -> bool:
-    """Whether a verdict is of a question as it reads now."""
-    return contents.get(verdict.question_id) == verdict.content_sha256
+def applies(verdict: Verdict, contents: Mapping[str, str | tuple[str, ...]]) -> bool:
+    """Whether a verdict is of a question as it reads now, or, of several contents, as it read before a deletion."""
+    known = contents.get(verdict.question_id, ())
+    return verdict.content_sha256 in ((known,) if isinstance(known, str) else known)
+
+
+def enough(speak: int, reviewers: int, by: Literal["any", "majority", "all"]) -> bool:
+    """Whether so many of a question's reviewers decide."""
+    return speak >= {"any": 1, "majority": reviewers // 2 + 1, "all": max(1, reviewers)}[by]
 
 
 def left_out(verdicts: Iterable[Verdict], by: Literal["any", "majority", "all"]) -> dict[str, list[Verdict]]:
@@ -222,7 +281,6 @@ def left_out(verdicts: Iterable[Verdict], by: Literal["any", "majority", "all"])
     flagged = {}
     for question, own in by_question.items():
         flags = [verdict for verdict in own if verdict.flagged]
-        need = {"any": 1, "majority": len(own) // 2 + 1, "all": len(own)}[by]
-        if len(flags) >= need:
+        if enough(len(flags), len(own), by):
             flagged[question] = flags
     return flagged

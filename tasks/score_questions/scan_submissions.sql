@@ -23,8 +23,17 @@ looked_at AS (
         CASE
             WHEN regexp_matches(coalesce(url, ''), '(?i)^https?://[^?#]+\.(png|jpe?g|gif|webp|bmp|tiff?)([?#].*)?$')
                 THEN 'direct'
-            WHEN contains(coalesce(media_metadata, ''), '"Image"') THEN 'gallery'
+            WHEN regexp_matches(coalesce(media_metadata, ''), '"(Animated)?Image"') THEN 'gallery'
+            -- which file a page shows, and whether a rule tells it, `links.py` says
+            WHEN regexp_matches(
+                coalesce(url, ''),
+                '(?i)^https?://((www\.|m\.|i\.)?imgur\.com/\w|i\.reddituploads\.com/\w|((www|old|new|np)\.)?reddit\.com/media\?)'
+            ) THEN 'page'
             WHEN contains(coalesce(preview, ''), '"url"') THEN 'preview'
+            WHEN contains(text, '://') AND regexp_matches(
+                text,
+                '(?i)https?://(((www\.|m\.|i\.)?imgur\.com|i\.reddituploads\.com|(i|preview)\.redd\.it)/\w|((www|old|new|np)\.)?reddit\.com/media\?|[^\s?#()]+\.(png|jpe?g|gif|webp|bmp|tiff?)\b)'
+            ) THEN 'text'
         END AS image_from
     FROM lines
 ),

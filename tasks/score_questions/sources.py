@@ -14,6 +14,7 @@ from earmark.tasks.build.mirror import bring_folder
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek, require_folder
 from earmark.tasks.build.progress import working
+from earmark.tasks.score_questions.examples import examples_of
 from earmark.tasks.score_questions.forum.lines import first_objects
 from earmark.tasks.score_questions.requests import prompt_digests
 from earmark.tasks.score_questions.reviews import read_reviews
@@ -26,11 +27,11 @@ from earmark.tasks.text.anonymity import salt_digest, salt_of
 def plan_build(config: ScoreQuestions, store: Store, inputs: dict[str, str] | None = None) -> Plan:
     """What a version would be made from; says whether there is anything to build."""
     digest = partial(digest_inputs, config, store)
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests())
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config))
 
 
 def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
-    """SHA-256 of the dump's and review files, of the folders of images and detector if there are; the salt's trace.
+    """SHA-256 of the dump's and review files, of the images and the detector's model if there are; the salt's trace.
 
     Raises:
         InputError: a file or folder is missing or cannot be read.
@@ -43,8 +44,16 @@ def digest_inputs(config: ScoreQuestions, store: Store) -> dict[str, str]:
             bring_folder(folder := config.path(config.images.folder))
             require_folder("images.folder", folder)
             digests["images"] = _images_digest(folder, Root(folder, config.images.links))
+        examples = [(f"{label}.examples", name) for label, name in config.examples().items() if name is not None]
+        digests |= file_digests((label, config.path(name)) for label, name in examples)
         if (model := config.path(config.detector.model)).is_dir():
             digests["detector"] = _folder_digest(model)
+        elif model.is_file():
+            digests["detector"] = sha256_file(model)
+    if config.transcripts is not None:
+        bring_folder(folder := config.path(config.transcripts))
+        require_folder("transcripts", folder)
+        digests["transcripts"] = _folder_digest(folder)
     return {**digests, "salt": salt_digest(salt_of(source.salt_env, store.root))}
 
 
@@ -57,6 +66,9 @@ def peeks(config: ScoreQuestions) -> Iterator[Peek]:
     for written in config.review.files:
         path, name = config.path(written), without_place(written)
         yield Peek(name, partial(read_reviews, path, name), lists=(path,), may_be_empty=True)
+    for label, examples in config.examples().items():
+        if examples is not None:
+            yield Peek(f"{label}.examples", partial(examples_of, config, label), lists=(config.path(examples),))
     if config.images.folder is not None:
         yield Peek("images.folder", partial(require_folder, "images.folder", config.path(config.images.folder)))
 

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from pydantic import TypeAdapter
 
 from earmark.schemas.places import without_place
-from earmark.schemas.score_questions import OPTIONS, QUESTIONS, REVIEWS, SOURCES, ScoreQuestions
+from earmark.schemas.score_questions import OPTIONS, QUESTIONS, REVIEWS, SOURCES, TRANSCRIPTS, ScoreQuestions
 from earmark.schemas.tables import SPLITS, UNSPLIT
 from earmark.tasks.build.ask import Row
 from earmark.tasks.build.rejects import came_in
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import Walked
 from earmark.tasks.importers.rows import Reject
-from earmark.tasks.score_questions.checks import words_of
+from earmark.tasks.score_questions.checks import check_left, words_of
+from earmark.tasks.score_questions.deletion import Left, content_of, without_deleted
 from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_places
+from earmark.tasks.score_questions.reading import Kind, account_of, kinds_of, readings_of
 from earmark.tasks.score_questions.requests import options_of
 from earmark.tasks.score_questions.reviews import FLAGS_WHEN, Verdict, applies, gather_reviews, left_out
+from earmark.tasks.score_questions.transcripts import read_transcripts
 from earmark.tasks.score_questions.writing import STAGES
 from earmark.tasks.store.staging import Stage
 
@@ -30,38 +33,77 @@ IMAGES_AT_ONCE = 64
 
 
 @step("review", unit="submissions", follows=STAGES[-1], table=QUESTIONS.name, final=True, label="write questions")
-def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[None]:
+def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[list[Kind]]:
     """Write `questions`, `options`, `sources` and `reviews`; a thread that became no question is a reject.
+
+    Returns:
+        How options were read, by kind; empty without a reader.
 
     Raises:
         InputError: a review file cannot be read.
     """
-    questions = _with_letters([question for _, question in written.results()], config.seed)
-    contents = {name: row["content_sha256"] for name, row in questions.items()}
+    drafts = {question["thread_key"]: question for _, question in written.results()}
     files = [(config.path(name), without_place(name)) for name in config.review.files]
-    verdicts, refused = gather_reviews(files, contents)
+    readings = readings_of(written)
+    verdicts, refused = gather_reviews(files, {name: content_of(row) for name, row in drafts.items()})
+    left = _after_deletions(config, drafts, verdicts)
+    contents = {name: one.contents for name, one in left.items()}
+    questions = _with_letters([one.row for one in left.values()], config.seed)
+    faults = {name: check_left(options_of(one.row), config.questions.least_options) for name, one in left.items()}
+    spoilt = {name: fault for name, fault in faults.items() if fault and left[name].rejects}
     flagged = left_out([verdict for verdict in verdicts if applies(verdict, contents)], config.review.flagged_by)
-    kept = [row for name, row in questions.items() if name not in flagged]
+    kept = [row for name, row in questions.items() if name not in flagged and name not in spoilt]
+    as_right = {(one.thread, one.option): one.may_be_right for one in readings if one.ask == "check"}
     for split in SPLITS:
         rows = [row for row in kept if row["split"] == split]
         stage.write(QUESTIONS, split, _questions(config, rows))
-        stage.write(OPTIONS, split, [_table(OPTIONS.schema, [o for row in rows for o in _options(row)])])
+        stage.write(OPTIONS, split, [_table(OPTIONS.schema, [o for row in rows for o in _options(row, as_right)])])
         stage.write(SOURCES, split, [_table(SOURCES.schema, [_source(config, row) for row in rows])])
     stage.write(REVIEWS, UNSPLIT, [_table(REVIEWS.schema, [_review(config, one, contents) for one in verdicts])])
-    for table in (QUESTIONS, OPTIONS, SOURCES, REVIEWS):
+    transcribed = _write_transcripts(stage, config, kept)
+    for table in (QUESTIONS, OPTIONS, SOURCES, REVIEWS, TRANSCRIPTS):
         stage.drop_empty_splits(table)
-    first, *others = written.accounts(STAGES, lambda thread, *why: _reject(thread["thread_key"], *why))
+    stages = [name for name in STAGES if name != "check" or config.reader]
+    first, *others = written.accounts(stages, lambda thread, *why: _reject(thread["thread_key"], *why))
     rejects = [
         _reject(name, "flagged", _why_flagged(flags), [verdict.reviewer for verdict in flags])
         for name, flags in sorted(flagged.items())
     ]
+    rejects += [
+        _reject(name, *fault, left[name].reviewers) for name, fault in sorted(spoilt.items()) if name not in flagged
+    ]
+    deleted = [reject for _, one in sorted(left.items()) for reject in one.rejects]
+    shown = sum(len(options_of(row)) for row in drafts.values())
     return Done(
-        None,
+        kinds_of(readings),
         replace(first, follows="scores"),
         *others,
+        *([account_of(readings)] if config.reader else []),
+        *([Account(shown, shown - len(deleted), deleted, name="deletions", unit="options")] if deleted else []),
         *([_review_files(verdicts, refused, contents)] if files else []),
+        *transcribed,
         Account(len(questions), len(kept), rejects),
     )
+
+
+def _write_transcripts(stage: Stage, config: ScoreQuestions, questions: Sequence[Row]) -> list[Account]:
+    """Write `transcripts`, where the config names a folder of them."""
+    rows: list[Row] = []
+    accounts = []
+    if config.transcripts is not None:
+        folder = config.path(config.transcripts)
+        rows, account = read_transcripts(folder, config.transcripts, questions, config.source.name)
+        accounts.append(account)
+    for split in SPLITS:
+        part = [row for row in rows if row["split"] == split]
+        stage.write(TRANSCRIPTS, split, [_table(TRANSCRIPTS.schema, part)])
+    return accounts
+
+
+def kinds_read(stage: Stage) -> list[Kind]:
+    """How a build's options were read, by kind; empty without a reader."""
+    text = stage.output(write_tables.name)
+    return [] if text is None else TypeAdapter(list[Kind]).validate_json(text)
 
 
 def _reject(thread: str, reason: str, detail: str, reviewers: Sequence[str] = ()) -> tuple[str, Reject]:
@@ -76,15 +118,16 @@ def _with_letters(questions: Sequence[Row], seed: int) -> dict[str, Row]:
     for row in questions:
         name, (truth, *others) = row["thread_key"], options_of(row)
         texts = in_order(name, truth, others, places[name], seed)
-        by_id[name] = {**row, "texts": texts, "place": places[name], "content_sha256": _content(row)}
+        by_id[name] = {**row, "texts": texts, "place": places[name], "content_sha256": content_of(row)}
     return by_id
 
 
-def _content(row: Row) -> str:
-    """Names what a reviewer looks at, whatever the letters: another wording needs another look."""
-    truth, *others = options_of(row)
-    shown = [row["question"], truth, sorted(others), row["image_sha256"]]
-    return hashlib.sha256(json.dumps(shown).encode()).hexdigest()
+def _after_deletions(config: ScoreQuestions, drafts: Mapping[str, Row], verdicts: Sequence[Verdict]) -> dict[str, Left]:
+    """What reviewers leave of each question, by id."""
+    by_id: dict[str, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        by_id[verdict.question_id].append(verdict)
+    return {name: without_deleted(row, by_id[name], config.review.flagged_by) for name, row in drafts.items()}
 
 
 def _questions(config: ScoreQuestions, rows: Sequence[Row]) -> Iterator[pa.Table]:
@@ -116,7 +159,7 @@ _AS_THEY_ARE = (
 )  # fmt: skip
 
 
-def _options(row: Row) -> Iterator[Row]:
+def _options(row: Row, as_right: Mapping[tuple[str, str], bool | None]) -> Iterator[Row]:
     comments = {option["text"]: option for option in row["options"]}
     for letter, text in zip(LETTERS, row["texts"], strict=False):
         comment = comments.get(text)
@@ -130,12 +173,13 @@ def _options(row: Row) -> Iterator[Row]:
             "comment_id": comment and comment["comment_key"],
             "votes": comment and comment["score"],
             "words": len(words_of(text)),
+            "may_be_right": as_right.get((row["thread_key"], text)),
         }
 
 
 def _source(config: ScoreQuestions, row: Row) -> Row:
     names = ("split", "author_id", "year", "words", "comments", "tied", "image_from", "detector", "score_confidence",
-             "staves")  # fmt: skip
+             "staves", "kind")  # fmt: skip
     return {
         "question_id": row["thread_key"],
         **{name: row[name] for name in names},
@@ -145,7 +189,9 @@ def _source(config: ScoreQuestions, row: Row) -> Row:
     }
 
 
-def _review_files(verdicts: Sequence[Verdict], refused: Sequence[Reject], contents: Mapping[str, str]) -> Account:
+def _review_files(
+    verdicts: Sequence[Verdict], refused: Sequence[Reject], contents: Mapping[str, tuple[str, ...]]
+) -> Account:
     rejects = [(REVIEWS.name, reject) for reject in refused]
     stale = sum(not applies(verdict, contents) for verdict in verdicts)
     note = f"{stale} of {len(verdicts)} reviews are of questions that read otherwise now, or are none: not counted"
@@ -173,7 +219,7 @@ def _flags(verdict: Verdict) -> list[str]:
     ]
 
 
-def _review(config: ScoreQuestions, verdict: Verdict, contents: Mapping[str, str]) -> Row:
+def _review(config: ScoreQuestions, verdict: Verdict, contents: Mapping[str, tuple[str, ...]]) -> Row:
     return {
         "question_id": verdict.question_id,
         "reviewer": verdict.reviewer,

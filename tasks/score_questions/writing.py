@@ -11,21 +11,28 @@ from earmark.tasks.build.ask import Ask, Asker, GivenUp, Row, side_by_side
 from earmark.tasks.build.checks import Fault
 from earmark.tasks.build.forecast import imagined
 from earmark.tasks.build.walk import walk
-from earmark.tasks.score_questions.checks import check_rewriting, good_distractors
+from earmark.tasks.score_questions.checks import check_left, check_rewriting, good_distractors
 from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.requests import (
     LABELS,
     NAMES,
+    NO,
+    YES,
     best_of,
+    contradiction_request,
     distractor_request,
     label_request,
     needed_numbers,
+    options_of,
     rewrite_request,
+    right_request,
     tie_request,
 )
 
-STAGES = ("rewrite", "settle", "distract", "label")
-"""Where a thread may be given up, in order."""
+STAGES = ("rewrite", "settle", "distract", "check", "label")
+"""Where a thread may be given up, in order; at `check` where options are read."""
+READINGS = {"contradict": NO, "check": YES}
+"""The asks that read an option, and the answer by which a wrong one leaves."""
 
 
 def tries(config: ScoreQuestions) -> int:
@@ -100,6 +107,14 @@ DISTRACT = Ask(
     tries=tries,
     about="questions with few answers",
 )
+CONTRADICT = Ask(
+    "contradict",
+    annotator="reader",
+    request=contradiction_request,
+    imagine=lambda config, row: YES,
+    about="other comments",
+)
+CHECK = Ask("check", annotator="reader", request=right_request, imagine=lambda config, row: NO, about="options")
 LABEL = Ask(
     "label",
     annotator="labeller",
@@ -111,12 +126,22 @@ LABEL = Ask(
 )
 
 
-@walk("write", asks=[REWRITE, SETTLE, DISTRACT, LABEL], columns=[("label", pa.string())], label="write questions")
+_COLUMNS = [("label", pa.string()), ("nth", pa.int64()), ("option", pa.string()), ("kind", pa.string())]
+
+
+@walk("write", asks=[REWRITE, SETTLE, CONTRADICT, DISTRACT, CHECK, LABEL], columns=_COLUMNS, label="write questions")
 async def write_questions(asker: Asker[ScoreQuestions], thread: Row) -> Row:
     """A thread (a row of `pool.sql`) becomes a question, beside what is known of the thread."""
+    if asker.config.questions.wrong == "written":
+        thread = {**thread, "best_comments": best_of(thread["best_comments"])}
     draft = await rewrite(asker, thread)
     draft = await settle(asker, draft)
+    if asker.config.reader and draft["other_texts"]:
+        stay = await side_by_side(*(stays(asker, CONTRADICT, row) for row in readings(draft, draft["other_texts"])))
+        draft = {**draft, "other_texts": [text for text, one in zip(draft["other_texts"], stay, strict=True) if one]}
     draft = {**draft, "distractors": await distract(asker, draft)}
+    if asker.config.reader:
+        draft = await without_right(asker, draft)
     taxonomy, difficulty = await side_by_side(*(asker(LABEL, {**draft, "label": label}) for label in LABELS))
     return {**draft, **taxonomy, **difficulty}
 
@@ -151,6 +176,8 @@ async def settle(asker: Asker[ScoreQuestions], draft: Row) -> Row:
     if len(best) > 1:
         truth, preference = best[LETTERS.index(await asker(SETTLE, {**draft, "best": best}))], "language_model"
     others = [option["text"] for option in draft["options"] if option["comment_key"] != truth["comment_key"]]
+    if asker.config.questions.wrong == "written":
+        others = []  # what ties for the best may be as right as what was chosen
     return {
         **draft, "truth_text": truth["text"], "other_texts": others, "preference": preference, "tied": len(best)
     }  # fmt: skip
@@ -161,7 +188,7 @@ async def distract(asker: Asker[ScoreQuestions], draft: Row) -> list[str]:
 
     What can be used of the last draw is kept, if the question then has options enough and none gives it away.
     """
-    made, count = asker.config.questions, len(draft["options"])
+    made, count = asker.config.questions, 1 + len(draft["other_texts"])
     if (lacks := min(made.distractors, made.options - count)) <= 0:
         return []
     draft = {**draft, "lacks": lacks}
@@ -172,6 +199,37 @@ async def distract(asker: Asker[ScoreQuestions], draft: Row) -> list[str]:
         if not enough or reply.failure[0] == "longer_is_right":
             raise GivenUp("distract", *reply.failure)
     return good
+
+
+async def without_right(asker: Asker[ScoreQuestions], draft: Row) -> Row:
+    """Takes out wrong options that could be right.
+
+    The right option is read, too, which tells how often the reader knows what is right; it stays in any case.
+
+    Raises:
+        GivenUp: too few are left, or those that are left give the right one away.
+    """
+    options = options_of(draft)
+    stay = await side_by_side(*(stays(asker, CHECK, row) for row in readings(draft, options)))
+    left = [text for text, one in zip(options[1:], stay[1:], strict=True) if one]
+    if fault := check_left([options[0], *left], asker.config.questions.least_options):
+        raise GivenUp("check", *fault)
+    kept = {name: [text for text in draft[name] if text in left] for name in ("other_texts", "distractors")}
+    return {**draft, **kept}
+
+
+def readings(draft: Row, options: list[str]) -> list[Row]:
+    """What a reader is asked about: each option of a draft, `nth` of them, and its `kind`."""
+    kinds = {draft["truth_text"]: "truth"} | dict.fromkeys(draft["other_texts"], "comment")
+    return [
+        {**draft, "nth": nth, "option": text, "kind": kinds.get(text, "distractor")} for nth, text in enumerate(options)
+    ]
+
+
+async def stays(asker: Asker[ScoreQuestions], ask: Ask[ScoreQuestions], about: Row) -> bool:
+    """Whether a reading lets an option stay; one that stays without an answer does not."""
+    reply = await asker.reply(ask, about)
+    return reply.failure is None and reply.value != READINGS[ask.name]
 
 
 def one_line(text: str) -> str:

@@ -89,7 +89,7 @@ def commit(stage: Stage, made: Made) -> Version:
 
 
 def _commit(stage: Stage, made: Made) -> Version | None:
-    """One try of `commit`; None if something was withdrawn meanwhile."""
+    """One try of `commit`; None if something was withdrawn, or committed by another machine, meanwhile."""
     steps = stage.steps()
     stage.store.refresh(stage.corpus)
     known = withdrawals(stage.store.root)
@@ -115,11 +115,22 @@ def _commit(stage: Stage, made: Made) -> Version | None:
         sweep(stage.store, stage.corpus, keep=None)
         return before
     manifest = _manifest(stage, made, steps, entries, before, names_for(known, stage.corpus))
+    if _overtaken(stage, manifest.version, before):
+        return None
     manifest = _write_pages(stage, made, manifest, before)
     for folder in [path for path in stage.version.rglob("*") if path.is_dir()]:
         sync(folder)  # the names of files are as durable as their bytes before the manifest speaks of them
     write_text(stage.version / MANIFEST, manifest.to_json())
     return _put(stage, manifest, before)
+
+
+def _overtaken(stage: Stage, name: str, before: Version | None) -> bool:
+    """Whether another machine committed a version after `before` was read: its tables may be the very same."""
+    if name == f"v{before.number + 1 if before else 1}":
+        return False
+    stage.store.refresh(stage.corpus)
+    latest = stage.store.latest(stage.corpus)
+    return latest is not None and (before is None or latest.number > before.number)
 
 
 def recompute(made: Made, stage: Stage) -> Sequence[Step]:

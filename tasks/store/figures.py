@@ -62,6 +62,26 @@ class Grid:
     says: str = ""
 
 
+def as_markdown(grid: Grid) -> str:
+    """The table as a card shows it: shares as percentages, other fractions to two places."""
+
+    def cell(name: str, value: str | float | int | None) -> str:
+        if value is None or isinstance(value, str):
+            return "–" if value is None else value.replace("|", "\\|")
+        if name in grid.shares:
+            return f"{value:.1%}"
+        return f"{value:,}" if isinstance(value, int) else f"{value:,.2f}"
+
+    numbers = [any(isinstance(row[at], int | float) for row in grid.rows) for at in range(len(grid.columns))]
+    lines = [f"{grid.says}\n"] if grid.says else []
+    lines += [f"| {' | '.join(name.replace('|', chr(92) + '|') for name in grid.columns)} |"]
+    lines += [f"|{'|'.join('---:' if number else '---' for number in numbers)}|"]
+    for row in grid.rows:
+        cells = (cell(name, value) for name, value in zip(grid.columns, row, strict=True))
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 @dataclass(frozen=True)
 class Clip:
     """A player.
@@ -155,7 +175,12 @@ class Page:
     Attributes:
         sections: in reading order.
         sounds: MP3 bytes by the SHA-256 of the clip that they were made from.
+        says: the page's last words, what it is a part of.
     """
 
     sections: tuple[Section, ...] = ()
     sounds: Mapping[str, bytes] = field(default_factory=dict)
+    says: str = (
+        "Samples are drawn by hash, at most 60 rows a table; of each clip the page holds its first 8 seconds in mono. "
+        "The card, `README.md`, tells how the version was made."
+    )

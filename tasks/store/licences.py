@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.config import Licence
-from earmark.schemas.errors import StoreError
+from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.tables import REJECTS, Table
 from earmark.tasks.store.lineage import Mask, lineage, missing_column
 from earmark.tasks.store.parquet import write_shards
@@ -58,6 +58,27 @@ class Terms:
     def audible(self) -> set[str]:
         """Sources whose audio may leave."""
         return {name for name, terms in self.licences.items() if self.audio and terms.redistribute == "all"}
+
+
+def require_terms(version: Version, store: Store, name: str, key: str) -> None:
+    """What is made from a source of which nothing may be passed on is held back by the name that the source has.
+
+    Args:
+        version: what a build reads.
+        store: where it is.
+        name: what the build's rows call their source.
+        key: of the config, that says so.
+
+    Raises:
+        ConfigError: the version's source is closed, and the rows' name another.
+    """
+    own = version.manifest.config.get("source", {}).get("name")
+    terms = licences_of(version, store).get(own)
+    if terms is not None and terms.redistribute == "none" and name != own:
+        raise ConfigError(
+            f"{key}: expected '{own}', by which {version.corpus} {version.name} forbids to pass its clips on "
+            f"(licences), found '{name}'"
+        )
 
 
 def licences_of(version: Version, store: Store) -> dict[str, Licence]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 MEMORY_LIMIT = "2500MB"  # leaves room for Arrow and the interpreter below 4 GiB
 MOST_THREADS = 20  # DuckDB asks for 125 MB each; its reader of JSON takes 32 MiB of them before it has read a line
@@ -76,11 +77,16 @@ def view_parquet(
         connection: where the view is made.
         name: the view's name.
         files: what it reads.
-        empty: its columns if there are no files.
+        empty: its columns if there are no files; those that the files of an earlier release lack are null.
     """
     if files:
-        names = ", ".join(map(literal, files))
-        connection.execute(f"CREATE VIEW {name} AS FROM read_parquet([{names}], hive_partitioning = false)")
+        names, later = ", ".join(map(literal, files)), ""
+        known = pq.read_schema(files[0]).names if empty else ()
+        if added := [field for field in empty or () if field.name not in known]:
+            later = quoted(f"{name.strip(chr(34))} later")
+            connection.register(later.strip('"'), pa.schema(added).empty_table())
+            later = f" UNION ALL BY NAME FROM {later}"
+        connection.execute(f"CREATE VIEW {name} AS FROM read_parquet([{names}], hive_partitioning = false){later}")
     else:
         assert empty is not None
         connection.register(name, empty.empty_table())

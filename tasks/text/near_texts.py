@@ -53,16 +53,25 @@ def near_any(texts: Sequence[str], others: Sequence[str], threshold: float) -> l
     Returns:
         For each text the index of the first of the others that it repeats, or None.
     """
-    index = _index(threshold)
-    for at, other in enumerate(others):
-        if shingles := set(_shingles(other)):
-            index.insert(at, _sketch(shingles))
-    repeats: list[int | None] = []
-    for text in texts:
+    index = NearTexts(others, threshold)
+    return [index.find(text) for text in texts]
+
+
+class NearTexts:
+    """Some texts, of which the first that another one repeats can be found. Arguments as `near_any`."""
+
+    def __init__(self, others: Sequence[str], threshold: float) -> None:
+        self._others, self._threshold = others, threshold
+        self._index = _index(threshold)
+        for at, other in enumerate(others):
+            if shingles := set(_shingles(other)):
+                self._index.insert(at, _sketch(shingles))
+
+    def find(self, text: str) -> int | None:
+        """The index of the first of them that a text repeats, or None."""
         shingles = set(_shingles(text))
-        near = sorted(index.query(_sketch(shingles))) if shingles else []
-        repeats.append(next((place for place in near if _alike(shingles, others[place]) >= threshold), None))
-    return repeats
+        near = sorted(self._index.query(_sketch(shingles))) if shingles else []
+        return next((at for at in near if _alike(shingles, self._others[at]) >= self._threshold), None)
 
 
 def near_groups(texts: Sequence[str], threshold: float) -> list[int]:

@@ -1,7 +1,9 @@
 """Tags as people write them: `electricguitar` is found in a text as "electric guitar" or "Electric-Guitars".
 
 Whole words are compared, never parts of one, and the longest form wins: "punk rock" names punk rock and not rock too.
-The lists behind it lie in `tasks/text/words/`, reviewed by hand; a tag that they do not know is written as it stands.
+The lists behind it lie in `tasks/text/words/`, reviewed by hand: `forms.tsv` holds what no rule would give. A tag that
+it does not know is split into the words that it does (`acidhouse` is "acid house"), or else is written as it stands.
+Every tag is also found run together, as lists write it, and every instrument in the plural.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import NamedTuple
 
 from earmark.tasks.importers.jamendo import Tag
 
-LISTS = ("forms.tsv", "vocal.tsv", "everyday.tsv", "vocal_words.txt")
+LISTS = ("forms.tsv", "vocal.tsv", "everyday.tsv", "vocal_words.tsv")
 _TOKEN = re.compile(r"[^\W_]+|[,.;:!?()\n]")  # marks are tokens too: no form goes across one
 
 
@@ -34,10 +36,9 @@ class Lexicon:
     """
 
     def __init__(self, tags: Iterable[Tag]) -> None:
-        known = written_forms()
         self._forms: dict[tuple[str, ...], list[Tag]] = {}
         for tag in sorted(set(tags)):
-            for form in known.get(tag, (tag.name,)):
+            for form in dict.fromkeys((*forms_of(tag), tag.name)):
                 for tokens in _numbers(tag, tuple(tokens_of(form))):
                     named = self._forms.setdefault(tokens, [])
                     if tag not in named:
@@ -67,18 +68,53 @@ class Lexicon:
 
 def written(tag: Tag) -> str:
     """A tag as a sentence has it: `electric guitar`."""
-    return written_forms().get(tag, (tag.name,))[0]
+    return forms_of(tag)[0]
+
+
+def forms_of(tag: Tag) -> tuple[str, ...]:
+    """How people write a tag: by the reviewed list, or else split into words that the list has; never empty."""
+    return written_forms().get(tag) or (" ".join(_split(tag.name) or (tag.name,)),)
+
+
+def runs_together(tag: Tag) -> bool:
+    """Whether a tag's only form may be one that no person would write, such as `dubgrass`.
+
+    That is a name that the reviewed list lacks, that is not made of its words alone, and that begins or ends in one of
+    them. "bassoon" would be such a name too, were it not listed: whoever has texts should look whether they write it.
+    """
+    ends = {part for at in range(3, len(tag.name) - 2) for part in (tag.name[:at], tag.name[at:])}
+    return not is_reviewed(tag) and not ends.isdisjoint(_single_words())
+
+
+def is_reviewed(tag: Tag) -> bool:
+    """Whether the words for a tag are the reviewed list's: its own form there, or a name made of listed words."""
+    return tag in written_forms() or bool(_split(tag.name))
 
 
 def names_voices(text: str) -> str | None:
-    """The first word of a text that speaks of voices, singing or lyrics, or None."""
+    """The first word of a text that speaks of voices, singing or lyrics, or None.
+
+    A word of the list counts unless it stands in a phrase that the list excuses, such as "soprano sax"; `*` in such a
+    phrase is any instrument: "a lead guitar sings" speaks of no voice.
+    """
     tokens = tokens_of(text)
     for at in range(len(tokens)):
         for length in (2, 1):
-            form = " ".join(tokens[at : at + length])
-            if form in _vocal_words():
-                return form
+            form = tuple(tokens[at : at + length])
+            phrases = _vocal_words().get(form)
+            if phrases is not None and not any(_excuses(tokens, at, form, phrase) for phrase in phrases):
+                return " ".join(form)
     return None
+
+
+def _excuses(tokens: list[str], at: int, form: tuple[str, ...], phrase: tuple[str, ...]) -> bool:
+    """Whether a phrase with a form in it stands around that form in a text."""
+    start = at - next(n for n in range(len(phrase)) if phrase[n : n + len(form)] == form)
+    around = tokens[max(0, start) : start + len(phrase)]
+    return len(around) == len(phrase) and all(
+        word == wanted or (wanted == "*" and word in _instrument_words())
+        for word, wanted in zip(around, phrase, strict=True)
+    )
 
 
 def tokens_of(text: str) -> list[str]:
@@ -90,6 +126,24 @@ def tokens_of(text: str) -> list[str]:
 def written_forms() -> dict[Tag, tuple[str, ...]]:
     """Forms of every tag that the list knows; the first is how we write it."""
     return {tag: tuple(form.strip() for form in rest.split("|")) for tag, rest in _listed("forms.tsv")}
+
+
+@cache
+def _split(name: str) -> tuple[str, ...]:
+    """The fewest words of the reviewed list that a run-together name is made of; empty if it is not."""
+    if name in _single_words():
+        return (name,)
+    ways = [
+        (name[:at], *rest)
+        for at in range(3, len(name) - 2)
+        if name[:at] in _single_words() and (rest := _split(name[at:]))
+    ]
+    return min(ways, key=len, default=())
+
+
+@cache
+def _single_words() -> frozenset[str]:
+    return frozenset(form.lower() for forms in written_forms().values() for form in forms if len(tokens_of(form)) == 1)
 
 
 @cache
@@ -110,8 +164,22 @@ def list_files() -> list[tuple[str, Path]]:
 
 
 @cache
-def _vocal_words() -> frozenset[str]:
-    return frozenset(_read("vocal_words.txt").split("\n")) - {""}
+def _vocal_words() -> dict[tuple[str, ...], list[tuple[str, ...]]]:
+    """Words of voices, and the phrases in which each is none."""
+    rows = (line.split("\t") for line in _read("vocal_words.tsv").splitlines()[1:])
+    return {
+        tuple(tokens_of(words)): [tuple(phrase.split()) for phrase in phrases.split(" | ") if phrase]
+        for words, phrases in rows
+    }
+
+
+@cache
+def _instrument_words() -> frozenset[str]:
+    """Last words of what instruments are called, but for those that are voices."""
+    tags = [tag for tag in written_forms() if tag.category == "instrument" and tag not in vocal_tags()]
+    return frozenset(
+        tokens[-1] for tag in tags for form in forms_of(tag) for tokens in _numbers(tag, tuple(tokens_of(form)))
+    )
 
 
 def _listed(name: str) -> Iterator[tuple[Tag, str]]:
@@ -127,5 +195,6 @@ def _read(name: str) -> str:
 def _numbers(tag: Tag, tokens: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """A form, and of an instrument its plural."""
     yield tokens
-    if tag.category == "instrument" and not tokens[-1].endswith("s"):
-        yield (*tokens[:-1], tokens[-1] + ("es" if tokens[-1].endswith(("x", "ch", "sh")) else "s"))
+    last = tokens[-1]
+    if tag.category == "instrument" and (last.endswith("ss") or not last.endswith("s")):
+        yield (*tokens[:-1], last + ("es" if last.endswith(("x", "ch", "sh", "ss")) else "s"))

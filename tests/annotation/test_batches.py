@@ -18,6 +18,7 @@ from earmark.tasks.annotation.ledger import connect
 from earmark.tasks.annotation.ledger_reports import stats
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.annotation.test_kills import Server, asking, finish, serve
+from tests.conftest import kill_count
 from tests.servers.faults import Faults
 
 __all__ = ["serve"]  # a fixture
@@ -123,5 +124,5 @@ def test_kills_across_batches_lose_and_double_nothing(serve: Any, tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_hundred_kills_across_batches(serve: Any, tmp_path: Path) -> None:
-    kill_in_batches(serve, tmp_path, 100)
+def test_many_kills_across_batches(serve: Any, tmp_path: Path) -> None:
+    kill_in_batches(serve, tmp_path, kill_count(100))

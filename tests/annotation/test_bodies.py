@@ -27,6 +27,7 @@ def written_in(value: Any) -> Any:
     return [written_in(held) for held in value] if isinstance(value, list) else value
 
 
+@pytest.mark.slow
 @given(values)
 def test_media_stand_where_their_base64_would(body: Any) -> None:
     assert json_bytes(body) == json.dumps(written_in(body)).encode()

@@ -22,7 +22,7 @@ from earmark.tasks.annotation.ledger import open_ledger
 from earmark.tasks.annotation.outcome import Answer, Reject
 from earmark.tasks.annotation.request import Audio, AudioForm, Json, Message
 from earmark.tasks.audio.encode import Encoder
-from earmark.tasks.audio.measure import Samples, loudness_lufs, measure
+from earmark.tasks.audio.measure import Samples, filtered_loudness_lufs, loudness_lufs, measure
 from tests.annotation.conftest import ask_all
 from tests.audio.signals import RATE, music, worse
 
@@ -37,6 +37,19 @@ def test_levels_and_loudness_of_a_full_scale_sine() -> None:
     assert loudness_lufs(sine * 0.1, 48_000) == pytest.approx(-23.01, abs=0.1)
     assert held.centroid_hz == pytest.approx(997, abs=40)
     assert held.bandwidth_hz == pytest.approx(997, abs=50)
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 44_100, 48_000, 96_000])
+def test_loudness_by_filters_is_that_of_the_standard(rate: int) -> None:
+    """EBU Tech 3341: a 997 Hz sine at -23 dBFS is at -26.01 LUFS on one channel, at any rate and level."""
+    sine = np.sin(2 * np.pi * 997 * np.arange(5 * rate) / rate)
+    for level_db in (0, -23, -40):
+        measured = filtered_loudness_lufs(10 ** (level_db / 20) * sine, rate)
+        assert measured == pytest.approx(level_db - 3.01, abs=0.1)
+    assert filtered_loudness_lufs(np.zeros(100), rate) == -120
+    noise = np.random.default_rng(17).uniform(-0.5, 0.5, 5 * rate) * np.linspace(0.01, 1, 5 * rate)
+    apart = abs(filtered_loudness_lufs(noise, rate) - loudness_lufs(noise, rate))
+    assert apart < (0.03 if rate >= 44_100 else 0.4)
 
 
 def test_silence_and_short_clips_are_measured_and_nonsense_is_refused() -> None:
@@ -92,6 +105,7 @@ def test_functions_lie_in_the_rooms_of_their_corpora() -> None:
         "rubric-writer-1": "earmark.tasks.instruction_rubrics.builtin",
         "score-judge-1": "earmark.tasks.score_questions.builtin",
         "score-labeller-1": "earmark.tasks.score_questions.builtin",
+        "score-reader-1": "earmark.tasks.score_questions.builtin",
         "score-writer-1": "earmark.tasks.score_questions.builtin",
         "speech-critique-1": "earmark.tasks.mos_preferences.builtin",
         "speech-pair-1": "earmark.tasks.mos_preferences.builtin",

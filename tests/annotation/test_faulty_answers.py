@@ -99,6 +99,7 @@ def test_there_are_more_than_sixty_kinds() -> None:
     assert len(KINDS) >= 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_each_kind_ends_as_the_catalogue_says(met: Met, name: str) -> None:
     outcome, wanted = met.outcomes[name], KINDS[name].ends

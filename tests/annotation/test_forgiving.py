@@ -171,6 +171,7 @@ def test_json_means_the_same_after_it_was_forgiven(value: Any) -> None:
         assert json.loads(as_json(json.dumps(value, ensure_ascii=ascii_only))) == value
 
 
+@pytest.mark.slow
 @given(JSON)
 def test_what_python_prints_means_the_same_or_nothing(value: Any) -> None:
     try:

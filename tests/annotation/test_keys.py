@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from hypothesis import given
 from hypothesis import strategies as st
 from yarl import URL
@@ -17,8 +21,10 @@ from earmark.flows.command.doctor import examine
 from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.errors import ConfigError
 from earmark.tasks.annotation.backend import Media, make_backend
-from earmark.tasks.annotation.errors import AuthFailed
+from earmark.tasks.annotation.errors import AskError, AuthFailed
+from earmark.tasks.annotation.google_login import logs_in
 from earmark.tasks.annotation.keys import Origin, find_key, key_hosts
+from earmark.tasks.annotation.outcome import Reject
 from earmark.tasks.store.versions import Store
 from tests.annotation.conftest import Bench, config_for, requests_for, serving
 from tests.annotation.test_gemini import GEMINI, MEDIA, pair
@@ -294,6 +300,91 @@ def test_an_upload_that_a_server_sends_elsewhere_takes_no_key_along(
         await asyncio.gather(server.stop(), thief.stop())
 
     run(story)
+
+
+@pytest.mark.usefixtures("keys")
+def test_an_answer_to_a_batch_obeys_the_rules_of_all_answers(tmp_path: Path, run: Any) -> None:
+    """The providers' own clients follow redirects and read without end, unless kept from it."""
+
+    async def story() -> None:
+        thief = await serving()
+
+        async def redirect(request: Any) -> web.Response:
+            raise web.HTTPTemporaryRedirect(f"{thief.base_url}/files")
+
+        async def endless(request: Any) -> web.Response:
+            return web.json_response({"id": "f" * 5000})
+
+        for handler, fault in ((redirect, "redirects are not followed"), (endless, "expected at most 2048 bytes")):
+            server = OpenAIServer()
+            server.upload = handler  # type: ignore[method-assign]
+            await server.start()
+            config = config_for(server, batch=True, batch_settle_s=0.0, retries=0, repairs=0, most_response_bytes=2048)
+            try:
+                outcome = (await Bench(tmp_path / "l.sqlite", server).ask(config, requests_for(config, 1))).outcomes[0]
+                detail = outcome.detail if isinstance(outcome, Reject) else ""
+            except AskError as error:
+                detail = str(error)
+            assert fault in detail
+            await server.stop()
+        assert not thief.headers
+        await thief.stop()
+
+    run(story)
+
+
+def test_vertex_gets_a_token_of_the_machines_credentials_and_no_other_server_does(
+    tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    private = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    pem = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+
+    async def story() -> None:
+        granted: list[str] = []
+
+        async def token(request: web.Request) -> web.Response:
+            granted.append((await request.post())["assertion"])  # type: ignore[arg-type]
+            return web.json_response({"access_token": CANARY, "expires_in": 3600, "token_type": "Bearer"})
+
+        app = web.Application()
+        app.router.add_post("/token", token)
+        runner = web.AppRunner(app)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        account = {"type": "service_account", "client_email": "a@b.example", "private_key": pem, "private_key_id": "1"}
+        account["token_uri"] = f"http://127.0.0.1:{runner.addresses[0][1]}/token"
+        (tmp_path / "account.json").write_text(json.dumps(account))
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "account.json"))
+        vertex, other = await GeminiServer().start(), await GeminiServer().start()
+        monkeypatch.setenv("EARMARK_KEY_HOSTS", f"GOOGLE_APPLICATION_CREDENTIALS=127.0.0.1:{vertex.port}")
+        for server in (vertex, other):
+            config = config_for(server, **GEMINI, files_api_bytes=0 if server is vertex else 1 << 20)
+            report = await Bench(tmp_path / f"{server.port}.sqlite", server).ask(config, [pair(config, 1)], MEDIA)
+            assert report.answered == 1
+            assert carried(server) == (server is vertex)
+        assert (len(granted), vertex.uploads) == (1, 0)
+        config = config_for(vertex, **GEMINI, batch=True)
+        with pytest.raises(ConfigError, match="Cloud Storage"):
+            await Bench(tmp_path / "b.sqlite", vertex).ask(config, requests_for(config, 1))
+        await asyncio.gather(vertex.stop(), other.stop(), runner.cleanup())
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("url", "own"),
+    [
+        ("https://us-central1-aiplatform.googleapis.com/v1/projects/p/locations/l/publishers/google", True),
+        ("https://aiplatform.googleapis.com/v1", True),
+        ("http://aiplatform.googleapis.com/v1", False),
+        ("https://aiplatform.googleapis.com.evil.example/v1", False),
+        ("https://evilaiplatform.googleapis.com/v1", False),
+        ("https://aiplatform.googleapis.com:8443/v1", False),
+        ("https://generativelanguage.googleapis.com/v1beta", False),
+    ],
+)
+def test_only_vertex_itself_takes_credentials_unbound(url: str, own: bool) -> None:
+    assert logs_in(url) == own
 
 
 def test_doctor_shows_where_keys_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from earmark.tasks.annotation.ledger import connect
+from tests.conftest import kill_count
 
 CONCURRENCY = 8
 
@@ -118,8 +119,8 @@ def test_ten_kills(serve: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hundred_kills(serve: Any, tmp_path: Path) -> None:
-    kill_at_random(serve, tmp_path, 100, 8000, 0.15)
+def test_many_kills(serve: Any, tmp_path: Path) -> None:
+    kill_at_random(serve, tmp_path, kill_count(100), 80 * kill_count(100), 0.15)
 
 
 @pytest.mark.slow

@@ -81,6 +81,7 @@ def ledger(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     yield url.rsplit("/", 1)[0] + f"/{name}"
 
 
+@pytest.mark.slow
 def test_a_run_a_resume_and_reports(ledger: str, run: Any) -> None:
     async def story() -> None:
         server = await serving(Faults(rate=0.3, kinds=("429", "500", "refusal"), most=1))
@@ -113,6 +114,7 @@ def test_a_run_a_resume_and_reports(ledger: str, run: Any) -> None:
     run(story)
 
 
+@pytest.mark.slow
 def test_three_processes_ask_each_key_once(ledger: str, run: Any) -> None:
     async def story() -> None:
         server = await serving(Faults(latency_s=0.01))
@@ -213,6 +215,7 @@ def test_ledgers_of_one_file_take_turns_and_a_closed_one_leaves_its_own(tmp_path
     first.close()
 
 
+@pytest.mark.slow
 def test_processes_that_make_a_ledger_at_once_all_get_it(tmp_path: Path) -> None:
     importing = "from earmark.tasks.annotation.ledger import connect"
     opening = f"import sys; {importing}; [connect(path).close() for path in sys.argv[1:]]"

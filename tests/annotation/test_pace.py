@@ -81,6 +81,7 @@ def test_who_shares_a_quota() -> None:
     assert len({quota_name(config) for config in shared}) == 1
 
 
+@pytest.mark.slow
 def test_two_annotators_of_one_ledger_share_a_cap(ledger: str) -> None:
     class At:
         base_url = "http://127.0.0.1:9/v1"

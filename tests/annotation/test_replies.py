@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 
 from earmark.schemas.annotation import AnnotatorConfig, Prices
-from earmark.tasks.annotation import batch_gemini, batch_openai, http
+from earmark.tasks.annotation import batch_openai, google_files, http
 from earmark.tasks.annotation.answers import MOST_TOKENS, Reply, answer_value
 from earmark.tasks.annotation.backend import question
 from earmark.tasks.annotation.budget import Budget
@@ -92,6 +92,7 @@ def is_sound(reply: Reply) -> None:
             str(value).encode()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [read_chat_completion, read_generate_content])
 @given(place=st.sampled_from(places(GOOD)), new=ANY_JSON, other=st.sampled_from(places(GOOD)), second=ANY_JSON)
 def test_any_json_is_a_reply_or_a_typed_fault(
@@ -117,7 +118,7 @@ def test_a_good_answer_of_both_protocols_is_read_as_it_is(read: Any) -> None:
     )
 
 
-@pytest.mark.parametrize("part", [batch_openai._result, batch_gemini._result])
+@pytest.mark.parametrize("part", [batch_openai._result, google_files._result])
 @given(line=st.one_of(ANY_JSON.map(json.dumps), st.text(max_size=30), st.just("[" * 5000)))
 def test_any_line_of_a_batch_is_read_or_a_typed_fault(part: Any, line: str) -> None:
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,9 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from earmark.schemas.annotation import AnnotatorConfig, Limits
+from earmark.schemas.annotation import AnnotatorConfig, Limits, known_prices
 from earmark.tasks.annotation.answers import Reply, answer_value
 from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.budget import Budget
 from earmark.tasks.annotation.errors import (
     AskError,
     BadAnswer,
@@ -71,6 +72,7 @@ CHANGES = {
     "channels": with_audio(replace(A, form=AudioForm(channels=2))),
     "codec": with_audio(replace(A, form=AudioForm(codec="flac"))),
     "longest": with_audio(replace(A, form=AudioForm(longest_s=30))),
+    "level": with_audio(replace(A, form=AudioForm(gain_db=-3.0))),
     "image": replace(BASE, messages=(*BASE.messages, Message.of("user", Image("c" * 64, "c.png")))),
     "temperature": replace(BASE, sampling=Sampling(temperature=0.1)),
     "top_p": replace(BASE, sampling=Sampling(top_p=0.9)),
@@ -238,6 +240,45 @@ def test_retry_after_in_all_its_forms() -> None:
 def test_configs_that_cannot_be_meant_are_refused(options: dict[str, Any]) -> None:
     with pytest.raises(ValidationError):
         AnnotatorConfig(**options)
+
+
+def test_at_temperature_0_a_model_is_asked_again_where_it_is_told_why() -> None:
+    assert AnnotatorConfig(annotator="openai:m", again_temperature=0, repair="explain").repair == "explain"
+
+
+def test_a_provider_charges_its_list_prices_unless_a_config_says_otherwise() -> None:
+    """A minute of audio, 600 tokens at 32 dollars a million, and at most 1,000 tokens out at 10: by hand."""
+    clip = Audio("b" * 64, "b.wav", duration_s=60.0)
+    usage = {"input_tokens": 700, "audio_tokens": 600, "output_tokens": 50}
+    for options, dollars in (
+        ({}, (100 * 2.5 + 600 * 32 + 50 * 10) / 1e6),
+        ({"batch": True}, (100 * 2.5 + 600 * 32 + 50 * 10) / 2e6),
+        ({"prices": {"input_per_million": 1, "output_per_million": 2}}, (700 + 100) / 1e6),
+        ({"base_url": "http://127.0.0.1:9/v1"}, 0.0),
+    ):
+        config = AnnotatorConfig(annotator="openai:gpt-audio", budget_usd=1.0, **options)
+        request = question(config, [Message.of("user", clip, "x")])
+        budget = Budget(config, limits_of(config))
+        assert budget.bill(request, Reply("A", **usage)).cost_usd == pytest.approx(dollars)
+        assert bool(dollars) == (budget.worst_usd(request) >= dollars > 0)
+    assert all(price.output_per_million >= price.input_per_million > 0 for price in known_prices().values())
+    with pytest.raises(ValidationError, match="no price of 'openai:new'"):
+        AnnotatorConfig(annotator="openai:new", budget_usd=1.0)
+
+
+@pytest.mark.parametrize(
+    ("model", "longest_s"),
+    [
+        ("openai:Qwen/Qwen2.5-Omni-7B", 300), ("openai:nvidia/music-flamingo-hf", 1_200),
+        ("vllm:nvidia/audio-flamingo-3-hf", 600), ("openai:Qwen/Qwen2-Audio-7B-Instruct", 30),
+    ],
+)  # fmt: skip
+def test_what_a_model_would_cut_silently_is_refused(model: str, longest_s: float) -> None:
+    config = AnnotatorConfig(annotator=model)
+    for length, fits in ((longest_s, True), (longest_s + 1, False)):
+        request = question(config, [Message.of("user", Audio("b" * 64, "b.wav", duration_s=length), "x")])
+        with nullcontext() if fits else pytest.raises(OverLimit, match="the model hears"):
+            within(request, limits_of(config), cut=False)
 
 
 @pytest.mark.parametrize(("said", "waits"), [("inf", None), ("nan", None), ("1e12", 3600.0), ("-3", 0.0)])

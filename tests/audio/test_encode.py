@@ -43,6 +43,7 @@ def part_of(clip: Audio, start_s: float | None, end_s: float | None, form: Audio
 ends = st.one_of(st.none(), st.floats(0, SECONDS + 1))
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(spans=st.lists(st.tuples(ends, ends, st.sampled_from(FORMS)), max_size=6))
 def test_parts_of_one_reading_are_those_of_many(
@@ -101,6 +102,7 @@ def test_a_clip_that_changed_is_told_by_its_name_alone(clip: Audio) -> None:
     assert str(Path(clip.path).parent) not in str(raised.value)
 
 
+@pytest.mark.slow
 def test_a_long_clip_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
     minutes = 15
     long = make_clip(tmp_path / "long.wav", 60.0 * minutes)

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 import soundfile
 
+from earmark.schemas.errors import InputError
 from earmark.tasks.audio import index as index_module
-from earmark.tasks.audio.index import MediaIndex
+from earmark.tasks.audio.index import Beginning, MediaIndex
 from earmark.tasks.audio.probe import AudioFault, Probe, probe
 
 
@@ -60,3 +61,23 @@ def test_missing_and_silent_and_empty(tmp_path: Path) -> None:
     assert (found[0].reason, found[1].reason) == ("audio_missing", "audio_empty")
     assert isinstance(found[2], Probe)
     assert found[2].peak_dbfs == -200
+
+
+def test_loudness_is_measured_once_a_beginning_and_of_the_clip_that_the_hash_names(tmp_path: Path) -> None:
+    half = tone(tmp_path / "a.wav")
+    samples, rate = soundfile.read(half)
+    samples[len(samples) // 2 :] = 0
+    soundfile.write(half, samples, rate, subtype="PCM_16")
+    index = MediaIndex(tmp_path / "media.sqlite")
+    (found,) = index.look([half])
+    assert isinstance(found, Probe)
+    wanted = [Beginning(found.clip_sha256, half, seconds) for seconds in (1.0, 0.5, 1.0)]
+    whole, sounding, again = index.loudness(wanted)
+    assert whole == again
+    assert sounding == pytest.approx(-9.7, abs=0.7)  # a sine of half of full scale: -9.03 dB, and -0.69 by definition
+    assert whole < sounding
+    half.unlink()
+    assert MediaIndex(tmp_path / "media.sqlite").loudness(wanted) == [whole, sounding, again]
+    other = tone(tmp_path / "a.wav", peak=0.1)
+    with pytest.raises(InputError, match="expected SHA-256"):
+        index.loudness([Beginning(found.clip_sha256, other, 0.25)])

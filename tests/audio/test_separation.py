@@ -82,6 +82,14 @@ def test_what_is_written_is_what_was_left(tmp_path: Path, codec: str, bits: int,
     assert snr_db(mix[:44_100] / 2, found[:44_100]) > least_db
 
 
+@pytest.mark.parametrize("bitrate_kbps", [128, 320])
+def test_an_mp3_has_the_size_of_its_bit_rate(tmp_path: Path, bitrate_kbps: int) -> None:
+    source = write_song(tmp_path / "mix.wav", 8.0)
+    done = only(Job("t", source, tmp_path / "t.mp3"), Halving(), Output(codec="mp3", bitrate_kbps=bitrate_kbps))
+    kbps = (tmp_path / "t.mp3").stat().st_size * 8 / done.duration_s / 1000
+    assert kbps == pytest.approx(bitrate_kbps, rel=0.03)
+
+
 def test_another_rate_comes_back_at_the_source_s(tmp_path: Path) -> None:
     class At44100(Halving):
         sample_rate_hz = 44_100
@@ -212,6 +220,7 @@ for result in pipeline.separate(jobs, Slow()):
 """
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_whole_files_only_and_the_rest_is_swept(tmp_path: Path) -> None:
     source = write_song(tmp_path / "mix.wav", 0.2)
     process = subprocess.Popen(

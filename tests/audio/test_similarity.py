@@ -66,11 +66,43 @@ def test_what_was_measured_is_not_measured_again(tmp_path: Path) -> None:
         one.path.unlink()  # a second look would fail
     again = Similarity(str(folder), tmp_path / "s.sqlite")
     assert again.cosines([*said, said[0]]) == [*first, first[0]]
+    assert again.cosines([said[0]._replace(text="another text")]) != first[:1]  # of the clip's embedding that was kept
     with pytest.raises(BadAudio):
-        again.cosines([said[0]._replace(text="another text")])
+        again.cosines([said[0]._replace(clip_sha256="0" * 64)])
     (folder / "config.json").write_text((folder / "config.json").read_text() + "\n")
     with pytest.raises(BadAudio):  # another model
         Similarity(str(folder), tmp_path / "s.sqlite").cosines(said)
+
+
+@pytest.mark.models
+def test_embeddings_are_the_models_and_are_kept_one_by_one(tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoProcessor, ClapModel
+
+    from tests.audio.tiny_clap import make_tiny_clap
+
+    folder = make_tiny_clap(tmp_path / "model")
+    clips = dict(clip(tmp_path, seed) for seed in range(3))
+    (good, path), *_ = clips.items()
+    kept = Similarity(str(folder), tmp_path / "s.sqlite")
+    first = kept.embeddings({good: path})
+    path.rename(tmp_path / "elsewhere.wav")  # a second look at what is kept would fail
+    with pytest.raises(BadAudio):
+        kept.embeddings({**clips, "0" * 64: tmp_path / "missing.wav"})
+    kept.embeddings(clips)
+    for one in [*clips.values()][1:]:
+        one.unlink()
+    counted: list[int] = []
+    found = Similarity(str(folder), tmp_path / "s.sqlite").embeddings(clips, counted.append)
+    assert (list(found), sum(counted)) == (list(clips), 3)
+    assert np.array_equal(found[good], first[good])
+    assert [float(np.linalg.norm(vector)) for vector in found.values()] == pytest.approx([1, 1, 1], abs=1e-6)
+    processor, model = AutoProcessor.from_pretrained(folder), ClapModel.from_pretrained(folder).eval()
+    samples, rate = soundfile.read(tmp_path / "elsewhere.wav", dtype="float32")
+    inputs = processor.feature_extractor([samples], sampling_rate=rate, return_tensors="pt")
+    with torch.inference_mode():
+        expected = torch.nn.functional.normalize(model.get_audio_features(**inputs).pooler_output)[0].numpy()
+    assert found[good] == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.models

@@ -59,7 +59,7 @@ def build(checkout: Path, store: Path) -> None:
     store.mkdir()
     (store / SALT).write_text(DEMO_SALT + "\n", "utf-8")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "EARMARK_"))}
-    home = {"PREFECT_HOME": f"{store}.prefect"}
+    home = {"PREFECT_HOME": f"{store}.prefect", "EARMARK_KEEP_S": "0"}
     command: list[str | Path] = [checkout.absolute() / ".venv" / "bin" / "python", "-c", BUILD, str(store)]
     subprocess.run(command, check=True, cwd=checkout, stdin=subprocess.DEVNULL, env=kept | home)
 

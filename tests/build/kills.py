@@ -214,8 +214,9 @@ class Bench:
             (calm.inputs / ORDER).write_text(self.rng.choice(calm.moments(phase)))
             builds.start(calm.config, store)
         code = builds.said()
+        order = (calm.inputs / ORDER).read_text() if phase != "asking" else ""
+        assert code == -signal.SIGKILL, f"{corpus}, {phase}: to be killed {order}, ended with {code}; {calm.named[-3:]}"
         (calm.inputs / ORDER).unlink(missing_ok=True)
-        assert code == -signal.SIGKILL, f"{corpus}, {phase}: expected to be killed, ended with {code}"
         done = _settled(server, before)
         ledger = store / "ledger.sqlite"
         lost = done - (received(ledger) if ledger.is_file() else 0)

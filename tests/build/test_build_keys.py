@@ -24,6 +24,7 @@ from earmark.schemas.annotation import AnnotatorConfig
 from earmark.schemas.config import BuildConfig, Linked, parse_config, read_toml
 from earmark.schemas.human_preferences import HumanPreferences
 from earmark.schemas.instrumentals import Instrumentals
+from earmark.schemas.pseudo_preferences import Released
 from earmark.tasks.build import plan
 from earmark.tasks.build.fingerprint import distinct
 from earmark.tasks.build.registry import corpora, find_corpus
@@ -55,6 +56,7 @@ CANNOT = {
         **dict.fromkeys(("connect_timeout_s", "read_timeout_s", "total_timeout_s", "most_response_bytes"), "patience"),
         "most_failed": "whether a build stops, never what it says",
     },
+    "Qualify": dict.fromkeys(("least", "most_lean"), "whether a build stops, never what it says"),
     "PseudoPreferences": {"prices": "money"},
     "MusicPrompts": {"prices": "money"},
     "HumanPreferences": {"salt": "the variable's name; its value's trace stands among the inputs"},
@@ -73,27 +75,38 @@ PLACES = {
     "Instrumentals": {"known_leads"},
     "Separation": {"model", "config", "sha256", "precision"},  # `describe_separator` has the digest of them all
     "Captions": {"instrumentals"},
-    "CaptionSource": {"audio_root"},
+    "CaptionSource": {"audio_root", "version"},
     "MusicPrompts": {"keep"},
     "CaptionSet": {"version"},
-    "PseudoPreferences": {"validation"},
+    "PseudoPreferences": {"validation", "reference_captions"},
+    "Released": {"root", "audio_root"},
     "Verification": {"audio"},
     "Images": {"folder"},
+    "Examples": {"examples"},
+    "ScoreQuestions": {"transcripts"},
+    "Decontaminate": {"against", "audio_roots", "texts_only"},
     "BuildConfig": {"asks"},  # tests/build/test_own_prompts.py
     "Linked": {"links"},  # what links lead to; tests/build/test_links.py
 }
 # What a demo's config leaves out, so that each field of a config is there to be changed.
 MORE: dict[str, dict[str, Any]] = {
-    "captions": {"pipelines": "judged", "instrumentals": "instrumentals@v1"},
+    "captions": {"pipelines": "judged", "instrumentals": "instrumentals@v1", "segments": {"least_s": 1.5, "most_s": 2}},
     "music-prompts": {
         "verification": {"annotator": "openai:m", "audio": "tracks/audio"},
         "keep": "music-prompts@v1",
         "captions": [{"name": "all", "version": "captions@v1"}],
     },
+    "pseudo-preferences": {
+        "judge": {"qualify": {"gold": "votes.csv"}},
+        "judges": [{"annotator": "openai:m"}, {"annotator": "openai:n"}],
+        "jury": {"combine": "weighted"},
+    },
     "instruction-rubrics": {
+        "judge": {"annotator": "openai:m", "qualify": {}},
         "similarity": {"model": "org/clap"},
         "labeller": {"annotator": "openai:m"},
         "translator": {"annotator": "openai:m"},
+        "reader": {"annotator": "openai:m"},
     },
 }
 NEVER_IN_A_KEY = ("Prices", "Engine", "Resources", "Share")
@@ -116,8 +129,12 @@ def full_config(name: str) -> BuildConfig:
         values["licences"] = {"x": {"licence": "CC0-1.0"}}
     if name == "pseudo-preferences":
         values["validation"] = {"against": "human-preferences@v1"}
+    values["decontaminate"] = {"against": ["human-preferences@v1"], "embedding": {"model": "org/clap"}}
     values["asks"] = {"caption-direct": {"prompt": "mine/words.md"}}
-    return parse_config(find_corpus(name).config, values, DEMO / f"{name}.toml")
+    config = parse_config(find_corpus(name).config, values, DEMO / f"{name}.toml")
+    if name == "pseudo-preferences":  # no config has both a judge and labels that are made already
+        config = config.model_copy(update={"released": Released(files=("labels.jsonl",))})
+    return config
 
 
 def named(model: type[BaseModel], table: dict[str, Any]) -> set[str]:

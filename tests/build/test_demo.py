@@ -36,6 +36,7 @@ def heard(features: Features, row: dict[str, object]) -> int:
     return len(cells)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", corpora())
 def test_the_default_install_reads_what_it_writes(built_demo: Path, corpus: str, tmp_path: Path) -> None:
     version, decoded = newest(built_demo, corpus), 0
@@ -67,6 +68,7 @@ def test_the_card_says_how_audio_is_decoded(built_demo: Path) -> None:
             assert "soundfile" not in code or corpus == "mos-preferences"  # whose tables can hold audio
 
 
+@pytest.mark.slow
 def test_another_stores_version_of_the_same_name_is_not_taken_for_this_one(tmp_path: Path) -> None:
     """`datasets` keeps what it has read; a version with the same name, tables and splits is another one."""
     loaded = []

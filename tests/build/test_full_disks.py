@@ -65,6 +65,7 @@ def is_one_line(error: BaseException) -> bool:
     return bool(line) and len(str(line).splitlines()) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["8k", "40k", "100k", "400k"])
 def test_a_ledger_on_a_full_disk(size: str, disk: tuple[Path, Resize], quiet: None) -> None:
     place, resize = disk
@@ -82,6 +83,7 @@ def test_a_ledger_on_a_full_disk(size: str, disk: tuple[Path, Resize], quiet: No
         assert counts["repeats"] <= config.max_concurrency  # what was in flight, and could not be kept
 
 
+@pytest.mark.slow
 def test_a_ledger_that_becomes_full_read_only_locked_or_damaged(
     tmp_path: Path, quiet: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -173,7 +175,7 @@ def test_the_command_ends_with_one_line_and_the_run_goes_on(disk: tuple[Path, Re
     place, resize = disk
     store = place / "store"
     expected = {
-        "200k": "for Prefect's temporary server",
+        "200k": "for Prefect's server",
         "180k": "No space left",
         "500k": r"ledger .* (full|I/O error)",
     }

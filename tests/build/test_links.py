@@ -85,6 +85,7 @@ FORMS = [(corpus, "file") for corpus in NAMED]  # a folder too where it is not t
 FORMS += [(corpus, "folder") for corpus, (_, named, _) in NAMED.items() if named.endswith("clips")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("corpus", "form"), FORMS)
 def test_what_links_decide_is_in_the_build_key(
     corpus: str, form: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -122,6 +123,7 @@ def linked_clips(tmp_path: Path) -> dict[str, Any]:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_linked_clip_is_a_reject_that_names_the_option(tmp_path: Path) -> None:
     source = linked_clips(tmp_path)
     version = build_version(config_of(tmp_path, source, audio="index"), tmp_path / "store")

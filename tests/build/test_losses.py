@@ -92,6 +92,7 @@ def test_every_clip_is_too_short(tmp_path: Path) -> None:
     assert version.manifest.rows["tracks"] == {"train": 0}
 
 
+@pytest.mark.slow
 def test_what_the_method_drops_is_no_fault(tmp_path: Path) -> None:
     """Ties of an arena: nine votes of ten leave by a rule, and the build commits."""
     rows = [arena_row(number, "TIE" if number else "A") for number in range(10)]
@@ -101,6 +102,7 @@ def test_what_the_method_drops_is_no_fault(tmp_path: Path) -> None:
     assert version.manifest.rejects == {"tie": 9}
 
 
+@pytest.mark.slow
 def test_each_source_counts_for_itself(tmp_path: Path) -> None:
     """21 % of a small source beside a large one without fault; 20 % is not more than 0.2."""
     clean = a_list(tmp_path, "clean", [1 + number % 5 for number in range(2000)])
@@ -125,6 +127,7 @@ def test_another_limit_makes_no_other_version(tmp_path: Path) -> None:
     assert committed(tmp_path, one, most_rejected=1.0).name == committed(tmp_path, one, most_rejected=None).name == "v1"
 
 
+@pytest.mark.slow
 def test_1_allows_any_share_but_no_empty_table(tmp_path: Path) -> None:
     assert rows_of(committed(tmp_path, a_list(tmp_path, "one", ["?"] * 9 + [2, 3]), most_rejected=1.0), "pairs")
     (tmp_path / "other").mkdir()

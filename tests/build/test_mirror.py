@@ -98,6 +98,14 @@ def test_inputs_behind_urls_are_those_of_the_disk(name: str, demo: str, bucket: 
     assert digests(there, tmp_path / "store") == digests(here, tmp_path / "store")
 
 
+def test_a_folder_of_transcripts_behind_a_url_is_brought(bucket: str, tmp_path: Path) -> None:
+    (tmp_path / "omr").mkdir()
+    (tmp_path / "omr" / f"{'a' * 64}.abc").write_text("X:1")
+    places = str(tmp_path / "omr"), put(bucket, tmp_path / "omr", "omr")
+    here, there = (demo_config("score-questions", None).model_copy(update={"transcripts": one}) for one in places)
+    assert digests(there, tmp_path / "store") == digests(here, tmp_path / "store")
+
+
 @pytest.mark.slow
 def test_a_version_is_the_same_from_urls_and_from_files(
     demo: str, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -116,6 +124,7 @@ def test_a_version_is_the_same_from_urls_and_from_files(
         assert contents_of(there.folder) == contents_of(here.folder)
 
 
+@pytest.mark.slow
 def test_only_what_is_named_is_fetched_and_once(bucket: str, server: S3Server, tmp_path: Path) -> None:
     names = make_clips(tmp_path / "lab", 20)
     url = put(bucket, tmp_path / "lab", "a/lab")
@@ -186,6 +195,7 @@ def test_a_folder_follows_its_objects(bucket: str, tmp_path: Path) -> None:
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_two_builds_may_bring_one_folder(
     bucket: str, server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -307,6 +317,7 @@ def test_what_cannot_be_had_is_one_line(bucket: str, server: S3Server, tmp_path:
     assert not (tmp_path / "store" / "mos-preferences").exists()
 
 
+@pytest.mark.slow
 def test_a_connection_that_breaks_is_one_line_and_what_came_is_kept(
     bucket: str, server: S3Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

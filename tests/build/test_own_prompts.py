@@ -58,6 +58,7 @@ def last_words(server: OpenAIServer) -> set[str]:
     return ends
 
 
+@pytest.mark.slow
 def test_own_words_are_sent_and_kept_and_decide_the_version(server: OpenAIServer, pool: Path, tmp_path: Path) -> None:
     store = tmp_path / "store"
     usual = build_judged(config_of(pool, server.base_url), store)
@@ -136,6 +137,7 @@ def test_names_that_are_none_and_prompts_that_are_not_used(pool: Path, tmp_path:
         plan({"music-pair-alignment": {"prompt": "mine/other.md"}})
 
 
+@pytest.mark.slow
 def test_the_command_shows_renders_and_tries(server: OpenAIServer, pool: Path, tmp_path: Path) -> None:
     def earmark(*words: str) -> str:
         ended = CliRunner().invoke(app, ["prompts", *words])

@@ -93,6 +93,7 @@ def house(tmp_path: Path) -> House:
     return House(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_package_that_cannot_be_imported_is_one_line_for_those_who_use_it(house: House) -> None:
     install(house.site, corpora={"tempos": "earmark_tempos.nowhere:CORPUS"})
     line = "corpus 'tempos': the package earmark-tempos 1.0 cannot be imported: ModuleNotFoundError"
@@ -104,6 +105,7 @@ def test_a_package_that_cannot_be_imported_is_one_line_for_those_who_use_it(hous
     assert "Traceback" not in told
 
 
+@pytest.mark.slow
 def test_a_name_that_is_taken_is_refused(house: House) -> None:
     install(house.site, corpora={"captions": "a:b"})
     told = house.run("list", code=1)
@@ -194,6 +196,6 @@ def test_its_backend_judges_for_a_corpus_of_ours(house: House) -> None:
     assert line in house.build("pseudo-preferences", code=1)
     config.write_text(config.read_text().replace("builtin:steady-1", "tempos:steady"))
     install(house.site, backends={})
-    known = "openai, gemini, vllm, transformers, builtin"
+    known = "openai, gemini, vllm, transformers, builtin, scorer"
     line = f"judge.annotator: expected backend:model with a backend of {known}, found 'tempos:steady'"
     assert line in house.build("pseudo-preferences", code=1)

@@ -154,6 +154,7 @@ def run(*arguments: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return ended.value.code, said.err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bad", BAD)
 @pytest.mark.parametrize("dry", [True, False], ids=["dry run", "build"])
 def test_every_fault_is_named_at_once_before_anything_starts(

@@ -384,6 +384,7 @@ def test_a_clip_without_a_caption_can_be_withdrawn(tmp_path: Path, server: OpenA
     assert traces(new, [clip, f"'{track}'"]) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keep", ["embedded", "files"])
 def test_instrumentals_are_heard_where_there_are_some(tmp_path: Path, server: OpenAIServer, keep: str) -> None:
     store = tmp_path / "store"

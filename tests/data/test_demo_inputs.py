@@ -118,16 +118,3 @@ def test_music_names_its_files_and_its_faults() -> None:
     order = json.loads((DEMO / "music" / "known_order.json").read_text(encoding="utf-8"))
     models = {row["model"] for row in generations}
     assert all(set(ranks) == models for ranks in order["ranks"].values())
-
-
-def test_shipped_config_has_the_papers_numbers() -> None:
-    config = config_at(ROOT / "deploy" / "configs" / "mos-preferences.toml")
-    total: Counter[str] = Counter()
-    for quotas in config.quotas.values():
-        total.update(quotas)
-    assert total == {"train": 55_333, "validation": 9_905, "test": 6_240, "ood": 3_000}
-    assert total["test"] + total["ood"] == 9_240
-    counts = [config.triplets.datasets.get(source.name, config.triplets.count) for source in config.sources]
-    assert sum(counts) == 565
-    assert config.triplets.datasets == {"somos": 65}
-    assert set(config.quotas) == {source.name for source in config.sources}

@@ -59,6 +59,7 @@ def true_scores(version: Version, by: str) -> list[Row]:
     return [{"clip": row[by], "score": row["mos"]} for row in rows_of(version, "ratings")]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("by", ["sample_id", "clip_sha256", "file"])
 def test_clips_are_named_in_three_ways(pairs: Version, tmp_path: Path, by: str) -> None:
     facts = feed(pairs, write(tmp_path / "clips.csv", true_scores(pairs, by)))

@@ -76,6 +76,7 @@ def said(version: Version, right: Any) -> list[dict[str, Any]]:
     return [{"id": name, "choice": "chosen" if right(place) else "rejected"} for place, name in enumerate(names)]
 
 
+@pytest.mark.slow
 def test_the_truth_beats_a_coin_and_a_coin_its_mirror(pairs: Version, tmp_path: Path) -> None:
     """Through a score a sample, a score a clip, and an earlier run."""
     place = place_of(pairs)
@@ -108,6 +109,7 @@ def test_the_truth_beats_a_coin_and_a_coin_its_mirror(pairs: Version, tmp_path: 
     assert marks["half: 0.500"] == pytest.approx((marks["mirror: 0.000"] + marks["mos: 1.000"]) / 2, abs=0.2)
 
 
+@pytest.mark.slow
 def test_models_are_asked_and_stand_beside_a_file_on_every_evaluation(
     labelled: Version, server: OpenAIServer, tmp_path: Path
 ) -> None:
@@ -184,6 +186,7 @@ def drawn_models(seed: int, size: int = 200) -> tuple[np.ndarray, np.ndarray, np
     return truth, truth + shared + 0.3 * source.normal(size=size), truth + 1.3 * shared + 0.3 * source.normal(size=size)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("metric", ["lcc", "srcc", "accuracy"])
 def test_a_difference_has_the_interval_of_scipys_paired_bootstrap(metric: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(statistics, "DRAWS", 400)
@@ -234,6 +237,7 @@ def test_equal_models_differ_as_rarely_as_the_test_says() -> None:
     assert stats.binomtest(below, 120, 0.1).pvalue > 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("clusters", [2, 4, 6])
 def test_equal_models_do_not_differ_by_a_few_clusters(clusters: int) -> None:
     """Two clusters that happen to lean one way made every resample lean that way: p was below 0.001."""

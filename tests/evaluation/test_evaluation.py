@@ -87,7 +87,15 @@ def test_a_model_is_asked_once_and_the_table_follows(
     assert asked(server) == told["to_ask"] == len(rows) == facts["samples"]
     assert facts["rows"][0]["metrics"]["accuracy"]["value"] == sum(row["right"] for row in rows) / len(rows)
     assert all(row["right"] == (row["choice"] == row["target"]) for row in rows)
-    assert {row["group"] for row in facts["rows"]} == {None, "modality", "length", "model", "models", "baseline"}
+    assert {row["group"] for row in facts["rows"]} == {
+        None,
+        "modality",
+        "vocals",
+        "length",
+        "model",
+        "models",
+        "baseline",
+    }
     controls = {row["value"]: row["metrics"]["accuracy"] for row in facts["rows"] if row["group"] == "baseline"}
     assert controls.keys() == {"oracle", "always first", "longest", "loudest", "majority", "coin"}
     assert controls["oracle"]["value"] == 1.0

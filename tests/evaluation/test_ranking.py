@@ -92,6 +92,7 @@ def test_the_board_is_music_arenas(seed: int) -> None:
     assert board["ties"] == sum(row["preference"] == "tie" for row in rows)
 
 
+@pytest.mark.slow
 def test_known_strengths_are_met_and_intervals_cover_them() -> None:
     true = {"ant": 0.8, "bee": 0.4, "cat": 0.0, "dog": -0.4, "eel": -0.8}
     covered = []
@@ -186,5 +187,6 @@ def test_a_version_is_ranked_from_its_published_tables(
     assert "--rank measures no model" in run(version, "--rank", "--limit", "3")
 
 
+@pytest.mark.slow
 def test_a_corpus_without_systems_says_so(tmp_path: Path) -> None:
     assert "score-questions holds no preferences between systems" in run(exam(tmp_path / "store"), "--rank")

@@ -151,6 +151,7 @@ def test_a_rating_is_the_mean_of_its_digits() -> None:
     assert len(keys) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pam-musicality", "pam-alignment", "musiceval-musicality"])
 def test_ratings_are_asked_by_the_probabilities_of_digits(
     heard: Version, server: OpenAIServer, tmp_path: Path, name: str
@@ -173,6 +174,7 @@ def test_a_backend_without_probabilities_rates_in_a_word(heard: Version, server:
     assert sorted(row["score"] for row in rows) == sorted(digit_of(clips(body)[0]) for body in server.bodies)
 
 
+@pytest.mark.slow
 def test_clips_that_are_rated_alone_are_preferred_by_their_rating(
     votes: Version, server: OpenAIServer, tmp_path: Path
 ) -> None:
@@ -190,6 +192,7 @@ def test_clips_that_are_rated_alone_are_preferred_by_their_rating(
         run(votes, server, tmp_path / "both", Wish("cmi-pref-musicality", "single", both_orders=True))
 
 
+@pytest.mark.slow
 def test_the_side_that_a_single_rating_prefers_is_the_published_one(
     speech: Version, server: OpenAIServer, tmp_path: Path
 ) -> None:
@@ -260,6 +263,7 @@ def test_scores_that_cannot_be_read_are_wrong(speech: Version, server: OpenAISer
 # -- arrays -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_items_in_one_array_say_what_they_say_one_by_one(rubrics: Version, tmp_path: Path) -> None:
     wish = Wish("alignment", "array", Part("all"))
     facts, rows = run(rubrics, "builtin:rubric-judge-1", tmp_path / "array", wish)

@@ -45,6 +45,7 @@ def test_wildscores_layout(tmp_path: Path, version: Version) -> None:
     assert not list(out.glob("*.csv"))[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("format_", "answered"), [("ms-swift", True), ("ms-swift-grpo", False), ("llama-factory", True)]
 )

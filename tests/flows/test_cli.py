@@ -34,9 +34,10 @@ HEAVY = {"prefect", "pandas", "pyarrow", "duckdb", "datasets", "pydantic", "nump
 
 
 def environment(store: Path) -> dict[str, str]:
-    """A process's environment: this store, a home of Prefect's beside it, and no server."""
+    """A process's environment: this store, a home of Prefect's beside it, whose server ends with the build."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PREFECT_", "EARMARK_"))}
-    return {**kept, "EARMARK_STORE": str(store), "PREFECT_HOME": str(store.parent / "prefect"), "COLUMNS": "120"}
+    ours = {"EARMARK_STORE": str(store), "PREFECT_HOME": str(store.parent / "prefect"), "EARMARK_KEEP_S": "0"}
+    return {**kept, **ours, "COLUMNS": "120"}
 
 
 def earmark(
@@ -107,6 +108,7 @@ def running(place: Path) -> list[psutil.Process]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_help_has_an_example(command: str) -> None:
     shown = CliRunner().invoke(app, [*command.split(), "--help"]).stdout  # in process: there are many
@@ -120,6 +122,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     assert not imported(ended) & HEAVY
 
 
+@pytest.mark.slow
 def test_empty_store(tmp_path: Path) -> None:
     store = tmp_path / "store"
     assert [(corpus["corpus"], corpus["newest"]) for corpus in as_json(store, "list")] == [(n, None) for n in corpora()]
@@ -179,6 +182,7 @@ def test_explain(store: Path) -> None:
     assert reject in [account["row"] for account in as_json(store, "explain", spec, reject["item"])]
 
 
+@pytest.mark.slow
 def test_doctor(store: Path) -> None:
     findings = {finding["what"]: finding for finding in as_json(store, "doctor")}
     assert findings["store"]["detail"] == f"{store} (versions: {CORPUS}: 2)"
@@ -187,6 +191,7 @@ def test_doctor(store: Path) -> None:
     assert str(store) in earmark(store, "doctor").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -243,6 +248,7 @@ def test_neither_an_error_nor_what_it_came_from_holds_anything_open() -> None:
     assert handles[0]() is None
 
 
+@pytest.mark.slow
 def test_a_manifest_that_is_damaged_or_anothers_is_an_error(tmp_path: Path) -> None:
     version = build_version(read_config(DEMO).model_copy(update={"critiques": None}), tmp_path / "store")
     path = version.folder / "manifest.json"
@@ -256,6 +262,7 @@ def test_a_manifest_that_is_damaged_or_anothers_is_an_error(tmp_path: Path) -> N
         assert f"expected the manifest of {CORPUS} v1, found that of captions v1" in ended.stdout + ended.stderr
 
 
+@pytest.mark.slow
 def test_a_build_settles_the_interrupted_runs_of_its_config(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     build_version(read_config(DEMO), store.root)
@@ -288,6 +295,7 @@ def test_verify_tells_of_damage(tmp_path: Path) -> None:
     assert len(json.loads(ended.stdout)["faults"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -349,7 +357,7 @@ def test_killed_build_is_told_and_resumed(tmp_path: Path, nothing_left: None) ->
         assert build.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
-    assert len(running(tmp_path)) >= 3, "expected the build, its supervisor and Prefect's server"
+    assert len(running(tmp_path)) >= 2, "expected the build and Prefect's server"
     build.send_signal(signal.SIGKILL)
     build.wait()
     deadline = time.monotonic() + 30

@@ -12,6 +12,7 @@ from earmark.tasks.store.explain import explain
 from tests.music_prompts.prompt_builds import build_prompts, config_of, made_tracks, write_tracks
 
 
+@pytest.mark.slow
 def test_a_reject_that_no_file_holds_is_told_without_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_tracks(tmp_path / "tracks.tsv", [*made_tracks(40), ["instrument---voice"]])
     version = build_prompts(config_of(tmp_path), tmp_path / "store")

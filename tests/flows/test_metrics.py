@@ -81,6 +81,7 @@ def test_metrics_are_what_ledger_and_runs_hold(tmp_path: Path) -> None:
     assert found["earmark_runs", "captions", "completed"] == found["earmark_runs", "captions", "running"] == 1
 
 
+@pytest.mark.slow
 def test_what_does_not_answer_is_told_beside_what_is_known(
     bucket: str, server: S3Server, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,12 +6,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from earmark.tasks.store.runs import save_run, start_run
 from earmark.tasks.store.versions import Store
 from tests.conftest import ROOT
 from tests.flows.test_cli import environment
 
 
+@pytest.mark.slow
 def test_changes_are_told_until_an_interrupt(tmp_path: Path) -> None:
     store = Store(tmp_path / "store")
     run = start_run(store, "captions", tmp_path / "c.toml")

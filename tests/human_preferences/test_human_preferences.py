@@ -64,7 +64,7 @@ def test_a_majority_is_weighed_by_confidence(tmp_path: Path) -> None:
 
 def test_equal_weights_are_a_tie_and_nobody_learns_from_it(tmp_path: Path) -> None:
     rows = [vote(who="ann"), vote(who="bob", **{"preference-musicality": "model_b"})]
-    version = built(tmp_path, cmi(tmp_path, rows))
+    version = built(tmp_path, cmi(tmp_path, rows), unit="comparison")
     assert said(version)["musicality"][0] == "tie"
     assert {row["dimension"] for row in rows_of(version, "training")} == {"alignment"}
 
@@ -80,6 +80,7 @@ def test_a_vote_without_confidence_weighs_three(tmp_path: Path) -> None:
     assert (row["preference"], row["weight_a"], row["weight_b"], row["confidence"]) == ("a", 3.0, 2.5, 2.5)
 
 
+@pytest.mark.slow
 def test_which_clip_was_shown_first_changes_nothing(tmp_path: Path) -> None:
     straight, mixed = tmp_path / "straight", tmp_path / "mixed"
     one = built(straight, cmi(straight, [vote(who="ann"), vote(who="bob")]))
@@ -89,6 +90,7 @@ def test_which_clip_was_shown_first_changes_nothing(tmp_path: Path) -> None:
     assert rows_of(other, "comparisons") == rows_of(one, "comparisons")
 
 
+@pytest.mark.slow
 def test_both_spellings_say_the_same(tmp_path: Path) -> None:
     first = vote(who="ann")
     names = {"audio-path": "audio-a", "audio2": "audio-b", "prompt": "text", "ref-audio-path": "ref-audio"}
@@ -120,6 +122,7 @@ def test_nobody_is_named(tmp_path: Path) -> None:
     assert rows_of(version, "votes")[1]["feedback"] == "ok"
 
 
+@pytest.mark.slow
 def test_another_salt_gives_other_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = cmi(tmp_path, [vote()])
     first = built(tmp_path, source)
@@ -160,6 +163,7 @@ def test_the_same_sound_under_two_names_does_not_cross(tmp_path: Path) -> None:
     assert Counter(split.values()) == {"test": 2, "train": 6}
 
 
+@pytest.mark.slow
 def test_the_test_split_is_balanced(tmp_path: Path) -> None:
     rows = []
     for number in range(200):  # one in ten has lyrics, one in ten is a guess
@@ -167,7 +171,8 @@ def test_the_test_split_is_balanced(tmp_path: Path) -> None:
         more = {"lyrics": f"la {number}"} if number % 10 == 7 else {}
         confidences = {f"confidence_preference-{name}": sure for name in ("musicality", "alignment")}
         rows.append(vote(number, **confidences, **more))
-    version = built(tmp_path, cmi(tmp_path, rows), split={"test": 30})
+    balance = ["lyrics", "reference", "confidence"]
+    version = built(tmp_path, cmi(tmp_path, rows), split={"test": 30, "balance": balance})
     tested = [row for row in rows_of(version, "comparisons") if row["split"] == "test"]
     sure = {r["comparison_id"]: r["confidence"] for r in rows_of(version, "preferences")}
     cells = Counter((row["modality"], sure[row["comparison_id"]] > 3) for row in tested)
@@ -189,6 +194,7 @@ def arena_row(number: int, preference: str = "A", **values: Any) -> Row:
     }
 
 
+@pytest.mark.slow
 def test_an_arenas_filter_says_what_it_left_out(tmp_path: Path) -> None:
     rows = [arena_row(1), arena_row(2, "B"), arena_row(3, "TIE"), arena_row(4, "BOTH_BAD"), arena_row(5, system_b="")]
     write_jsonl(tmp_path / "m.jsonl", rows)
@@ -220,6 +226,7 @@ def test_rated_clips_join_training_on_one_scale(tmp_path: Path) -> None:
     assert Counter(row["task"] for row in rows_of(version, "benchmark"))["pam"] == 3
 
 
+@pytest.mark.slow
 def test_several_ratings_of_a_clip_are_averaged_in_any_order(tmp_path: Path) -> None:
     rng = random.Random(5)
     rows = [(f"music/ant/{rng.randrange(6)}.wav", rng.randrange(1, 6), rng.choice(["", 1, 2, 5])) for _ in range(40)]
@@ -278,6 +285,7 @@ def test_a_tested_prompt_takes_its_rated_clips_along(tmp_path: Path) -> None:
     assert any("left their source's split" in note for note in version.manifest.notes())
 
 
+@pytest.mark.slow
 def test_the_same_inputs_give_the_same_bytes(tmp_path: Path) -> None:
     source = cmi(tmp_path, [vote(n % 30, who=f"w{n}") for n in range(90)])
     config = config_of(tmp_path, source, split={"test": 8})
@@ -292,6 +300,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Version:
     return build_votes(config, tmp_path_factory.mktemp("demo"))
 
 
+@pytest.mark.slow
 def test_the_demo_reads_every_layout(demo: Version) -> None:
     assert verify(demo) == []
     by_source = Counter(row["source"] for row in rows_of(demo, "votes"))

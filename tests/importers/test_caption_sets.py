@@ -12,23 +12,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.importers.caption_sets import TABLES, Instruction, read_caption_set
+from earmark.tasks.importers.caption_sets import TABLES, Instruction, read_caption_set, video_of
 from earmark.tasks.importers.rows import Note, Reject
 
 ROOT = Path("/audio")
 
 SETS = {
     "audiocaps": ("a.csv", "audiocap_id,youtube_id,start_time,caption\n91139,r1nicOVtvkQ,130,A woman talks\n",
-                  ("91139", "r1nicOVtvkQ_130.wav", "A woman talks", "r1nicOVtvkQ")),
+                  ("91139", "r1nicOVtvkQ_130.wav", "A woman talks", "youtube:r1nicOVtvkQ")),
     "musiccaps": ("m.csv", "ytid,start_s,end_s,audioset_positive_labels,aspect_list,caption,author_id\n"
                   "-0Gj8-vB1q4,30,40,\"/m/0,/m/1\",\"['ballad', 'sad']\",\"A sad, slow ballad.\",4\n",
-                  ("-0Gj8-vB1q4", "-0Gj8-vB1q4.wav", "A sad, slow ballad.", "-0Gj8-vB1q4")),
+                  ("-0Gj8-vB1q4", "-0Gj8-vB1q4.wav", "A sad, slow ballad.", "youtube:-0Gj8-vB1q4")),
     "song-describer": ("s.csv", "caption_id,track_id,caption,is_valid_subset,familiarity,artist_id,album_id,path,"
                        "duration\n"
                        "1,1004034,A pop song.,True,0,artist_7,album_9,34/1004034.mp3,120\n",
                        ("1", "34/1004034.mp3", "A pop song.", "artist_7")),
-    "musicbench": ("b.json", '{"dataset": "MusicBench", "location": "data_aug2/x_1.wav", "main_caption": "A tune.", '
-                   '"alt_caption": "Another."}\n', ("data_aug2/x_1.wav", "data_aug2/x_1.wav", "A tune.", None)),
+    "musicbench": ("b.json", '{"dataset": "MusicBench", "location": "data_aug2/-0SdAVK79lg_1.wav", '
+                   '"main_caption": "A tune.", "alt_caption": "Another."}\n',
+                   ("data_aug2/-0SdAVK79lg_1.wav",) * 2 + ("A tune.", "youtube:-0SdAVK79lg")),
     "table": ("t.csv", "id,audio,text\n1,1.wav,A bell.\n", ("1", "1.wav", "A bell.", None)),
     "caption-list": ("c.json", '[{"path": "00/1.mp3", "caption": "A tune."}]',
                      ("00/1.mp3", "00/1.mp3", "A tune.", None)),
@@ -43,6 +44,21 @@ def test_published_layouts_give_clips_and_words(tmp_path: Path, layout: str) -> 
     assert isinstance(found, Instruction)
     assert (found.item, found.audio, found.text, found.group) == expected
     assert found.source_file == name
+
+
+@pytest.mark.parametrize(
+    ("name", "video"),
+    [
+        ("data/-0SdAVK79lg.wav", "-0SdAVK79lg"),
+        ("data_aug2/-0SdAVK79lg_21.wav", "-0SdAVK79lg"),
+        ("a_b-c_d-e_f_1.wav", "a_b-c_d-e_f"),  # `_` is part of ids too
+        ("r1nicOVtvkQ", "r1nicOVtvkQ"),
+        ("tooshort_1.wav", None),
+        ("eleven-or-more.wav", None),
+    ],
+)
+def test_a_clips_name_tells_its_video(name: str, video: str | None) -> None:
+    assert video_of(name) == (f"youtube:{video}" if video else None)
 
 
 def test_a_row_may_hold_several_captions(tmp_path: Path) -> None:

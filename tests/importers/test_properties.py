@@ -61,6 +61,7 @@ def _rows(content: bytes) -> int:
     return sum(bool(line.decode(errors="replace").strip()) for line in content.splitlines())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "header", "source"), LISTS, ids=[row[0] for row in LISTS])
 @given(content=BYTES)
 @settings(max_examples=60, deadline=None)

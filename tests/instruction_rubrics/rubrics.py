@@ -95,7 +95,7 @@ def rubric_answer(body: dict[str, Any], content: str) -> str:
     held = fences(body)
     texts = [text for _, text in held]
     ask = asked_for(body)
-    if ask in ("verify", "mismatch"):
+    if ask in ("verify", "mismatch", "read"):
         return json.dumps({"answer": "yes", "evidence": f"Heard {content[:8]}."})
     if ask.startswith("perturb"):
         return json.dumps(changed(texts[0]))
@@ -106,6 +106,8 @@ def rubric_answer(body: dict[str, Any], content: str) -> str:
         return json.dumps({"texts": [f"译文：{text}" if into == "zh" else "Translated text." for text in texts]})
     count = sum(name == "item" for name, _ in held)
     numbers = range(1, count + 1)
+    if ask == "hear":
+        return json.dumps({"items": [{"id": n, "answer": "yes", "rationale": f"Heard {n}."} for n in numbers]})
     if ask == "filter":
         return json.dumps({"items": [{"id": number, "verdict": "keep"} for number in numbers]})
     if ask == "rationales":
@@ -126,7 +128,8 @@ def changed(text: str) -> dict[str, str]:
     """A caption with its last word changed."""
     before = text.split()[-1]
     at = text.rindex(before)
-    return {"attribute": "place", "before": before, "after": "nowhere", "caption": f"{text[:at]}nowhere"}
+    caption = f"{text[:at]}nowhere"
+    return {"attribute": "added sound", "before": before, "after": "nowhere", "also": [], "caption": caption}
 
 
 def items_of(text: str) -> list[dict[str, str]]:
@@ -157,7 +160,7 @@ def _whim(facts: dict[str, Any], draw: int) -> Any:
     match facts["ask"]:
         case "verify":
             return {"answer": "no" if draw % 5 == 1 else "yes", "evidence": f"whim {draw % 97}"}
-        case "mismatch":
+        case "mismatch" | "read":
             return {"answer": "no" if draw % 3 == 1 else "yes", "evidence": f"whim {draw % 97}"}
         case "perturb":
             value = changed(facts["caption"])
@@ -169,8 +172,9 @@ def _whim(facts: dict[str, Any], draw: int) -> Any:
             verdicts = ("keep", "keep", "unsupported", "redundant", "inaudible")
             return {"items": [{"id": item["id"], "verdict": verdicts[(draw >> item["id"]) % 5]} for item in
                               facts["items"]]}  # fmt: skip
-        case "labels":
-            return {"items": [{"id": item["id"], "answer": ("yes", "no")[(draw >> item["id"]) % 2],
+        case "labels" | "labels-partly" | "hear":
+            choices = ("yes", "no") if facts["ask"] == "labels" else ("yes", "no", "unknown")
+            return {"items": [{"id": item["id"], "answer": choices[(draw >> item["id"]) % len(choices)],
                                "rationale": "a whim"} for item in facts["items"]]}  # fmt: skip
         case "rationales":
             count = len(facts["items"]) + (draw % 9 == 1)

@@ -61,6 +61,7 @@ def test_any_caption_is_changed_in_one_place(caption: str, domain: str) -> None:
     assert answer["caption"] != caption
 
 
+@pytest.mark.slow
 @given(captions)
 def test_any_caption_becomes_items_that_rest_on_it_and_are_answered(caption: str) -> None:
     items = items_of(caption)

@@ -12,6 +12,7 @@ import pytest
 
 from earmark.tasks.annotation.prompts import Prompt, load_prompt
 from earmark.tasks.annotation.request import Audio, Message, Text
+from earmark.tasks.instruction_rubrics.checks import perturbation_fault
 
 PROMPTS = Path(__file__).parents[2] / "prompts"
 NAMES = sorted(path.stem for path in PROMPTS.rglob("rubric-*.md"))
@@ -24,10 +25,20 @@ HOSTILE = (
 GOOD: dict[str, Any] = {
     "verify": {"answer": "yes", "evidence": "A piano is heard."},
     "mismatch": {"answer": "no", "evidence": "A piano is heard."},
-    "perturb": {"attribute": "tempo", "before": "slow", "after": "fast", "caption": "A fast piece for piano."},
+    "perturb": {
+        "attribute": "tempo",
+        "before": "slow",
+        "after": "fast",
+        "also": [],
+        "caption": "A fast piece for piano.",
+    },
     "decompose": {"items": [{"dimension": "tempo", "question": "Is it slow?", "basis": "slow"}]},
     "filter": {"items": [{"id": 1, "verdict": "keep"}]},
+    "direction": {"items": [{"id": 1, "answer": "unclear"}]},
     "labels": {"items": [{"id": 1, "answer": "no", "rationale": "It is fast."}]},
+    "read": {"answer": "yes", "evidence": "It names a flute."},
+    "hear": {"items": [{"id": 1, "answer": "unknown", "rationale": "It cannot be told."}]},
+    "labels-partly": {"items": [{"id": 1, "answer": "unknown", "rationale": "It is not said."}]},
     "rationales": {"items": [{"id": 1, "rationale": "It is slow."}]},
     "translate": {"texts": ["一首缓慢的钢琴曲。"]},
     "judge": [{"id": 1, "answer": "yes", "evidence": "A walking pace."}],
@@ -38,7 +49,11 @@ BAD: dict[str, list[Any]] = {
     "perturb": [{**GOOD["perturb"], "before": ""}, {**GOOD["perturb"], "caption": ""}, {"caption": "x"}],
     "decompose": [{"items": []}, {"items": [{"question": "Is it?", "basis": "x"}]}, GOOD["decompose"]["items"]],
     "filter": [{"items": [{"id": 1, "verdict": "remove"}]}, {"items": [{"id": 0, "verdict": "keep"}]}],
+    "direction": [{"items": [{"id": 1, "answer": "maybe"}]}, {"items": []}],
     "labels": [{"items": [{"id": 1, "answer": "unsure", "rationale": "x"}]}, {"items": [{"id": 1, "answer": "no"}]}],
+    "read": [{"answer": "unknown", "evidence": "x"}, {"answer": "yes"}],
+    "hear": [{"items": [{"id": 1, "answer": "unsure", "rationale": "x"}]}, GOOD["judge"]],
+    "labels-partly": [{"items": [{"id": 1, "answer": "", "rationale": "x"}]}, {"items": []}],
     "rationales": [{"items": [{"id": "1", "rationale": "x"}]}, {"items": [{"id": 1, "rationale": ""}]}],
     "translate": [{"texts": []}, {"texts": [""]}, {"texts": "x"}],
     "judge": [[], {"items": GOOD["judge"]}, [{"id": 1, "answer": "yes"}]],
@@ -47,14 +62,21 @@ BAD: dict[str, list[Any]] = {
 
 def ask_of(name: str) -> str:
     """`rubric-perturb-music-zh` asks `perturb`."""
-    return name.split("-")[1]
+    return "labels-partly" if "labels-partly" in name else name.split("-")[1]
 
 
 def rendered(prompt: Prompt, text: str) -> tuple[Message, ...]:
     """A prompt with this text wherever text from outside goes."""
     items = [{"id": 1, "question": text, "basis": text}, {"id": 2, "question": PLAIN, "basis": PLAIN}]
     return prompt.render(
-        clip=CLIP, instruction=text, caption=text, truth=text, item=text, items=items, texts=[text, PLAIN]
+        clip=CLIP,
+        instruction=text,
+        caption=text,
+        truth=text,
+        item=text,
+        items=items,
+        texts=[text, PLAIN],
+        attributes=[{"name": "tempo", "what": "the tempo"}],
     )
 
 
@@ -69,8 +91,9 @@ def outside(text: str) -> str:
 
 
 def test_every_prompt_of_the_method_is_there_in_both_languages() -> None:
-    english = {"verify", "mismatch", "decompose", "filter", "labels", "rationales"}
-    english |= {f"perturb-{domain}" for domain in ("speech", "sound", "music", "mixed")}
+    english = {"verify", "mismatch", "read", "hear", "decompose", "filter", "labels", "labels-partly", "rationales"}
+    domains = ("speech", "sound", "music", "mixed")
+    english |= {"direction"} | {f"{ask}-{domain}" for ask in ("perturb", "decompose") for domain in domains}
     assert {f"rubric-{name}{end}" for name in english for end in ("", "-zh")} <= set(NAMES)
     both = {f"rubric-{name}-{language}" for name in ("translate", "judge", "judge-item", "judge-holistic") for language
             in ("en", "zh")}  # fmt: skip
@@ -109,6 +132,20 @@ def test_good_answers_fit_the_schema_and_bad_ones_do_not(name: str) -> None:
             jsonschema.validate(bad, schema)
 
 
+@pytest.mark.parametrize("name", [name for name in NAMES if re.search("decompose-(speech|sound|music|mixed)", name)])
+def test_examples_of_a_domain_keep_directions_and_copy_their_basis(name: str) -> None:
+    """The example's bases stand in its description, and what it denies is asked as denied."""
+    system = words(rendered(load_prompt(PROMPTS, name), PLAIN))[0]
+    text = re.search(r"(?:Description: |描述：)(.+)\n(\{.*\})\n", system)
+    assert text is not None
+    items = json.loads(text[2])["items"]
+    assert all(item["basis"] in text[1] for item in items)
+    denied = [item for item in items if re.search("no |without|没有|无", item["basis"])]
+    assert denied
+    for item in denied:
+        assert re.search("no |free of|没有", item["question"]), "yes means that there is none"
+
+
 @pytest.mark.parametrize("name", [name for name in NAMES if re.search("perturb|decompose|judge-(en|zh)$", name)])
 def test_examples_are_answers_that_fit(name: str) -> None:
     prompt = load_prompt(PROMPTS, name)
@@ -127,5 +164,6 @@ def test_examples_are_answers_that_fit(name: str) -> None:
         jsonschema.validate(example, prompt.schema)
     if ask_of(name) == "perturb":
         for example in found:
-            before = example["caption"].replace(example["after"], example["before"], 1)
-            assert before in system  # the caption that the example changes
+            caption = re.search(r"(?:Example\. Caption: |示例。描述：)(.*)", system)
+            assert caption
+            assert perturbation_fault(caption[1], example, [example["attribute"]]) is None

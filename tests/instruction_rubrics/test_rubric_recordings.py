@@ -43,6 +43,7 @@ def songs(folder: Path, count: int = 6) -> dict[str, Any]:
     return {"name": "songs", "subset": "songs", "domain": "music", "captions": "songs.csv"}
 
 
+@pytest.mark.slow
 def test_without_chromaprint_a_default_config_builds_and_says_what_was_not_compared(
     server: OpenAIServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,6 +71,7 @@ def test_fingerprints_that_are_asked_for_need_chromaprint(tmp_path: Path, monkey
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.system
 @pytest.mark.skipif(not has_chromaprint(), reason="Chromaprint is not installed")
 def test_with_chromaprint_other_encodings_and_excerpts_stay_together(server: OpenAIServer, tmp_path: Path) -> None:

@@ -55,6 +55,7 @@ def questions(version: Version, mode: str) -> set[tuple[str, str]]:
     return {(clip, question) for clip, *of in clips for question, *about in items if of == about}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["rubric", "holistic"])
 def test_a_judge_is_measured_by_item_and_as_a_whole(
     built: tuple[Version, Store], server: OpenAIServer, tmp_path: Path, mode: str

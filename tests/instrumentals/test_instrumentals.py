@@ -131,6 +131,7 @@ class Counted:
         return count
 
 
+@pytest.mark.slow
 def test_no_track_is_separated_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder, store, counted = tmp_path / "t", tmp_path / "store", Counted(monkeypatch)
     rows = make_tracks(folder, 7)

@@ -38,7 +38,9 @@ def group_of(x: Row, y: Row) -> tuple[str, str] | None:
         return None
     for fact, word in (("system_id", "system"), ("speaker_id", "speaker")):
         if shared(x, y, fact):
-            return ("same_source", f"{place}/{word}:{x[fact]}") if differs(x, y, "content_id") else None
+            nameless = word == "system" and x["content_id"] is None and y["content_id"] is None
+            other = differs(x, y, "content_id") or nameless  # a test plays no stimulus under two names
+            return ("same_source", f"{place}/{word}:{x[fact]}") if other else None
     return "unmatched", f"{place}/all"
 
 

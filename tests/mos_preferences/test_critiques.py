@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,11 +12,16 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from earmark.flows.command.cli import app
 from earmark.flows.command.running import forecast_build
+from earmark.schemas.critiques import ASPECTS as CRITIQUE_ASPECTS
+from earmark.schemas.critiques import CRITIQUE_VIEWS
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.schemas.rewards import final_scores
 from earmark.tasks.annotation.errors import BadRequest
+from earmark.tasks.annotation.prompts import prompt_named
 from earmark.tasks.mos_preferences.builtin import describe, points, scores, speech_critique
 from earmark.tasks.mos_preferences.critiquing import pair_fault
 from earmark.tasks.store.explain import explain
@@ -230,6 +236,48 @@ def test_without_critiques_nothing_changes(study: Path, server: OpenAIServer, tm
         assert contents_of(with_critic.folder / table) == contents_of(version.folder / table)
 
 
+def test_free_text_beside_the_parts(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
+    """Only single clips are asked in other words, and a policy is asked for what its teacher wrote."""
+
+    def answer(body: dict[str, Any], content: str) -> str:
+        written = critic_answer(body, content)
+        wanted = "free_text" in json.dumps(body["messages"])
+        return json.dumps(json.loads(written) | {"free_text": " Warm. A door slams. "}) if wanted else written
+
+    server.answer = answer
+    plain = build_version(config_of(study, server.base_url, {"tries": 1}), tmp_path / "store")
+    before = asked(server)
+    free = build_version(config_of(study, server.base_url, {"tries": 1, "free_text": True}), tmp_path / "store")
+    described = rows_of(free, "critiques")
+    assert asked(server) - before == len(described) == 12  # pairs are not asked again
+    assert {(row["free_text"], row["prompt"]) for row in described} == {
+        ("Warm. A door slams.", "speech-critique-free@1")
+    }
+    assert {row["free_text"] for row in rows_of(plain, "critiques")} == {None}
+    assert contents_of(free.folder / "paired_critiques") == contents_of(plain.folder / "paired_critiques")
+    lines = {}
+    for version in (plain, free):
+        (path,) = exported(version, tmp_path / version.name).glob("*.jsonl")
+        lines[version.name] = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    for one, other in zip(lines["v1"], lines["v2"], strict=True):
+        (asks, more), (says, written) = (
+            [json.dumps(row[name]) for row in (one, other)] for name in ("prompt", "completion")
+        )
+        assert "free text" in more
+        assert "free text" not in asks
+        assert r"\n\nWarm. A door slams." in written
+        assert "Warm" not in says
+
+
+def exported(version: Version, folder: Path) -> Path:
+    """The view `critique-clips`, by the documented command."""
+    store = str(version.folder.parents[1])
+    words = ["export", f"mos-preferences@{version.name}", "--view", "critique-clips", "--for", "jsonl"]
+    run = CliRunner().invoke(app, [*words, "--out", str(folder), "--store", store, "--audio-root", str(store)])
+    assert run.exit_code == 0, run.output + str(run.exception)
+    return folder
+
+
 def test_tables_in_which_nothing_is_valid_are_left_out(study: Path, server: OpenAIServer, tmp_path: Path) -> None:
     server.answer = lambda body, content: comparison(5, 5)
     version = build_version(config_of(study, server.base_url, {"clips": 0, "tries": 1}), tmp_path / "store")
@@ -306,7 +354,7 @@ def test_faults_of_the_config(tmp_path: Path, critiques: dict[str, Any], message
 
 
 def test_pace_and_money_are_no_part_of_the_identity(tmp_path: Path) -> None:
-    one = config_of(tmp_path, "http://127.0.0.1:1/v1", {"max_concurrency": 3, "splits": ["dev"]})
+    one = config_of(tmp_path, "http://127.0.0.1:1/v1", {"max_concurrency": 3, "splits": ["dev"], "free_text": False})
     other = config_of(tmp_path, "http://127.0.0.2:1/v1", {"budget_usd": 3.0, "splits": ["validation"]})
     assert one.identity() == other.identity()
     assert one.identity() != config_of(tmp_path, "http://127.0.0.1:1/v1", {"tries": 2}).identity()
@@ -333,6 +381,9 @@ def test_the_builtin_critic_describes_one_clip_and_refuses_three() -> None:
     assert isinstance(said, dict)
     assert tuple(said) == ASPECTS
     assert "not measured" in said["naturalness"]
+    free = speech_critique({"free_text": True}, [CLEAN])
+    assert isinstance(free, dict)
+    assert (set(free) - set(said), free | said) == ({"free_text"}, free)
     assert json.dumps(said)
     with pytest.raises(BadRequest):
         speech_critique({}, [CLEAN] * 3)
@@ -345,3 +396,19 @@ def test_builtin_scores_are_in_range_and_follow_the_points(first: float, second:
     if abs(first - second) >= 2:
         assert (one > two) == (first > second)
         assert one != two
+
+
+@pytest.mark.parametrize(
+    ("view", "prompt"),
+    [
+        ("critique-clips", "speech-critique"),
+        ("critique-clips", "speech-critique-free"),
+        ("critique-grpo", "speech-critique-pair"),
+    ],
+)
+def test_a_policy_is_asked_in_its_teachers_words(view: str, prompt: str) -> None:
+    (ask,) = (one.params["ask"] for one in CRITIQUE_VIEWS if one.name == view)
+    words = prompt_named(prompt).text
+    definitions = re.findall(r"^- (\w+): .+$", ask, re.MULTILINE)
+    assert definitions == list(CRITIQUE_ASPECTS)
+    assert all(line in words for line in ask.splitlines() if line.startswith("- "))

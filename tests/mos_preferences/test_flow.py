@@ -77,6 +77,7 @@ def test_shards_judged_side_by_side_give_the_same_version(tmp_path: Path, monkey
     assert builds.contents_of(folder) == builds.contents_of(alone.folder)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("prefect")
 def test_tracks_separated_shard_by_shard_give_the_same_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from earmark.flows.instrumentals import build

@@ -123,6 +123,7 @@ def built(config: MosPreferences, table: Table) -> tuple[Version, dict[str, list
         return version, {name: rows_of(version, name) for name in version.manifest.rows}
 
 
+@pytest.mark.slow
 @examples(25, phases=AS_FOUND)
 @given(config=configs(), table=tables())
 def test_published_tables_keep_the_rules(config: MosPreferences, table: Table) -> None:
@@ -149,6 +150,7 @@ def check_notes(config: MosPreferences, version: Version, pairs: list[dict[str, 
             assert len(short) == (count < quota)
 
 
+@pytest.mark.slow
 @examples(25, phases=AS_FOUND)
 @given(config=configs(per_clip=None, most_draws=64), table=tables())
 def test_quota_is_met_wherever_enough_pairs_exist(config: MosPreferences, table: Table) -> None:
@@ -167,6 +169,7 @@ def test_quota_is_met_wherever_enough_pairs_exist(config: MosPreferences, table:
             assert {category: kept[dataset, split][category] for category in CATEGORIES} == wanted
 
 
+@pytest.mark.slow
 @examples(10, phases=AS_FOUND)
 @given(table=tables(), min_gap=st.sampled_from([0.0, 0.3]))
 def test_enough_draws_are_all_pairs(table: Table, min_gap: float) -> None:
@@ -176,6 +179,26 @@ def test_enough_draws_are_all_pairs(table: Table, min_gap: float) -> None:
     assert drawn == set(possible_pairs(found["ratings"], min_gap))
 
 
+@pytest.mark.slow
+@examples(8, phases=AS_FOUND)
+@given(table=tables(), least=st.sampled_from([0.6, 0.9, 0.99]))
+def test_a_least_chance_leaves_the_pairs_whose_order_is_as_sure(table: Table, least: float) -> None:
+    pairs = {"per_clip": None, "draws": 64}
+    _, found = built(config_of(Path("/"), *map(source, DATASETS), pairs={**pairs, "min_probability": least}), table)
+    clips = {row["sample_id"]: row for row in found["ratings"]}
+
+    def sure(pair: frozenset[str]) -> bool:
+        one, other = (clips[clip] for clip in pair)
+        if one["mos_se"] is None or other["mos_se"] is None or one["mos_se"] == other["mos_se"] == 0:
+            return False
+        spread = math.hypot(one["mos_se"], other["mos_se"])
+        return statistics.NormalDist().cdf(abs(one["mos"] - other["mos"]) / spread) >= least
+
+    drawn = {frozenset((pair["chosen_id"], pair["rejected_id"])) for pair in found["pairs"]}
+    assert drawn == set(filter(sure, possible_pairs(found["ratings"], 0.0)))
+
+
+@pytest.mark.slow
 @examples(8, phases=AS_FOUND)
 @given(config=configs(), table=tables(), seed=st.integers(0, 99))
 def test_order_of_lines_does_not_matter(config: MosPreferences, table: Table, seed: int) -> None:
@@ -187,6 +210,7 @@ def test_order_of_lines_does_not_matter(config: MosPreferences, table: Table, se
         assert here == there
 
 
+@pytest.mark.slow
 @examples(8, phases=AS_FOUND)
 @given(table=tables())
 def test_split_by_content_shares_no_content(table: Table) -> None:
@@ -219,6 +243,33 @@ def ids(config: MosPreferences, rows: list[Rating]) -> set[str]:
     return {pair["pair_id"] for pair in built(config, (rows, ["one"] * len(rows)))[1]["pairs"]}
 
 
+@pytest.mark.slow
+@examples(6, phases=AS_FOUND)
+@given(table=tables(), quota=st.integers(1, 60), edges=st.sampled_from([[0.5], [0.5, 1.0, 2.0]]))
+def test_a_quota_is_shared_over_bins_of_gaps(table: Table, quota: int, edges: list[float]) -> None:
+    pairs = {"per_clip": None, "most_draws": 64, "gap_edges": edges, "balance": {"unmatched": 1.0}}
+    config = config_of(Path("/"), *(source(name, split="ood") for name in DATASETS), pairs=pairs)
+    config = config.model_copy(update={"quotas": {name: {"ood": quota} for name in DATASETS}})
+    _, found = built(config, table)
+
+    def bins(gaps: Iterator[tuple[str, float]]) -> dict[str, Counter[str]]:
+        counts: dict[str, Counter[str]] = {name: Counter() for name in DATASETS}
+        for dataset, gap in gaps:
+            counts[dataset][str(sum(gap >= edge for edge in edges))] += 1
+        return counts
+
+    clips = {row["sample_id"]: row["mos"] for row in found["ratings"]}
+    possible = ((pair, *facts) for pair, facts in possible_pairs(found["ratings"], 0.0).items())
+    gaps = ((row["dataset"], abs(clips[min(pair)] - clips[max(pair)]))
+            for pair, row, category in possible if category == "unmatched")  # fmt: skip
+    kept, there = bins((row["dataset"], row["mos_gap"]) for row in found["pairs"]), bins(gaps)
+    for dataset in DATASETS:
+        names = [str(number) for number in range(len(edges) + 1)]
+        available = {name: there[dataset][name] for name in names}
+        assert {name: kept[dataset][name] for name in names} == share_out(quota, available, dict.fromkeys(names, 1.0))
+
+
+@pytest.mark.slow
 def test_pairs_stay_when_clips_are_added() -> None:
     config = config_of(Path("/"), source("one"))
     before = ids(config, many(2000))
@@ -227,6 +278,7 @@ def test_pairs_stay_when_clips_are_added() -> None:
     assert len(before & after) >= 0.95 * len(before)
 
 
+@pytest.mark.slow
 def test_pairs_mostly_stay_under_a_quota() -> None:
     config = config_of(Path("/"), source("one"), quotas={"one": {"test": 900}})
     before = ids(config, many(2000))
@@ -235,11 +287,13 @@ def test_pairs_mostly_stay_under_a_quota() -> None:
     assert len(before & after) >= 0.9 * len(before)
 
 
+@pytest.mark.slow
 def test_another_seed_draws_other_pairs() -> None:
     first, second = (ids(config_of(Path("/"), source("one"), seed=seed), many(500)) for seed in (1, 2))
     assert len(first & second) < 0.5 * len(first)
 
 
+@pytest.mark.slow
 def test_growing_source_keeps_its_splits() -> None:
     config = config_of(Path("/"), source("one", split="by-content"))
     places = []
@@ -251,6 +305,7 @@ def test_growing_source_keeps_its_splits() -> None:
     assert shares["train"] > shares["validation"] + shares["test"] > 0
 
 
+@pytest.mark.slow
 def test_quota_of_a_split_without_clips_is_told() -> None:
     config = config_of(Path("/"), source("one"), source("two"), quotas={"one": {"train": 5}, "two": {"ood": 7}})
     version, _ = built(config, (many(10), ["one"] * 10))

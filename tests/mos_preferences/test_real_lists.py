@@ -56,6 +56,7 @@ def published(folder: Path) -> dict[str, float]:
     return means
 
 
+@pytest.mark.slow
 def test_every_row_is_accounted_for(built: tuple[Path, Version]) -> None:
     version = built[1]
     assert verify(version) == []
@@ -96,3 +97,19 @@ def test_rules_hold_on_real_lists(built: tuple[Path, Version]) -> None:
     triplets = rows_of(built[1], "triplets")
     check_triplets(ratings, triplets, 0.0)
     assert Counter(row["dataset"] for row in triplets) == {"bvcc": 100, "vmc23": 100, "tcd-voip": 100}
+
+
+def test_a_list_without_contents_keeps_the_category_that_it_can_have(tmp_path: Path) -> None:
+    """BVCC as its authors publish it: systems, and nothing about what the clips say."""
+    published = real_lists() / "mos/bvcc/test_mos_list.txt"
+    if not published.is_file():
+        pytest.skip(f"no real lists in {real_lists()}; set EARMARK_REAL to a folder that holds them")
+    (tmp_path / "bvcc").mkdir()
+    (tmp_path / "bvcc/test_mos_list.txt").write_bytes(published.read_bytes())
+    source = {"name": "bvcc", "format": "bvcc", "root": "bvcc"}
+    version = build_version(config_of(tmp_path, source, quotas={"bvcc": {"test": 1000}}), tmp_path / "store")
+    pairs = rows_of(version, "pairs")
+    assert Counter(pair["category"] for pair in pairs) == {"same_source": 500, "unmatched": 500}
+    for pair in pairs:
+        one, other = (pair[side].removeprefix("bvcc/").partition("-")[0] for side in ("chosen_id", "rejected_id"))
+        assert (one == other) == (pair["category"] == "same_source")

@@ -113,6 +113,7 @@ def test_published_means_weigh_the_ratings_behind_them(rows: list[Row], sizes: l
     check(found, pd.DataFrame(ratings))
 
 
+@pytest.mark.slow
 def test_a_note_says_what_was_averaged_and_a_reject_what_was_not(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("f,m,who\na,1,w1\na,3,w2\na,2,w1\na,5,w2\nb,4,w1\n")
     version = build_version(config_of(tmp_path, source("one", columns=NAMED)), tmp_path / "store")
@@ -133,6 +134,7 @@ def test_a_note_says_what_was_averaged_and_a_reject_what_was_not(tmp_path: Path)
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [True, False])
 def test_real_ratings_by_listener(real: Path, tmp_path: Path, named: bool) -> None:
     """VoiceMOS 2024 track 3, which publishes each listener's rating; pandas reads the same file."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import itertools
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ from earmark.schemas.config import Licence, parse_config
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError, StoreError
 from earmark.schemas.music_prompts import CATEGORIES, CORPUS, MusicPrompts
 from earmark.tasks.build.forecast import forecast
+from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.music_prompts.sources import plan_build
 from earmark.tasks.release import withdrawal
 from earmark.tasks.release.publishing import gathered
@@ -28,6 +30,7 @@ from earmark.tasks.store.checks import check_accounts
 from earmark.tasks.store.publication import bundled
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version, open_store
+from earmark.tasks.text.tag_words import runs_together
 from tests.annotation.conftest import LocalServer
 from tests.builds import contents_of, rows_of
 from tests.captions.captions import build_captions
@@ -114,6 +117,35 @@ def assert_strata_hold(version: Version, tracks: list[set[tuple[str, str]]]) -> 
     assert len(seen) == len(rows_of(version, "triplets"))
 
 
+def assert_prompts_hold(version: Version, tracks: list[set[tuple[str, str]]]) -> None:
+    """From the words as they stand: a prompt names its three tags, which 100 tracks carry; a strict one names no other
+    tag of the list, but for what stands inside a longer name of its own, and an improvised one one to three more
+    instruments."""
+    carried = Counter(tag for tags in tracks for tag in tags)
+    written = {(row["category"], row["tag"]): row["written"].casefold() for row in rows_of(version, "tags")}
+    triplets = {row["triplet_id"]: row for row in rows_of(version, "triplets")}
+    for row in rows_of(version, "prompts"):
+        triplet, text = triplets[row["prompt_id"]], f" {re.sub(r'[^a-z0-9&]+', ' ', row['text'].casefold())} "
+        own = [
+            ("genre", triplet["genre"]),
+            ("instrument", triplet["instrument"]),
+            ("mood/theme", triplet["mood_theme"]),
+        ]
+        assert all(carried[tag] >= 100 for tag in own)
+        names = sorted({re.sub(r"[^a-z0-9&]+", " ", written[tag]) for tag in own}, key=len, reverse=True)
+        for name in names:
+            assert f" {name} " in text, (row["text"], name)
+        rest = text
+        for name in names:
+            rest = rest.replace(f" {name} ", "  ")
+        others = {tag for tag, name in written.items() if tag not in own and f" {name} " in rest}
+        if row["style"] == "strict":
+            assert not others, (row["text"], others)
+        else:
+            assert {kind for kind, _ in others} <= {"instrument"}
+            assert 1 <= len(row["added_instruments"]) <= 3
+
+
 def test_every_triplet_is_what_it_claims(lists: Path, tmp_path: Path) -> None:
     version = build_prompts(captioned(lists), tmp_path / "store")
     assert_strata_hold(version, tags_in(lists / "tracks.tsv"))
@@ -158,6 +190,7 @@ def test_a_prompt_names_its_tags_and_its_examples_are_kept(lists: Path, tmp_path
         assert len({shot["text"] for shot in shown}) == 6
 
 
+@pytest.mark.slow
 def test_the_card_tells_what_became_of_the_tags(lists: Path, tmp_path: Path) -> None:
     version = build_prompts(captioned(lists, pool={"popularity": 21}, prompts={"strict_ood": 0}), tmp_path / "store")
     card = (version.folder / "README.md").read_text("utf-8")
@@ -170,6 +203,7 @@ def test_the_card_tells_what_became_of_the_tags(lists: Path, tmp_path: Path) -> 
     assert "Pairs that no track carries" in card
 
 
+@pytest.mark.slow
 def test_the_same_config_gives_the_same_bytes(lists: Path, tmp_path: Path) -> None:
     one = build_prompts(captioned(lists), tmp_path / "one")
     two = build_prompts(captioned(lists), tmp_path / "two")
@@ -205,6 +239,29 @@ def test_tags_outside_the_pool_are_rejects_with_their_criterion(lists: Path, tmp
     assert not any(row["verified"] for row in tags.values())
 
 
+def test_a_name_run_together_is_no_word_of_a_prompt(lists: Path, tmp_path: Path, server: OpenAIServer) -> None:
+    """`dubgrass` is nobody's word, unless a caption has it; `banjo` may be one, and `acidhouse` is two."""
+    write_tracks(lists / "tracks.tsv", [[tag.replace("rock", "dubgrass") for tag in t] for t in made_tracks(120)])
+    server.keep_bodies = True
+    config = captioned(lists, synthesis={**QUICK, "base_url": server.base_url, "spare": 2})
+    version = build_prompts(config, tmp_path / "store")
+    refused = [row for row in rows_of(version, "rejects") if row["reason"] == "unnatural_words"]
+    assert refused
+    assert all("dubgrass" in row["item"] and "'dubgrass'" in row["detail"] for row in refused)
+    assert "dubgrass" not in str(server.bodies)
+    assert {row["genre"] for row in rows_of(version, "triplets")} == {"jazz", "ambient", "techno", "folk", "metal"}
+    assert len(rows_of(version, "prompts")) == sum(SMALL.values())
+    write_captions(lists / "refined.tsv", {"1": "A piano over dubgrass."})
+    said = build_prompts(captioned(lists), tmp_path / "store")
+    assert "dubgrass" in {row["genre"] for row in rows_of(said, "triplets")}
+    assert [runs_together(Tag("genre", name)) for name in ("dubgrass", "banjo", "acidhouse", "bassoon")] == [
+        True,
+        False,
+        False,
+        False,
+    ]
+
+
 def test_recalls_measured_elsewhere_decide(lists: Path, tmp_path: Path) -> None:
     tags = sorted({tag for track in tags_in(lists / "tracks.tsv") for tag in track})
     rows = [f"{kind},{name},100,{84 if name == 'jazz' else 85}" for kind, name in tags if name != "rock"]
@@ -221,6 +278,7 @@ def test_recalls_measured_elsewhere_decide(lists: Path, tmp_path: Path) -> None:
     assert [row["reason"] for row in rows_of(version, "rejects") if row["stage"] == "import"] == ["bad_count"]
 
 
+@pytest.mark.slow
 def test_what_misses_its_checks_is_asked_again_and_then_replaced(
     lists: Path, tmp_path: Path, server: OpenAIServer
 ) -> None:
@@ -255,6 +313,7 @@ def test_a_writer_that_never_fits_leaves_a_note(lists: Path, tmp_path: Path, ser
     assert sum(server.faults.asked.values()) == 2 * 2 * sum(SMALL.values())  # tries, and as many spare triplets
 
 
+@pytest.mark.slow
 def test_an_outage_stops_the_build_and_a_resumed_one_is_the_same(
     lists: Path, tmp_path: Path, server: OpenAIServer
 ) -> None:
@@ -276,6 +335,7 @@ def test_a_forecast_is_the_first_round(lists: Path, tmp_path: Path, server: Open
     assert server.faults.asked == {}
 
 
+@pytest.mark.slow
 def test_kept_triplets_stay_wherever_they_are_still_valid(lists: Path, tmp_path: Path) -> None:
     before = build_prompts(captioned(lists), tmp_path / "store")
     tracks = made_tracks(120)
@@ -500,3 +560,4 @@ def test_real_tags_and_demo_captions(real: Path, tmp_path: Path) -> None:
     assert Counter(row["stratum"] for row in triplets) == {"strict_id": 40, "improvised_id": 40, "strict_ood": 20}
     assert max(Counter(row["genre"] for row in triplets).values()) <= 3
     assert len(rows_of(version, "shots")) == 1000
+    assert_prompts_hold(version, tracks)

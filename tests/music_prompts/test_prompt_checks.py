@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from earmark.tasks.annotation.prompts import packaged
 from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.music_prompts.builtin import music_prompt
 from earmark.tasks.music_prompts.checks import check_prompt
@@ -62,6 +63,23 @@ def test_improvised_prompts(text: str, expected: str | None) -> None:
 def test_added_instruments_are_named_once() -> None:
     text = "A calm jazz piece for piano with drums, an upright bass, and more drums."
     assert check_prompt(text, TRIPLET, "improvised", LEXICON, 400).added == ("drums", "double bass")
+
+
+def test_one_place_is_one_instrument() -> None:
+    text = "A calm jazz piece for piano with bass guitar and drums."  # "bass guitar" is a form of bass, too
+    assert check_prompt(text, TRIPLET, "improvised", LEXICON, 400).added == ("bass guitar", "drums")
+
+
+def test_the_strict_writer_reads_what_the_check_does() -> None:
+    """Each word that the prompt calls free passes, and each that it says counts is another tag."""
+    lines = packaged("music-prompt-strict").text.splitlines()
+    words = {
+        kind: [word for line in lines if line.startswith(mark) for word in line.removeprefix(mark).split(", ")]
+        for kind, mark in ((None, "- free: "), ("other_tag", "- counts: "))
+    }
+    assert min(map(len, words.values())) > 10
+    found = {word: reason(f"A calm jazz piece for piano, {word}.") for listed in words.values() for word in listed}
+    assert found == {word: kind for kind, listed in words.items() for word in listed}
 
 
 def draw(category: str) -> st.SearchStrategy[Tag]:

@@ -59,7 +59,10 @@ def values_of(base_url: str, *, judge: Mapping[str, Any] | None = None, **values
     """What a config file holds: a judge behind a local server, and short clips that will do."""
     clips = {"shortest_s": 0.1, **values.pop("clips", {})}
     tables = {"prompts": "prompts.jsonl", "generations": "generations.jsonl"}
-    return {**tables, **values, "clips": clips, "judge": {**QUICK, "base_url": base_url, **(judge or {})}}
+    shared = {**QUICK, "base_url": base_url, **(judge or {})}
+    if "judges" in values:  # each has its own
+        del shared["annotator"]
+    return {**tables, **values, "clips": clips, "judge": shared}
 
 
 def config_of(folder: Path, base_url: str, **values: Any) -> PseudoPreferences:
@@ -80,6 +83,8 @@ def write_config(folder: Path, base_url: str, **values: Any) -> Path:
         for key, value in held.items():
             if isinstance(value, Mapping):
                 nested.append((f"{name}.{key}" if name else key, value))
+            elif isinstance(value, list) and value and isinstance(value[0], Mapping):
+                nested += [(f"[{key}]", one) for one in value]
             else:
                 lines.append(f"{key} = {json.dumps(value)}")
     path = folder / "build.toml"

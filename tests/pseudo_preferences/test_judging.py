@@ -86,6 +86,7 @@ def assert_accounts(version: Version) -> None:
     assert all(row["reason"] and row["detail"] and "\n" not in row["detail"] for row in rejects)
 
 
+@pytest.mark.slow
 def test_with_a_third_of_answers_faulty_every_request_ends(pool: Path, tmp_path: Path) -> None:
     make_pool(pool, 16)
     wild = Faults(rate=0.3, kinds=ALL, most=None, stall_s=2.0, enormous_bytes=2 << 20)
@@ -105,6 +106,7 @@ def test_with_a_third_of_answers_faulty_every_request_ends(pool: Path, tmp_path:
         assert sure[row["pair_id"], row["order"], row["dimension"]] == row["choice"]
 
 
+@pytest.mark.slow
 def test_patience_makes_up_for_faults(pool: Path, tmp_path: Path) -> None:
     with LocalServer(Faults(rate=0.3, kinds=("429", "500", "reset", "truncated_json", "wrong_shape"))) as server:
         server.answer = listening_answer
@@ -115,6 +117,7 @@ def test_patience_makes_up_for_faults(pool: Path, tmp_path: Path) -> None:
     assert contents_of(version.folder) == contents_of(calm.folder)
 
 
+@pytest.mark.slow
 def test_a_server_that_is_down_gives_one_line_and_a_build_that_goes_on(
     pool: Path, tmp_path: Path, server: OpenAIServer
 ) -> None:
@@ -149,6 +152,7 @@ def test_a_server_that_is_not_there(pool: Path, tmp_path: Path) -> None:
         build_judged(config, tmp_path / "store")
 
 
+@pytest.mark.slow
 def test_audio_that_changes_under_the_build_names_no_place_of_this_machine(
     pool: Path, tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -244,6 +248,7 @@ def test_the_order_of_shards_changes_no_byte(
 # -- money, forecasts, the command line, secrets ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_budget_stops_the_build_and_a_larger_one_goes_on(pool: Path, tmp_path: Path, server: OpenAIServer) -> None:
     judge = {"budget_usd": 0.02, "max_tokens": 100, "max_concurrency": 2}
     with pytest.raises(EarmarkError) as caught:
@@ -260,6 +265,7 @@ def test_a_budget_stops_the_build_and_a_larger_one_goes_on(pool: Path, tmp_path:
     assert contents_of(version.folder) == contents_of(build_judged(config, tmp_path / "calm").folder)
 
 
+@pytest.mark.slow
 def test_a_forecast_is_what_is_then_asked(pool: Path, tmp_path: Path, server: OpenAIServer) -> None:
     path = write_config(pool, server.base_url, judge={"max_tokens": 100}, prices=PRICES)
     config, store = music.read_config(path), Store(tmp_path / "store")
@@ -286,6 +292,7 @@ def earmark(*words: str) -> str:
     return result.output
 
 
+@pytest.mark.slow
 def test_the_ledgers_reports_and_no_secret_anywhere(
     pool: Path, tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -320,6 +327,7 @@ def test_the_ledgers_reports_and_no_secret_anywhere(
             assert secret.encode() not in content, path
 
 
+@pytest.mark.slow
 def test_the_ledger_holds_what_the_server_counted(pool: Path, tmp_path: Path, server: OpenAIServer) -> None:
     server.faults = Faults(rate=0.3, kinds=("500", "wrong_shape"), most=1)
     build_judged(config_of(pool, server.base_url), tmp_path / "store")
@@ -328,6 +336,7 @@ def test_the_ledger_holds_what_the_server_counted(pool: Path, tmp_path: Path, se
     ledger.close()
 
 
+@pytest.mark.slow
 def test_embedded_audio_is_named_where_rows_are_shown(pool: Path, tmp_path: Path, server: OpenAIServer) -> None:
     version = build_judged(config_of(pool, server.base_url, clips={"embed": True}), tmp_path / "store")
     clip = rows_of(version, "clips")[0]

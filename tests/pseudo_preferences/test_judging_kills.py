@@ -8,6 +8,7 @@ import signal
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from earmark.tasks.store.staging import STAGING
 from earmark.tasks.store.versions import Store, verify
 from tests.annotation.test_kills import Server, received
 from tests.builds import Builds, contents_of
+from tests.conftest import kill_count
 from tests.pseudo_preferences.music import make_pool, write_config
 
 CORPUS = "pseudo-preferences"
@@ -80,18 +82,28 @@ class Harried:
         return bool(list((self.root / CORPUS).glob(f"{STAGING}/*/{BEFORE_COMMIT}")))
 
 
-def harass(kills: int, server: Server, builds: Builds, folder: Path, *, batch: bool = False) -> None:
+def harass(
+    kills: int,
+    server: Server,
+    builds: Builds,
+    folder: Path,
+    *,
+    batch: bool = False,
+    requests: int = REQUESTS,
+    prompts: int = PROMPTS,
+    **values: Any,
+) -> None:
     """Kill builds, store after store, each until its version is there; then compare with a build left alone."""
-    make_pool(folder / "pool", PROMPTS)
-    options = {"max_concurrency": CONCURRENCY, **(BATCH if batch else {})}
-    config = write_config(folder / "pool", server.base_url, judge=options)
+    make_pool(folder / "pool", prompts)
+    options = {"max_concurrency": CONCURRENCY, **(BATCH if batch else {}), **values.pop("judge", {})}
+    config = write_config(folder / "pool", server.base_url, judge=options, **values)
     draw = random.Random(kills)
     calm = Harried(folder / "calm", server, 0)
     builds.start(config, calm.root)
     started = time.monotonic()
     assert builds.said() == 0
     build_s = time.monotonic() - started
-    assert calm.asked == REQUESTS
+    assert calm.asked == requests
     expected = contents_of(calm.root / CORPUS / "v1")
 
     done = stores = 0
@@ -114,7 +126,7 @@ def harass(kills: int, server: Server, builds: Builds, folder: Path, *, batch: b
                 store.count_lost()
         builds.start(config, store.root)
         assert builds.said() == 0
-        assert REQUESTS <= store.asked <= REQUESTS + store.lost
+        assert requests <= store.asked <= requests + store.lost
         assert contents_of(store.root / CORPUS / "v1") == expected
         assert [version.name for version in Store(store.root).versions(CORPUS)] == ["v1"]
         assert verify(Store(store.root).versions(CORPUS)[0]) == []
@@ -123,11 +135,30 @@ def harass(kills: int, server: Server, builds: Builds, folder: Path, *, batch: b
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_hundred_kills(server: Server, builds: Builds, tmp_path: Path) -> None:
-    harass(100, server, builds, tmp_path)
+def test_many_kills(server: Server, builds: Builds, tmp_path: Path) -> None:
+    harass(kill_count(100), server, builds, tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_twenty_kills_around_provider_batches(server: Server, builds: Builds, tmp_path: Path) -> None:
-    harass(20, server, builds, tmp_path, batch=True)
+def test_kills_around_provider_batches(server: Server, builds: Builds, tmp_path: Path) -> None:
+    harass(kill_count(20), server, builds, tmp_path, batch=True)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_twelve_kills_of_a_jury_that_is_qualified(server: Server, builds: Builds, tmp_path: Path) -> None:
+    """Each of three judges answers ten questions of each control, then all pairs; one clip twice is one request."""
+    prompts, each, names = 15, 10, ("one", "two", "three")
+    gold = each + 5 * 2 * each
+    harass(
+        12,
+        server,
+        builds,
+        tmp_path,
+        prompts=prompts,
+        requests=len(names) * (gold + 2 * 3 * prompts),
+        judge={"qualify": {"each": each, "least": 0.0}, "require": ["musicality"]},
+        judges=[{"annotator": f"openai:{name}"} for name in names],
+        jury={"combine": "majority"},
+    )

@@ -21,6 +21,7 @@ from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.tasks.annotation.outcome import Answer, Outcome, Reject
 from earmark.tasks.build.plan import Plan
 from earmark.tasks.build.rows import Rows, read_rows
+from earmark.tasks.evaluation.juries import ask_each
 from earmark.tasks.pseudo_preferences.judging import judge_pairs, judge_request, passes_of
 from earmark.tasks.pseudo_preferences.labels import card_sections, expected, keep_consistent, read_ranks
 from earmark.tasks.pseudo_preferences.pairs import import_tables, measure_clips, plan_build, plan_pairs, write_clips
@@ -102,7 +103,7 @@ def judged(pool: Path, config: PseudoPreferences, draws: Mapping[tuple[str, str]
                 for one in [{**row, "order": order, "dimensions": names}]
             }
             with scripted(lambda request: outcome_of(request.key, answers[request.key])):
-                keep_consistent(stage, config, judge_pairs(stage, config, questions))
+                keep_consistent(stage, config, ask_each(judge_pairs, stage, config, questions))
             yield stage, plan
 
 
@@ -155,6 +156,7 @@ DRAWS = st.lists(
 )
 
 
+@pytest.mark.slow
 @examples(20)
 @given(drawn=DRAWS, way=st.integers(0, 15))
 def test_labels_are_what_both_orders_agree_on(pool: Path, drawn: list[tuple[Any, Any]], way: int) -> None:
@@ -274,6 +276,7 @@ def check_bias(
                 assert row["same_as_other"] is None
 
 
+@pytest.mark.slow
 @given(drawn=DRAWS)
 @settings(max_examples=4, deadline=None)
 def test_whatever_is_answered_can_be_committed_and_no_split_leaks(pool: Path, drawn: list[tuple[Any, Any]]) -> None:

@@ -462,7 +462,7 @@ FILES: list[tuple[Callable[[Path], None], dict[str, Any], str]] = [
     (nothing, {"judge": {"dimensions": ["musicality"]}}, "require"),
     (nothing, {"judge": {"dimensions": []}}, "dimensions"),
     (nothing, {"judge": {"annotator": "nobody:x"}}, "annotator"),
-    (nothing, {"judge": {"budget_usd": 1.0, "base_url": None}}, "prices"),
+    (nothing, {"judge": {"annotator": "openai:new", "budget_usd": 1.0, "base_url": None}}, "prices"),
 ]
 
 

@@ -24,7 +24,7 @@ def row(forward: str | None, reverse: str | None, people: str, **values: Any) ->
     """A judged pair that people voted on."""
     agreed = forward if forward == reverse else None
     said = {"forward_choice": forward, "reverse_choice": reverse, "agreed": agreed, "people": people}
-    return {"dimension": "musicality", "prompt_id": "p", "band": ">3", **said, **values}
+    return {"dimension": "musicality", "prompt_id": "p", "band": ">3", "judge": "x", "jury": None, **said, **values}
 
 
 def shares(rows: list[Row], measured: str) -> dict[str, tuple[int, float]]:
@@ -33,6 +33,18 @@ def shares(rows: list[Row], measured: str) -> dict[str, tuple[int, float]]:
     return {one["value"]: (one["pairs"], one["share"]) for one in found if one["measure"] == measured}
 
 
+def test_a_jury_is_held_against_people_once_a_pair() -> None:
+    rows = [
+        row(choice, choice, people, judge=judge, jury=jury)
+        for people, jury, votes in (("a", "a", "aab"), ("b", "a", "aab"), ("a", None, "abt"), ("tie", "b", "bbb"))
+        for judge, choice in zip("xyz", votes.replace("t", "b"), strict=True)
+    ]
+    found = shares(rows, "accuracy")
+    assert found["kept by the jury"] == (2, 0.5)
+    assert found["forward pass"] == (9, 4 / 9)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("right", [0.9, 0.7, 0.5])
 def test_a_judge_that_errs_by_chance_gains_what_its_rate_says(right: float) -> None:
     size, source = 40_000, np.random.default_rng(7)
@@ -82,6 +94,7 @@ def test_each_number_is_what_a_hand_counts() -> None:
     assert shares(rows, "calibration error")["all"] == (6, pytest.approx((0.25 * 1 + 3 * (1 / 3)) / 6))
 
 
+@pytest.mark.slow
 def test_votes_on_the_clips_of_a_build_are_in_its_table_and_card(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,6 +63,7 @@ def published(version: Version) -> tuple[str, Manifest]:
         return card.decode(), bundle.manifest
 
 
+@pytest.mark.slow
 def test_the_card_shows_the_newest_evaluations_and_the_version_stays(version: Version) -> None:
     before = bytes_of(version)
     plain, manifest = published(version)

@@ -155,6 +155,7 @@ def test_the_words_of_a_prompt_are_compared_as_a_build_does(tmp_path: Path) -> N
     assert row == ("slow blues", "")
 
 
+@pytest.mark.slow
 def test_a_version_without_what_was_withdrawn_keeps_the_rules_of_its_base(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

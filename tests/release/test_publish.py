@@ -306,6 +306,7 @@ def test_damaged_version_stays(hub: HubServer, press: Publications, tmp_path: Pa
     assert "lab/damaged" not in hub.repos
 
 
+@pytest.mark.slow
 def test_held_back_rows(hub: HubServer, press: Publications, store: Store, tmp_path: Path) -> None:
     repo = "lab/held"
     told = press.run(store.root, f"{CORPUS}@v3", repo)
@@ -362,6 +363,7 @@ def test_personal_data_is_refused_unless_reviewed(
     assert told["allowed"] == [mark]
 
 
+@pytest.mark.slow
 def test_secret_of_this_machine_is_refused(hub: HubServer, press: Publications, store: Store) -> None:
     word = rows_of(store.find(f"{CORPUS}@v1"), "ratings")[0]["sample_id"]
     line = fault(press, store, "v1", "lab/secret", environment={"MY_LAB_TOKEN": word})

@@ -133,7 +133,7 @@ publish = {{ repo = "{REPO}", allow_builtin = true }}
         process.kill()
         assert process.wait(60) == -signal.SIGKILL, log.read_text("utf-8")
         left = Prefect(tmp_path / "prefect", "").processes
-        waited("the supervisor to end Prefect's server", lambda: not left(), 60)
+        waited("Prefect's server to end", lambda: not left(), 60)
 
     first = begin()
     waited("the judge to be asked", lambda: judge.counts()["asked"] >= REQUESTS // 5 or first.poll() is not None, 300)

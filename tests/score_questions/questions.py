@@ -37,6 +37,7 @@ BUILTIN: dict[str, Any] = {
     "writer": {"annotator": "builtin:score-writer-1"},
     "judge": {"annotator": "builtin:score-judge-1"},
     "labeller": {"annotator": "builtin:score-labeller-1"},
+    "reader": {"annotator": "builtin:score-reader-1"},
 }
 BODIES = (
     "It is a tenuto mark, so hold the note for its full value.",
@@ -84,7 +85,7 @@ def forum_of(stage: Stage, rows: Sequence[Mapping[str, Any]]) -> tuple[Texts, Pa
         sha256 = hashlib.sha256(content).hexdigest()
         (image_folder(stage) / f"{sha256}.png").write_bytes(content)
         box = [{"left": 0, "top": 0, "width": 2, "height": 2}]
-        images.append((row["key"], 1, sha256, "png", 2, 2, f"{number:016x}", "staff-lines", 0.9, True, box))
+        images.append((row["key"], 1, sha256, "png", 2, 2, f"{number:016x}", "staff-lines", 0.9, True, "score", box))
     paths = [stage.work / f"{name}.parquet" for name in ("threads", "comments", "images")]
     for path, schema, tuples in zip(paths, (THREADS, COMMENTS, IMAGES), (texts, comments, images), strict=True):
         write_rows(path, schema, tuples)
@@ -95,6 +96,7 @@ def config_of(folder: Path, **other: Any) -> ScoreQuestions:
     """A config whose dump is empty: threads come from `forum_of`."""
     (folder / "dump.ndjson").touch()
     values = {"corpus": "score-questions", "source": {"submissions": ["dump.ndjson"], "comments": ["dump.ndjson"]}}
+    other["questions"] = {"wrong": "comments", **other.get("questions", {})}
     return parse_config(ScoreQuestions, {"most_rejected": None, **values, **BUILTIN, **other}, folder / "my.toml")
 
 

@@ -87,7 +87,9 @@ def built(folder: Path, wild: bool) -> Version:
     posts[5]["url"] = "https://example.org"
     write_dump(folder / "RS.ndjson", posts)
     write_dump(folder / "RC.ndjson", answers)
-    return build_dump(forum_config(folder, **config_values()), folder / "store")
+    # other comments as options: the most of what others wrote gets into tables and pages
+    values = {**config_values(), "questions": {"wrong": "comments"}}
+    return build_dump(forum_config(folder, **values), folder / "store")
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +117,7 @@ class Skeleton(HTMLParser):
         self.scripts += tag == "script"
 
 
+@pytest.mark.slow
 def test_wild_posts_became_questions(versions: Mapping[str, Version]) -> None:
     """Else the tests below would show nothing."""
     texts = [json.dumps(row["options"]) + row["question"] for row in rows_of(versions["wild"], "questions")]
@@ -214,6 +217,7 @@ def good_rows() -> tuple[list[Any], list[Any]]:
     ]
 
 
+@pytest.mark.slow
 @settings(max_examples=4, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(spoilt_lines(), max_size=12), st.lists(spoilt_lines(), max_size=12))
 def test_no_line_stops_a_build(tmp_path_factory: pytest.TempPathFactory, posts: list[bytes], said: list[bytes]) -> None:

@@ -80,6 +80,7 @@ def right_answer(body: Mapping[str, Any], content: str) -> str:
     return found[1] if found else "E"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["image", "text"])
 def test_examinees_see_the_score_or_the_words_alone(tmp_path: Path, server: OpenAIServer, mode: str) -> None:
     version = build_questions(config_of(tmp_path), tmp_path / "store", [thread(number) for number in range(6)])
@@ -95,6 +96,7 @@ def test_examinees_see_the_score_or_the_words_alone(tmp_path: Path, server: Open
     assert {row["group"] for row in facts["rows"]} >= {None, "category", "subcategory"}
 
 
+@pytest.mark.slow
 def test_answers_that_are_wrong_end_as_rejects(tmp_path: Path) -> None:
     with LocalServer(Faults(rate=0.5, kinds=ANSWERS, most=None)) as server:
         server.answer = exam_answer
@@ -127,6 +129,7 @@ def bones(body: Mapping[str, Any]) -> list[tuple[str, list[str]]]:
     return found
 
 
+@pytest.mark.slow
 def test_hostile_posts_change_no_prompt_and_no_schema(tmp_path: Path, server: OpenAIServer) -> None:
     tame = thread(1, comments=[(body, 9 - place) for place, body in enumerate(BODIES)])
     wild = thread(1, title=HOSTILE[0], text=HOSTILE[1], comments=[(text, 9 - p) for p, text in enumerate(HOSTILE)])

@@ -24,7 +24,7 @@ from earmark.tasks.importers.rows import Reject
 from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.score_questions.review_agreement import agreements, alphas, cohen_kappa
 from earmark.tasks.score_questions.review_files import CONFIG, SHEET, TASKS, contents_of, write_review, write_verdicts
-from earmark.tasks.score_questions.reviews import CRITERIA, Verdict, gather_reviews, left_out, read_reviews
+from earmark.tasks.score_questions.reviews import CRITERIA, DELETES, Verdict, gather_reviews, left_out, read_reviews
 from earmark.tasks.store.versions import Store, Version
 from tests.builds import traces
 from tests.score_questions.questions import build_questions, config_of, rows_of, thread
@@ -86,6 +86,7 @@ def annotated(tasks: Path, annotators: dict[int, Callable[[str], dict[str, str]]
     return path
 
 
+@pytest.mark.slow
 def test_round_trip_through_a_spreadsheet_and_label_studio(tmp_path: Path) -> None:
     version = built(tmp_path)
     assert write_review(version, tmp_path / "out") == 6
@@ -120,6 +121,47 @@ def test_round_trip_through_a_spreadsheet_and_label_studio(tmp_path: Path) -> No
     assert all(letters[row["question_id"]] == row["truth_letter"] for row in rows_of(again, "questions"))
 
 
+def test_options_that_reviewers_delete_leave_and_the_rest_stays_a_question(tmp_path: Path) -> None:
+    version = built(tmp_path)
+    before = {row["question_id"]: row for row in rows_of(version, "questions")}
+    wrong = {name: [x for x in "ABCD" if x != row["truth_letter"]] for name, row in before.items()}
+    gone = {NAMES[0]: wrong[NAMES[0]][:1], NAMES[1]: wrong[NAMES[1]][1:2], NAMES[2]: wrong[NAMES[2]][:2]}
+    write_review(version, tmp_path / "out")
+    said = {name: GOOD | {DELETES: ", ".join(gone.get(name, []))} for name in NAMES}
+    said[NAMES[3]][DELETES] = before[NAMES[3]]["truth_letter"]  # the right one cannot be deleted
+    right = before[NAMES[5]]["options"]["ABCD".index(before[NAMES[5]]["truth_letter"])]
+    said[NAMES[5]][DELETES] = hashlib.sha256(right.encode()).hexdigest()[:12]  # nor by its id
+    said[NAMES[4]][DELETES] = "0" * 12  # formed like an option's id, and nobody's
+    sheet = filled(tmp_path / "out" / SHEET, "alice", lambda name: said[name])
+    verdicts, refused = gather_reviews([(sheet, "alice.csv")], contents_of(version))
+    assert [(one.item, one.reason) for one in refused] == [(name, "no_such_option") for name in NAMES[3:]]
+    write_verdicts(tmp_path / "reviews.csv", verdicts)
+
+    again = built(tmp_path, review={"files": ["reviews.csv"]})
+    after = {row["question_id"]: row for row in rows_of(again, "questions")}
+    assert after.keys() == before.keys() - {NAMES[2]}
+    for name, row in after.items():
+        texts = {before[name]["options"]["ABCD".index(x)] for x in gone.get(name, [])}
+        assert set(row["options"]) == set(before[name]["options"]) - texts
+        right = [one["options"]["ABCD".index(one["truth_letter"])] for one in (before[name], row)]
+        assert right[0] == right[1]
+        assert (row["content_sha256"] == before[name]["content_sha256"]) == (not texts)
+    assert after[NAMES[0]]["truth_letter"] != after[NAMES[1]]["truth_letter"]  # two of three options: places in turn
+    rejects = [(row["table"], row["item"], row["reason"]) for row in rows_of(again, "rejects")]
+    options = [("options", name, "option_deleted") for name in (*NAMES[:3], NAMES[2])]
+    assert sorted(rejects) == sorted([*options, ("questions", NAMES[2], "too_few_options")])
+    assert all(row["applies"] for row in rows_of(again, "reviews"))
+
+    write_review(again, tmp_path / "next")  # a second reviewer sees what is left, and it counts
+    filled(tmp_path / "next" / SHEET, "bob", lambda name: BAD if name == NAMES[0] else GOOD).rename(
+        tmp_path / "bob.csv"
+    )
+    third = built(tmp_path, review={"files": ["reviews.csv", "bob.csv"]})
+    assert {row["question_id"] for row in rows_of(third, "questions")} == set(NAMES) - {NAMES[0], NAMES[2]}
+    assert len(rows_of(third, "options")) == 3 + 4 * 3
+
+
+@pytest.mark.slow
 def test_a_reviewer_who_is_withdrawn_is_named_nowhere(tmp_path: Path) -> None:
     version = built(tmp_path)
     write_review(version, tmp_path / "out")
@@ -150,6 +192,7 @@ def test_the_command_shows_how_far_reviewers_agree(tmp_path: Path) -> None:
     assert [row["criterion"] for row in facts["agreement"]] == [*CRITERIA, "flagged"]
 
 
+@pytest.mark.slow
 def test_majority_keeps_what_one_of_two_flags(tmp_path: Path) -> None:
     version = built(tmp_path)
     write_review(version, tmp_path / "out")
@@ -159,6 +202,7 @@ def test_majority_keeps_what_one_of_two_flags(tmp_path: Path) -> None:
     assert len(rows_of(again, "questions")) == 6
 
 
+@pytest.mark.slow
 def test_reviews_of_another_wording_do_not_count(tmp_path: Path) -> None:
     version = built(tmp_path)
     write_review(version, tmp_path / "out")
@@ -179,6 +223,22 @@ def test_json_min_is_read_too(tmp_path: Path) -> None:
     found = list(read_reviews(export, "min.json"))
     assert len([one for one in found if isinstance(one, Verdict)]) == 12
     assert {one.reviewer for one in found if isinstance(one, Verdict)} == {"annotator-4", "annotator-5"}
+
+
+@pytest.mark.parametrize("min_", [False, True])
+def test_options_are_deleted_in_label_studio_too(tmp_path: Path, min_: bool) -> None:
+    version = built(tmp_path)
+    wrong = {row["question_id"]: "B" if row["truth_letter"] == "A" else "A" for row in rows_of(version, "questions")}
+    texts = {
+        row["question_id"]: row["options"]["AB".index(wrong[row["question_id"]])]
+        for row in rows_of(version, "questions")
+    }
+    write_review(version, tmp_path / "out")
+    export = annotated(tmp_path / "out" / TASKS, {4: lambda name: GOOD | {DELETES: wrong[name]}}, min_=min_)
+    verdicts = [one for one in read_reviews(export, "ls.json") if isinstance(one, Verdict)]
+    assert {one.question_id: one.deletes for one in verdicts} == {
+        name: (hashlib.sha256(text.encode()).hexdigest()[:12],) for name, text in texts.items()
+    }
 
 
 def test_what_goes_out_is_whole(tmp_path: Path) -> None:
@@ -203,7 +263,7 @@ def test_label_studios_configuration_asks_what_is_read(tmp_path: Path) -> None:
     view = ElementTree.parse(tmp_path / "out" / CONFIG).getroot()
     objects = {node.get("name"): node.get("value") for node in view if node.tag in ("Image", "Text")}
     choices = {node.get("name"): [held.get("value") for held in node] for node in view.iter("Choices")}
-    assert choices == {name: ["yes", "no"] for name in CRITERIA}
+    assert choices == {**{name: ["yes", "no"] for name in CRITERIA}, DELETES: list("ABCDEFGH")}
     assert all(node.get("toName") in objects for node in view if node.get("toName"))
     (task, *_) = json.loads((tmp_path / "out" / TASKS).read_text("utf-8"))
     assert {str(value).removeprefix("$") for value in objects.values()} <= task["data"].keys()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from earmark.schemas.score_questions import CATEGORIES
+from earmark.schemas.score_questions import CATEGORIES, Questions
 from earmark.tasks.score_questions.builtin import score_writer
 from earmark.tasks.score_questions.checks import (
     alike,
@@ -46,6 +46,38 @@ def test_threads_become_questions(tmp_path: Path) -> None:
     letters = Counter(row["truth_letter"] for row in questions)
     assert max(letters.values()) - min(letters.values()) <= 1
     assert set(letters) == set("ABCD")
+
+
+def test_no_other_comment_is_an_option_by_default(tmp_path: Path) -> None:
+    config = config_of(tmp_path, questions={"wrong": Questions().wrong})
+    assert Questions().wrong == config.questions.wrong == "written"
+    comments = [("The dash holds the note to its end", 5), (BODIES[1], 5), (BODIES[2], 1)]
+    rows = [thread(1, comments=comments), thread(2, comments=comments[::-1]), thread(3, comments=comments[::2])]
+    version = build_questions(config, tmp_path / "store", rows)
+    options = rows_of(version, "options")
+    assert Counter(row["question_id"] for row in options) == dict.fromkeys(by_id(rows_of(version, "questions")), 4)
+    assert [row["origin"] for row in options if row["correct"]] == ["comment"] * 3
+    assert {row["origin"] for row in options if not row["correct"]} == {"distractor"}
+    assert {row["comment_id"] for row in options if not row["correct"]} == {None}
+
+
+def test_options_that_could_be_right_are_rejects_and_the_card_has_their_share(tmp_path: Path) -> None:
+    """The builtin reader takes an answer that repeats the question's words for right, and repetition for agreement."""
+    rows = [thread(number) for number in range(6)]
+    repeats = "What does the dash above note 9 mean"
+    rows.append(thread(9, comments=[(BODIES[0], 9), (BODIES[1], 8), (repeats, 7), (BODIES[2], 6)]))
+    version = build_questions(config_of(tmp_path), tmp_path / "store", rows)
+    (reject,) = rows_of(version, "rejects")
+    assert (reject["table"], reject["item"], reject["reason"]) == ("options", f"{9:016x}", "may_be_right")
+    assert repeats[:20] in reject["detail"]
+    assert len(by_id(rows_of(version, "questions"))[f"{9:016x}"]["options"]) == 3
+    (step,) = [step for step in version.manifest.steps if step.name == "options"]
+    assert (step.entered, step.kept) == (21, 20)
+    says = (version.folder / "README.md").read_text("utf-8")
+    assert "Of 21 wrong options 1 left (4.8%)" in says
+    assert "It did not write them." in says
+    assert "Whether wrong options could be right" in (version.folder / "report.html").read_text("utf-8")
+    assert {row["may_be_right"] for row in rows_of(version, "options")} == {False}
 
 
 def test_same_threads_give_the_same_bytes(tmp_path: Path) -> None:
@@ -191,3 +223,13 @@ def test_builtin_writer_answers_whatever_people_write(comments: list[tuple[str, 
     assert set(answer) == {"usable", "why", "question", "options"}
     assert all(1 <= option["comment"] <= len(comments) for option in answer["options"])
     assert len(answer["options"]) <= 4
+
+
+def test_a_config_without_a_reader_builds_questions_whose_options_nobody_checked(tmp_path: Path) -> None:
+    config = config_of(tmp_path, questions={"wrong": "written"}, reader=None)
+    comments = [("The dash holds the note to its end", 5), (BODIES[1], 5)]
+    version = build_questions(config, tmp_path / "store", [thread(1, comments=comments)])
+    options = rows_of(version, "options")
+    assert len(options) == 4
+    assert {row["may_be_right"] for row in options} == {None}
+    assert "Nobody checked the options" in (version.folder / "README.md").read_text("utf-8")

@@ -38,6 +38,7 @@ class Faults:
         kinds: which faults, each as likely.
         most: how many faults one content meets at most, so that patience pays; None is no end.
         latency_s: seconds before any answer.
+        long_tail: a tenth of the contents takes four times that.
         stall_s: seconds that a stalled answer hangs.
         enormous_bytes: size of an enormous answer.
         asked: requests by content hash.
@@ -49,6 +50,7 @@ class Faults:
     kinds: tuple[str, ...] = TRANSPORT
     most: int | None = 2
     latency_s: float = 0.0
+    long_tail: bool = False
     stall_s: float = 30.0
     enormous_bytes: int = 16 << 20
     asked: Counter[str] = field(default_factory=Counter)
@@ -61,6 +63,10 @@ class Faults:
         content = hashlib.sha256(body).hexdigest()
         self.asked[content] += 1
         return content
+
+    def wait_s(self, content: str) -> float:
+        """Seconds before the answer to a content."""
+        return self.latency_s * (4 if self.long_tail and int(content[:8], 16) % 10 == 0 else 1)
 
     def choose(self, content: str) -> str | None:
         """The fault that this exchange meets, or None."""

@@ -137,7 +137,8 @@ class GeminiServer:
         if name in self.files:
             return _error(409, f"{name} already exists", "ALREADY_EXISTS")
         self.contents[name] = b""
-        url = f"http://127.0.0.1:{self.port}/uploads/{name.removeprefix('files/')}?type={held['mimeType']}"
+        kind = request.headers["X-Goog-Upload-Header-Content-Type"]
+        url = f"http://127.0.0.1:{self.port}/uploads/{name.removeprefix('files/')}?type={kind}"
         return web.Response(headers={"X-Goog-Upload-URL": url, "X-Goog-Upload-Status": "active"})
 
     async def upload(self, request: web.Request) -> web.Response:
@@ -145,7 +146,8 @@ class GeminiServer:
         assert request.headers["X-Goog-Upload-Command"] == "upload, finalize"
         name = f"files/{request.match_info['id']}"
         self.uploads += 1
-        return web.json_response({"file": self._keep(name, await request.read(), request.query["type"])})
+        kept = self._keep(name, await request.read(), request.query["type"])
+        return web.json_response({"file": kept}, headers={"X-Goog-Upload-Status": "final"})
 
     def _keep(self, name: str, content: bytes, media_type: str) -> dict[str, Any]:
         self.contents[name] = content

@@ -182,7 +182,7 @@ class OpenAIServer:
         try:
             if faults.latency_s:
                 async with self._slot:
-                    await asyncio.sleep(faults.latency_s)
+                    await asyncio.sleep(faults.wait_s(content))
             body = json.loads(raw)
             if self.keep_bodies:
                 self.bodies.append(body)

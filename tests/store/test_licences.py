@@ -263,6 +263,7 @@ def test_stricter_licence_of_a_parent_holds(tmp_path: Path) -> None:
         licences_of(child, store)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(["free", "rows", "shut", "unnamed"]), min_size=1, max_size=12), st.booleans())
 def test_what_leaves_has_a_source_that_may(

@@ -222,6 +222,7 @@ def test_an_annotator_leaves_and_others_votes_stay(store: Store) -> None:
     assert store.find("words").name == "v1"
 
 
+@pytest.mark.slow
 def test_it_stays_out_and_is_not_published(store: Store) -> None:
     withdraw(store, "clip", SHA["a"])
     (act,) = withdrawals(store.root)
@@ -303,6 +304,7 @@ def test_only_in_one_corpus_and_what_was_made_from_it(store: Store) -> None:
     assert withdrawal_against(store.root, store.find("alone").manifest) is None
 
 
+@pytest.mark.slow
 def test_what_a_killed_withdrawal_left_of_another_version_goes(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: Any) -> Version:
         raise KeyboardInterrupt
@@ -324,6 +326,7 @@ def test_what_a_killed_withdrawal_left_of_another_version_goes(store: Store, mon
     assert not staged.exists()
 
 
+@pytest.mark.slow
 def test_two_withdrawals_follow_each_other(store: Store) -> None:
     withdraw(store, "clip", SHA["a"])
     withdraw(store, "annotator", "bob")
@@ -341,6 +344,7 @@ def test_what_nobody_holds_is_one_line(store: Store) -> None:
     assert not (store.root / "withdrawals").exists()
 
 
+@pytest.mark.slow
 def test_a_version_that_a_build_commits_meanwhile_is_looked_through(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -468,6 +472,7 @@ def brute_force(
             return left
 
 
+@pytest.mark.slow
 @given(tables=TABLES_OF, seeds=st.sets(st.tuples(KINDS, IDS), max_size=2), data=st.data())
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_rows_leave_as_a_second_implementation_says(

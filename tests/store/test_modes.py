@@ -107,6 +107,7 @@ def test_a_disk_without_links_keeps_secrets_all_the_same(tmp_path: Path, monkeyp
     assert {path.name: mode(path) for path in tmp_path.iterdir()} == {"kept": 0o600}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_mending")
 def test_staging_and_runs_are_closed_and_versions_are_not(tmp_path: Path, umask: int) -> None:
     (tmp_path / "t.csv").write_text("f,m,s\n" + "".join(f"{n}.wav,{1 + n % 5},s{n % 7}\n" for n in range(60)))

@@ -54,6 +54,7 @@ def small_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parquet, "EMBEDDED_BYTES_PER_FILE", 3_000)
 
 
+@pytest.mark.slow
 @given(st.lists(st.none() | st.integers(0, 1_500), max_size=50), st.integers(1, 50))
 def test_files_depend_on_the_rows_alone_and_keep_the_bounds(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int | None], cut: int

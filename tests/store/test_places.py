@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,6 +21,7 @@ PLACES = st.none() | st.tuples(st.sampled_from(["one/a.csv", "one/b/c.zst", "two
 REASONS = st.sampled_from(["duplicate", "removed"])
 
 
+@pytest.mark.slow
 @given(rows=st.lists(st.tuples(st.sampled_from(["", "x", "y"]), REASONS, PLACES), max_size=8))
 def test_what_is_hidden_is_found_again(tmp_path_factory: Any, rows: list[tuple[str, str, Any]]) -> None:
     root = tmp_path_factory.mktemp("store")

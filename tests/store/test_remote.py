@@ -61,6 +61,7 @@ def assert_whole(url: str, unharmed: Store, folder: Path) -> Store:
     return store
 
 
+@pytest.mark.slow
 def test_builds_are_found_by_another_machine_and_read_where_they_lie(
     url: str, configs: list[Path], unharmed: Store, tmp_path: Path
 ) -> None:
@@ -139,6 +140,30 @@ def test_two_committers_do_not_clobber(
         assert store.remote.faults(version.manifest) == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("same", [True, False])
+def test_a_commit_that_is_overtaken_looks_again(
+    same: bool, url: str, configs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine commits between the look at the newest version and the claim of a name."""
+    claim = Remote.claim
+    overtaken: list[str] = []
+
+    def late(self: Remote, corpus: str, claimant: str) -> str:
+        if not overtaken:
+            overtaken.append("yes")
+            other = read_config(configs[0] if same else configs[1])
+            overtaken.append(build_version(other, another_machine(url, tmp_path / "a")).name)
+        return claim(self, corpus, claimant)
+
+    monkeypatch.setattr(Remote, "claim", late)
+    mine = build_version(read_config(configs[0]), another_machine(url, tmp_path / "b"))
+    assert overtaken == ["yes", "v1"]
+    names = [version.name for version in open_store(str(another_machine(url, tmp_path / "c"))).versions(CORPUS)]
+    assert (mine.name, names) == (("v1", ["v1"]) if same else ("v2", ["v1", "v2"]))
+
+
+@pytest.mark.slow
 def test_damage_is_told(url: str, configs: list[Path], tmp_path: Path) -> None:
     version = build_version(read_config(configs[0]), open_store(url).root)
     remote = Remote(url)

@@ -103,6 +103,7 @@ def test_bins_have_round_widths(least: float, width: float) -> None:
     assert round_width(least) == width
 
 
+@pytest.mark.slow
 def test_a_version_names_its_pages(built: Version) -> None:
     assert [entry.path for entry in built.manifest.files][-3:] == ["README.md", "report.html", "croissant.json"]
     for name in ("report.html", "croissant.json"):
@@ -118,6 +119,7 @@ def test_the_report_holds_sound_and_a_sample(built: Version) -> None:
     assert {row["reason"] for row in rows if "reason" in row} == set(built.manifest.rejects)
 
 
+@pytest.mark.slow
 def test_croissant_reads_every_row(built: Version) -> None:
     dataset = mlcroissant.Dataset(jsonld=str(built.folder / "croissant.json"))
     assert not dataset.metadata.ctx.issues.errors

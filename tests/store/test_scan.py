@@ -102,6 +102,7 @@ def test_the_hint_is_read_by_duckdb() -> None:
             assert found.fetchall() == [(True,)], text
 
 
+@pytest.mark.slow
 def test_ids_are_nobodys() -> None:
     """Hashes and numbers of which a large corpus has a million: none may stop its publication."""
     digests = [hashlib.sha256(b"%d" % number).hexdigest() for number in range(3_000)]

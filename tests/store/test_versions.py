@@ -136,6 +136,7 @@ def test_tmhint_folders_are_inputs(tmp_path: Path) -> None:
     assert key_of(built, tmp_path / "store") != before
 
 
+@pytest.mark.slow
 def test_next_version_links_what_did_not_change(tmp_path: Path) -> None:
     folder = lists(tmp_path)
     first = build_version(config(folder), folder / "store")
@@ -155,6 +156,7 @@ def test_next_version_links_what_did_not_change(tmp_path: Path) -> None:
     assert verify(first) == verify(second) == []
 
 
+@pytest.mark.slow
 def test_forced_rebuild_with_the_same_bytes_adds_nothing(tmp_path: Path) -> None:
     folder = lists(tmp_path)
     first = build_version(config(folder), folder / "store")
@@ -164,6 +166,7 @@ def test_forced_rebuild_with_the_same_bytes_adds_nothing(tmp_path: Path) -> None
     assert contents_of(first.folder) == held
 
 
+@pytest.mark.slow
 def test_folder_that_lost_its_manifest_is_no_version_and_no_obstacle(tmp_path: Path) -> None:
     folder = lists(tmp_path)
     first = build_version(config(folder), folder / "store")
@@ -219,6 +222,7 @@ def test_linking_again_leaves_no_second_name(tmp_path: Path) -> None:
         assert (tmp_path / "a").samefile(tmp_path / "b")
 
 
+@pytest.mark.slow
 def test_store_without_hard_links_keeps_copies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(1, "Operation not permitted")
@@ -409,6 +413,7 @@ def test_rejects_that_disagree_with_the_accounts(tmp_path: Path) -> None:
             check_rejects(duckdb.connect(), files[name], [step()])
 
 
+@pytest.mark.slow
 def test_failed_check_leaves_the_store_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = lists(tmp_path)
     first = build_version(config(folder), folder / "store")
@@ -525,6 +530,7 @@ def test_an_input_that_changes_during_the_build_commits_nothing(tmp_path: Path) 
     assert open_store(str(tmp_path / "store")).versions(config.corpus) == []
 
 
+@pytest.mark.slow
 def test_card_counts_what_changed_as_diff_does(tmp_path: Path) -> None:
     folder = lists(tmp_path)
     first = build_version(config(folder), folder / "store")

@@ -101,6 +101,7 @@ def e_is_described(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ROWS, "words", words)
 
 
+@pytest.mark.slow
 def test_what_is_withdrawn_while_a_version_is_checked_is_left_out(
     machines: tuple[Store, Store], e_is_described: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def not_published(store: Store, version: Version) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_what_is_withdrawn_in_the_last_moment_keeps_the_version_unpublished(
     machines: tuple[Store, Store], e_is_described: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -165,6 +167,7 @@ def test_a_build_after_that_makes_a_version_that_is_published(
     assert build(here, "words", key="other") == after
 
 
+@pytest.mark.slow
 def test_what_was_made_from_such_a_version_is_not_published_either(
     machines: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -34,14 +34,16 @@ class Output:
     """How instrumentals are written. Stereo always, at the source's own rate.
 
     Attributes:
-        codec: `flac` or `wav` (lossless) or `mp3` (320 kbit/s; rates that MP3 lacks become 48 kHz).
+        codec: `flac` or `wav` (lossless) or `mp3` (rates that MP3 lacks become 48 kHz).
         bits: bits a sample of the lossless codecs. What is written is rounded once, from float.
         crop_s: only so much from the track's start is separated.
+        bitrate_kbps: constant bit rate of MP3, 32 to 320.
     """
 
     codec: Codec = "flac"
     bits: Literal[16, 24] = 24
     crop_s: float | None = None
+    bitrate_kbps: int = 320
 
     def __post_init__(self) -> None:
         if self.crop_s is not None and self.crop_s <= 0:

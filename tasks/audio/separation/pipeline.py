@@ -215,10 +215,12 @@ def write_track(track: Track, name: str, output: Output) -> Done | Failed:
 
 
 def _encode(track: Track, path: Path, rate: int, gain: np.float32, output: Output) -> None:
+    highest, lowest = (320, 32) if rate >= 32_000 else (160, 8)  # what libsndfile spreads its levels over
+    level = (highest - min(highest, output.bitrate_kbps)) / (highest - lowest)
     forms: dict[str, dict[str, Any]] = {
         "flac": {"format": "FLAC", "subtype": f"PCM_{output.bits}"},
         "wav": {"format": "WAV", "subtype": f"PCM_{output.bits}"},
-        "mp3": {"format": "MP3", "bitrate_mode": "CONSTANT", "compression_level": 0.0},
+        "mp3": {"format": "MP3", "bitrate_mode": "CONSTANT", "compression_level": level},
     }
     wanted = -(-track.source_frames * rate // track.source_rate_hz)
     with soundfile.SoundFile(path, "w", rate, 2, **forms[output.codec]) as file:

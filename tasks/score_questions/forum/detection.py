@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ from PIL import Image
 from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.schemas.score_questions import Detector
 from earmark.tasks.score_questions.forum.staves import confidence, find_staves
+from earmark.tasks.score_questions.forum.yolo import Box, Yolo
 
 STAFF_LINES = "staff-lines"
 LEAST_BOX = 0.05  # confidence from which a model's box is kept; the config's `least` decides about the image
@@ -23,11 +25,13 @@ class Sight:
 
     Attributes:
         confidence: that it is a score, 0 to 1.
-        boxes: left, top, width and height of what was found, in pixels, from top to bottom.
+        boxes: left, top, width and height of what counts as a score, in pixels, from top to bottom.
+        kind: class of the surest box, whether it counts or not; empty where nothing was found.
     """
 
     confidence: float
     boxes: tuple[tuple[int, int, int, int], ...]
+    kind: str
 
 
 class Looks(Protocol):
@@ -42,11 +46,45 @@ class StaffLines:
     def look(self, image: Image.Image) -> Sight:
         """Find the staves."""
         staves = find_staves(image)
-        return Sight(confidence(staves), tuple((s.left, s.top, s.width, s.height) for s in staves if s.confidence))
+        boxes = tuple((s.left, s.top, s.width, s.height) for s in staves if s.confidence)
+        return Sight(confidence(staves), boxes, "score" if boxes else "")
 
 
 class DetectionModel:
-    """An object-detection model of `transformers`, trained to find scores, systems or staves."""
+    """An object-detection model, trained to find scores, systems or staves: of `transformers`, or YOLO in ONNX."""
+
+    def __init__(self, model: TransformersModel | Yolo, name: str, classes: Sequence[str]) -> None:
+        """Take a model.
+
+        Args:
+            model: what finds boxes.
+            name: what messages call it.
+            classes: those of its classes that count as a score; without any, all.
+
+        Raises:
+            ConfigError: it knows no such class.
+        """
+        known = sorted(set(model.names.values()))
+        for one in classes:
+            if one not in known:
+                raise ConfigError(f"detector.classes: expected classes of '{name}' ({', '.join(known)}), found '{one}'")
+        self.model = model
+        self.classes = frozenset(classes or known)
+        self.alone = threading.Lock()
+
+    def look(self, image: Image.Image) -> Sight:
+        """Find the boxes; the surest one that counts decides."""
+        with self.alone:
+            seen = self.model.boxes(image, LEAST_BOX)
+        counted = [box for box in seen if box.kind in self.classes]
+        confidence = max((box.confidence for box in counted), default=0.0)
+        boxes = sorted({_box(box.edges) for box in counted}, key=lambda box: (box[1], box[0]))
+        surest = max(seen, key=lambda box: box.confidence, default=None)
+        return Sight(round(confidence, 4), tuple(boxes), surest.kind if surest else "")
+
+
+class TransformersModel:
+    """An object-detection model of `transformers`."""
 
     def __init__(self, name: str, base: Path) -> None:
         """Load it.
@@ -74,28 +112,40 @@ class DetectionModel:
         self.torch = torch
         self.device = "cuda" if torch.cuda.is_available() else "cpu"
         self.model.to(self.device)
-        self.alone = threading.Lock()
+        self.names = {int(number): str(label) for number, label in self.model.config.id2label.items()}
 
-    def look(self, image: Image.Image) -> Sight:
-        """Find the boxes; the surest one decides."""
+    def boxes(self, image: Image.Image, least: float) -> list[Box]:
+        """What it finds from a confidence on."""
         coloured = image.convert("RGB")
-        with self.alone, self.torch.inference_mode():
+        with self.torch.inference_mode():
             tensors = self.processor(images=coloured, return_tensors="pt").to(self.device)
             sizes = self.torch.tensor([[coloured.height, coloured.width]])
             seen = self.processor.post_process_object_detection(
-                self.model(**tensors), threshold=LEAST_BOX, target_sizes=sizes
+                self.model(**tensors), threshold=least, target_sizes=sizes
             )[0]
-        boxes = sorted({_box(box, image.size) for box in seen["boxes"].tolist()}, key=lambda box: (box[1], box[0]))
-        return Sight(round(max(seen["scores"].tolist(), default=0.0), 4), tuple(boxes))
+        found = zip(seen["boxes"].tolist(), seen["scores"].tolist(), seen["labels"].tolist(), strict=True)
+        return [Box(_within(edges, image.size), score, self.names[label]) for edges, score, label in found]
 
 
-def _box(corners: list[float], size: tuple[int, int]) -> tuple[int, int, int, int]:
-    left, top, right, bottom = (
-        round(min(max(0.0, value), limit)) for value, limit in zip(corners, size * 2, strict=True)
-    )
+def _within(edges: Sequence[float], size: tuple[int, int]) -> tuple[float, float, float, float]:
+    left, top, right, bottom = (min(max(0.0, edge), limit) for edge, limit in zip(edges, (*size, *size), strict=True))
+    return left, top, right, bottom
+
+
+def _box(edges: Sequence[float]) -> tuple[int, int, int, int]:
+    left, top, right, bottom = map(round, edges)
     return left, top, right - left, bottom - top
 
 
 def open_detector(config: Detector, base: Path) -> Looks:
-    """The detector that a config names."""
-    return StaffLines() if config.model == STAFF_LINES else DetectionModel(config.model, base)
+    """The detector that a config names.
+
+    Raises:
+        ConfigError: there is no such model, or it has no such classes.
+        MissingExtraError: it needs an extra that is not installed.
+    """
+    name = config.model
+    if name == STAFF_LINES:
+        return StaffLines()
+    model = Yolo(base / name, name) if name.lower().endswith(".onnx") else TransformersModel(name, base)
+    return DetectionModel(model, name, config.classes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -87,10 +88,23 @@ def find_scores(
             rejects=[*refused, *near],
             # what a download cannot get now, another build may: it is no fault of what the config names
             sources={config.images.folder: len(named)} if config.images.folder else None,
-            notes=[f"{scores:,} of {len(rows):,} images are scores by {without_place(config.detector.model)}"],
+            notes=[
+                f"{scores:,} of {len(rows):,} images are scores by {without_place(config.detector.model)}{_kinds(rows)}"
+            ],
         ),
         _account(pictured, rows, {item.thread["thread_key"] for item in named}),
     )
+
+
+def _kinds(rows: Sequence[Row]) -> str:
+    """How many images of each kind count and how many do not, where a model tells several kinds."""
+    if len({row["kind"] for row in rows} - {""}) < 2:
+        return ""
+    counts = [
+        Counter(row["kind"] or "nothing" for row in rows if row["is_score"] is is_score) for is_score in (True, False)
+    ]
+    counted, others = (", ".join(f"{many:,} {kind}" for kind, many in sorted(count.items())) for count in counts)
+    return f" ({counted or 'none'}); the others: {others or 'none'}"
 
 
 def image_folder(stage: Stage) -> Path:
@@ -107,7 +121,8 @@ def _keep(stage: Stage, rows: list[Row]) -> Path:
 
 def _imagined(thread_key: str) -> Row:
     """An image of a score that nobody has looked at."""
-    nothing = {"width": 0, "height": 0, "difference_hash": "", "detector": "", "score_confidence": 0.0, "staves": []}
+    nothing = {"width": 0, "height": 0, "difference_hash": "", "detector": "", "score_confidence": 0.0, "kind": "",
+               "staves": []}  # fmt: skip
     image = {"place": 1, "image_sha256": thread_key * 4, "extension": "png", "is_score": True}
     return {"thread_key": thread_key, **image, **nothing}
 
@@ -211,6 +226,7 @@ def _row(item: Named, picture: Picture, sight: Sight, config: ScoreQuestions) ->
         "detector": without_place(config.detector.model),
         "score_confidence": sight.confidence,
         "is_score": sight.confidence >= config.detector.least,
+        "kind": sight.kind,
         "staves": [dict(zip(names, box, strict=True)) for box in sight.boxes],
     }
 
@@ -242,8 +258,12 @@ def _account(threads: Sequence[Row], rows: Sequence[Row], named: set[str]) -> Ac
             continue
         if key in with_image:
             reason, why = "no_score", "found none among its images"
+        elif key in named:
+            reason, why = "no_image", "found no image that can be used"
+        elif thread["image_from"] in ("page", "text"):
+            reason, why = "no_image", "found a page or album whose files no rule tells; images.folder takes them"
         else:
-            reason, why = "no_image", "found no image that can be used" if key in named else "found no image"
+            reason, why = "no_image", "found no image"
         rejects.append((THREADS_ENTER, Reject(key, reason, f"expected a score, {why}", thread["file"], thread["line"])))
     return Account(
         name="scores",

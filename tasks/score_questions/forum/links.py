@@ -1,4 +1,4 @@
-"""Where a submission's images are: addresses in its fields, or files in a folder."""
+"""Where a submission's images are: addresses in its fields and text, or files in a folder."""
 
 from __future__ import annotations
 
@@ -6,32 +6,89 @@ import html
 import json
 import re
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".tif", ".tiff")
 LONGEST_ADDRESS = 2000  # characters
+_LINK = re.compile(r"https?://[^\s<>\[\]()\"']+", re.IGNORECASE)
+_AFTER_A_LINK = ".,;:!?*_~|\\"  # ends a sentence or emphasis, not an address
+_REDDIT = ("reddit.com", "old.reddit.com", "new.reddit.com", "np.reddit.com")
+_IMGUR = ("imgur.com", "i.imgur.com", "m.imgur.com")
+_IMGUR_PAGE = re.compile(r"/(?:[rt]/\w+/)?(?:[\w-]+-)?([A-Za-z0-9]{5,10})(\.\w{3,4})?/?")
+_NO_IMAGE = ("upload", "signin", "register", "random", "privacy", "rules", "about", "search", "gallery", "topics")
+_UPLOAD = re.compile(r"/(?:[^/]+-v0-)?([a-z0-9]+\.(?:png|jpe?g|gif|webp))")
+_UPLOADS = "i.reddituploads.com"  # the forum's own host before i.redd.it; its files have no endings
+_ENDINGS = {"image/png": "png", "image/jpg": "jpg", "image/jpeg": "jpg", "image/gif": "gif", "image/webp": "webp"}
+_NAME = re.compile(r"[a-z0-9]+")
 _NUMBER = re.compile(r"(\d+)")
 
 
 def image_links(submission: Mapping[str, Any]) -> list[str]:
-    """The addresses of a submission's images, first to last, none twice.
+    """The addresses of a submission's images, first to last, none twice; no network is asked.
 
     Args:
-        submission: `url`, `media_metadata`, `gallery_data`, `preview` as the dump has them, the last three as JSON
-            text; and `image_from`, which of them counts. Whatever is not as it should be is passed over.
+        submission: `url`, `text`, `media_metadata`, `gallery_data`, `preview` as the dump has them, the last three as
+            JSON text; and `image_from`, which of them counts. Whatever is not as it should be is passed over.
+
+    Returns:
+        Addresses of files: of pages those that a rule gives (`image_of`), else what the forum kept of them in
+        `preview`.
     """
+    previews = _at(_parsed(submission["preview"]), "images")
+    shown = [_at(_at(image, "source"), "url") for image in previews] if isinstance(previews, list) else []
     match submission["image_from"]:
-        case "direct":
-            links = [submission["url"]]
+        case "direct" | "page":
+            links = [image_of(link) for link in _written([submission["url"]])]
         case "gallery":
-            links = _gallery(_parsed(submission["media_metadata"]), _parsed(submission["gallery_data"]))
+            images = _gallery(_parsed(submission["media_metadata"]), _parsed(submission["gallery_data"]))
+            links = [image_of(link) or link for link in _written(images)]
+        case "text":
+            links = [image_of(link.rstrip(_AFTER_A_LINK)) for link in _written(_LINK.findall(submission["text"]))]
         case _:
-            images = _at(_parsed(submission["preview"]), "images")
-            links = [_at(_at(image, "source"), "url") for image in images] if isinstance(images, list) else []
-    links = [html.unescape(link) for link in links if isinstance(link, str) and len(link) <= LONGEST_ADDRESS]
-    return list(dict.fromkeys(links))
+            links = []
+    return list(dict.fromkeys(link for link in links if link)) or list(dict.fromkeys(_written(shown)))
+
+
+def _written(links: Sequence[Any]) -> list[str]:
+    """Those that can be addresses, as they were before the dump's HTML."""
+    return [html.unescape(link) for link in links if isinstance(link, str) and len(link) <= LONGEST_ADDRESS]
+
+
+def image_of(address: str) -> str | None:
+    """The address of the file that shows what a link shows, or None where no rule gives it.
+
+    Rules: a page of one image at Imgur is the file of its name at `i.imgur.com`, which serves it under any ending (what
+    is called `.gifv` is a page, too); `reddit.com/media` names the file in its query; what `preview.redd.it` shows was
+    uploaded to `i.redd.it` under the last part of its name. An album names no file. Old links by http are of hosts that
+    speak https by now.
+    """
+    try:
+        parts = urlsplit(address)
+        host, path, plain = (parts.hostname or "").removeprefix("www."), parts.path, parts.port is None
+    except ValueError:
+        return None
+    if parts.scheme not in ("http", "https") or not host:
+        return None
+    if host in _IMGUR:
+        page = _IMGUR_PAGE.fullmatch(path)
+        return f"https://i.imgur.com/{page[1]}{_imgur_ending(page[2])}" if page and page[1] not in _NO_IMAGE else None
+    if host in _REDDIT and path == "/media":
+        inner = parse_qs(parts.query).get("url", [""])[0]
+        return None if "/media?" in inner else image_of(inner)
+    if host == "preview.redd.it" and (upload := _UPLOAD.fullmatch(path)):
+        return f"https://i.redd.it/{upload[1]}"
+    if host == _UPLOADS or path.lower().endswith(SUFFIXES):
+        return parts._replace(scheme="https").geturl() if plain else address
+    return None
+
+
+def _imgur_ending(written: str | None) -> str:
+    """A file's ending at Imgur: a film is served as the moving image that it was made of."""
+    written = (written or ".jpg").lower()
+    return ".gif" if written in (".gifv", ".mp4", ".webm") else written
 
 
 def _gallery(metadata: Any, order: Any) -> list[Any]:
@@ -42,10 +99,17 @@ def _gallery(metadata: Any, order: Any) -> list[Any]:
     shown = [_at(item, "media_id") for item in items] if isinstance(items, list) else []
     ids = [name for name in shown if isinstance(name, str) and name in metadata] or list(metadata)
     return [
-        _at(_at(metadata[name], "s"), "u")
+        _uploaded(name, metadata[name])
         for name in ids
-        if _at(metadata[name], "e") == "Image" and _at(metadata[name], "status") in ("valid", None)
+        if _at(metadata[name], "e") in ("Image", "AnimatedImage") and _at(metadata[name], "status") in ("valid", None)
     ]
+
+
+def _uploaded(name: str, media: Any) -> Any:
+    """An image of a gallery: where its largest form lies, or else the file that was uploaded under its id."""
+    largest = _at(media, "s")
+    ending = _ENDINGS.get(str(_at(media, "m"))) if _NAME.fullmatch(name) else None
+    return _at(largest, "u") or _at(largest, "gif") or (f"https://i.redd.it/{name}.{ending}" if ending else None)
 
 
 def _at(value: Any, key: str) -> Any:

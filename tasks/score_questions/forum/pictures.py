@@ -68,7 +68,7 @@ def read_picture(content: bytes, limits: Images) -> Picture:
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as opened:
             _check_size(opened, limits)
-            packed = opened.format == "JPEG"
+            packed = opened.format in ("JPEG", "MPO")  # a phone's JPEG with further pictures in it is MPO
             image = _flat(ImageOps.exif_transpose(opened))
     except Image.DecompressionBombError:
         raise BadRow("image_too_large", f"expected at most {limits.most_pixels:,} pixels, found more") from None
@@ -93,8 +93,10 @@ def _check_size(opened: Image.Image, limits: Images) -> None:
 
 def _flat(image: Image.Image) -> Image.Image:
     """The first frame in gray or colour; what is transparent shows white."""
-    if image.mode in ("1", "L", "I;16", "I", "F"):
+    if image.mode in ("1", "L"):
         return image.convert("L")
+    if image.mode.startswith(("I", "F")):  # Pillow cuts off what is above 255
+        return Image.fromarray(_in_bytes(np.asarray(image)))
     if image.has_transparency_data:
         coloured = image.convert("RGBA")
         paper = Image.new("RGBA", image.size, "white")
@@ -103,6 +105,16 @@ def _flat(image: Image.Image) -> Image.Image:
     channels = np.asarray(flat)
     gray = (channels[..., 0] == channels[..., 1]).all() and (channels[..., 1] == channels[..., 2]).all()
     return Image.fromarray(channels[..., 0].copy()) if gray else Image.fromarray(channels.copy())
+
+
+def _in_bytes(levels: npt.NDArray[np.generic]) -> npt.NDArray[np.uint8]:
+    """Gray levels of more than 8 bits on the scale that they are most likely on: to 1, 255, 65,535 or their highest."""
+    values = np.nan_to_num(levels.astype(np.float64), posinf=0.0, neginf=0.0).clip(0.0)
+    highest = float(values.max(initial=0.0))
+    scales = [1.0] if levels.dtype.kind == "f" else []
+    scales += [65_535.0] if levels.dtype.itemsize == 2 else [255.0, 65_535.0]
+    white = next((scale for scale in scales if highest <= scale), highest)
+    return np.asarray(np.rint(values * (255.0 / white)), np.uint8)
 
 
 def difference_hash(image: Image.Image) -> bytes:

@@ -35,7 +35,7 @@ SUBMISSION_DETAILS = {
     "adult": "expected a submission for everyone, found over_18",
     "missing_title": "expected a title, found none",
     "too_many_words": "expected at most {longest_words} words or {longest_letters:,} letters in all, found more",
-    "no_image": "expected an image by direct link, gallery or preview, found none",
+    "no_image": "expected an image by link, gallery, page, preview or in the text, found none",
     "duplicate": "expected each id once, found it on an earlier line too",
 }
 COMMENT_DETAILS = {

@@ -94,6 +94,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
         return build(tmp_path_factory.mktemp("demo"), demo())
 
 
+@pytest.mark.slow
 def test_the_demos_dump_gives_its_threads_with_scores(built: Built) -> None:
     steps, tables = built
     assert steps["scores"].kept == 37
@@ -118,6 +119,7 @@ def test_no_name_id_link_or_address_of_the_dump_is_in_any_table(built: Built) ->
     assert [secret for secret in secrets if secret.lower() in text] == []
 
 
+@pytest.mark.slow
 def test_the_same_dump_gives_the_same_tables(tmp_path: Path, built: Built) -> None:
     assert build(tmp_path, demo()) == built
 
@@ -145,6 +147,7 @@ def test_links_of_a_gallery_stand_in_its_order() -> None:
     media = {"a": item("https://x/a?b&amp;c"), "b": item("https://x/b"), "c": item("https://x/c", status="failed")}
     row = {
         "image_from": "gallery",
+        "preview": None,
         "media_metadata": json.dumps(media),
         "gallery_data": json.dumps({"items": [{"media_id": "b"}, {"media_id": "a"}, {"media_id": "lost"}]}),
     }
@@ -162,9 +165,9 @@ JSON = st.recursive(
 
 
 @pytest.mark.slow
-@given(st.sampled_from(["direct", "gallery", "preview"]), JSON, JSON, JSON, st.none() | st.text())
+@given(st.sampled_from(["direct", "gallery", "page", "preview", "text"]), JSON, JSON, JSON, st.none() | st.text())
 def test_links_of_anything_are_texts(kind: str, media: Any, order: Any, preview: Any, url: str | None) -> None:
-    row = {"image_from": kind, "url": url}
+    row = {"image_from": kind, "url": url, "text": url or ""}
     row |= {"media_metadata": json.dumps(media), "gallery_data": json.dumps(order), "preview": json.dumps(preview)}
     assert all(isinstance(link, str) for link in image_links(row))
 
@@ -193,6 +196,42 @@ def test_an_image_stands_upright_and_on_white() -> None:
     clear = read_picture(packed(Image.new("RGBA", (100, 100), (0, 0, 0, 0))), LIMITS)
     assert clear.image.mode == "L"
     assert np.asarray(clear.image).min() == 255
+
+
+def ramp(kind: str, white: float) -> Image.Image:
+    """From black to white, on a scale of its own."""
+    return Image.fromarray(np.tile(np.linspace(0, white, 256), (128, 1)).astype(kind))
+
+
+@pytest.mark.parametrize(
+    ("form", "image"),
+    [
+        ("PNG", ramp("uint16", 65_535)),
+        ("TIFF", ramp("uint16", 65_535)),
+        ("TIFF", ramp("int32", 65_535)),
+        ("TIFF", ramp("int32", 255)),
+        ("TIFF", ramp("float32", 1.0)),
+        ("TIFF", ramp("float32", 255.0)),
+        ("TIFF", ramp("uint8", 255).convert("CMYK")),
+        ("JPEG", ramp("uint8", 255).convert("CMYK")),
+        ("PNG", ramp("uint8", 255).convert("RGBA")),
+        ("PNG", ramp("uint8", 255).quantize(256)),
+        ("GIF", ramp("uint8", 255)),
+        ("WEBP", ramp("uint8", 255).convert("RGB")),
+    ],
+)
+def test_a_scale_of_grays_is_read_as_a_person_sees_it(form: str, image: Image.Image) -> None:
+    seen = np.asarray(read_picture(packed(image, form), LIMITS).image.convert("L"), float)
+    assert np.abs(seen[64] - np.arange(256)).max() <= 6
+
+
+def test_moving_and_multiple_pictures_show_their_first() -> None:
+    page, blank = drawings.score(1).convert("RGB"), Image.new("RGB", drawings.score(1).size, "white")
+    for form in ("GIF", "PNG", "WEBP", "TIFF", "MPO"):
+        picture = read_picture(packed(page, form, save_all=True, append_images=[blank]), LIMITS)
+        seen = np.asarray(picture.image.convert("L"), float)
+        assert np.abs(seen - np.asarray(page.convert("L"), float)).mean() < 3, form
+        assert picture.extension == ("jpg" if form == "MPO" else "png")
 
 
 def test_a_large_image_is_scaled_down() -> None:

@@ -38,6 +38,7 @@ def texts(count: int) -> list[Any]:
     return [submission(number, selftext=rng.randbytes(200).hex()) for number in range(count)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pack", [zstandard.compress, wide], ids=["narrow", "wide"])
 def test_a_file_that_was_cut_says_so(tmp_path: Path, pack: Any) -> None:
     packed = pack(b"".join(json.dumps(row).encode() + b"\n" for row in texts(3000)))
@@ -124,6 +125,7 @@ class Bars(progress.PlainLines):
         return {line.label: (line.done, line.total) for line in self._lines}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["plain", "wide", "long line", "faulty"])
 def test_a_bar_ends_where_it_should(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     bars = Bars()

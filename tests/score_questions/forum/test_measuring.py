@@ -20,6 +20,7 @@ from tests.score_questions.forum.threads_of import forum_config, forum_stage
 DRAWINGS = 3
 
 
+@pytest.mark.slow
 def test_the_embedded_detector_meets_its_goal() -> None:
     measure = measure_detector(Detector(drawings=DRAWINGS), Path())
     assert measure.hits == dict.fromkeys(SCORES, DRAWINGS)
@@ -52,6 +53,7 @@ def test_the_lower_end_is_that_of_the_tables() -> None:
     assert measure.recall_low("noisy") == pytest.approx(0.8872, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_report_and_card_tell_what_was_measured(tmp_path: Path) -> None:
     config = forum_config(tmp_path, detector={"drawings": 2, "least": 1.0})
     assert "not measured" in card_sections(None)[HEADING]

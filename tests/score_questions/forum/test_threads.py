@@ -69,6 +69,7 @@ def test_keeps_threads_with_enough_comments(tmp_path: Path) -> None:
     assert [(row["reason"], row["line"]) for row in rejects] == [("too_few_comments", 3)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reason", "changes"),
     [
@@ -102,6 +103,7 @@ def test_a_text_of_few_but_endless_words_is_told_its_limit(tmp_path: Path) -> No
     assert [(row["reason"], row["detail"], row["line"]) for row in rejects] == [("too_many_words", told, 2)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reason", "changes"),
     [
@@ -170,6 +172,7 @@ def test_there_are_bits_for_any_number_of_candidates() -> None:
         assert connection.sql(f"SELECT bit_count(bitstring_agg({highest}, 0, {highest}))").fetchall() == [(1,)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["d[1].ndjson", "d*.ndjson", "d?.ndjson", "d[1]/*.ndjson.zst"])
 def test_a_name_of_a_file_is_no_pattern(tmp_path: Path, name: str) -> None:
     (tmp_path / "d[1]").mkdir()
@@ -208,6 +211,7 @@ def wide(content: bytes) -> bytes:
     return packer.compress(content) + packer.flush()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -324,6 +328,7 @@ def spoilt_lines(draw: st.DrawFn) -> bytes:
             return line
 
 
+@pytest.mark.slow
 @examples(25)
 @given(st.lists(spoilt_lines(), max_size=12), st.lists(spoilt_lines(), max_size=12), st.booleans())
 def test_no_line_stops_a_build_or_gets_lost(
@@ -350,6 +355,7 @@ def test_a_line_beyond_reading_is_a_reject(tmp_path: Path) -> None:
     assert [(row["reason"], row["line"]) for row in rejects] == [("line_too_long", 2)]
 
 
+@pytest.mark.slow
 def test_lines_keep_their_numbers_where_many_threads_read(tmp_path: Path) -> None:
     rows = [comment(number, 9) for number in range(300_000)]
     faulty = [7, 122_881, 200_000, 299_999]

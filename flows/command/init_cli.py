@@ -1,0 +1,96 @@
+"""`earmark init`: a config from a table, to check and to change."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from earmark.flows.command.options import CorpusArgument
+
+if TYPE_CHECKING:
+    from earmark.tasks.importers.guessing import Guess
+
+
+def init(
+    corpus: CorpusArgument,
+    table: Annotated[Path, typer.Option("--from", metavar="FILE", help="The table: text, JSON lines or Parquet.")],
+    out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: CORPUS.toml.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace the config.")] = False,
+) -> None:
+    """Write a config for a table of rated clips: columns, scale, header and delimiter are guessed, and said.
+
+    **Example:** `earmark init mos-preferences --from ratings.csv`
+    """
+    from earmark.schemas.errors import ConfigError
+    from earmark.schemas.mos_preferences import CORPUS, MosPreferences
+    from earmark.tasks.build.registry import find_corpus
+    from earmark.tasks.importers.guessing import guess_table
+    from earmark.tasks.store.files import write_text
+
+    if find_corpus(corpus).name != CORPUS.name:
+        raise ConfigError(f"init {corpus}: only tables of rated clips are guessed; start from data/demo/{corpus}.toml")
+    path = out or Path(f"{corpus}.toml")
+    if path.exists() and not force:
+        raise ConfigError(f"{path} exists already; replace it with --force, or choose another with --out")
+    guess = guess_table(table)
+    text = config_text(guess, table, path)
+    import tomllib
+
+    from earmark.schemas.config import parse_config
+
+    parse_config(MosPreferences, tomllib.loads(text), path)
+    write_text(path, text)
+    for line in guesses(guess):
+        print(line)
+    print(f"wrote {path}; next: earmark build {corpus} --config {path} --dry-run")
+
+
+def guesses(guess: Guess) -> list[str]:
+    """What was guessed, a line each."""
+    held = ", ".join(f"{what} = {column}" for what, column in guess.columns.items())
+    mark = {"": "as its ending says", "\t": "tab", " ": "space"}.get(guess.delimiter, guess.delimiter)
+    return [
+        f"looked at {guess.rows:,} rows; delimiter: {mark}; header: {'none' if guess.header else 'the first row'}",
+        f"columns: {held}" + (f"; not used: {', '.join(guess.unused)}" if guess.unused else ""),
+        f"ratings from {guess.seen[0]:g} to {guess.seen[1]:g}: scale {guess.scale[0]:g} to {guess.scale[1]:g}",
+    ]
+
+
+def config_text(guess: Guess, table: Path, config: Path) -> str:
+    """The config, with a comment wherever something was guessed."""
+
+    def cell(value: Any) -> str:
+        return json.dumps(value, ensure_ascii=False)
+
+    written = os.path.relpath(table, config.absolute().parent)
+    name = re.sub(r"[^a-z0-9]+", "-", table.name.partition(".")[0].lower()).strip("-") or "ratings"
+    lines = [
+        f"# Guessed by `earmark init` from {guess.rows:,} rows of a table: check every line.",
+        'corpus = "mos-preferences"',
+        "",
+        "[[sources]]",
+        f"name = {cell(name)}",
+        'format = "table"',
+        f"files = {{ train = {cell(written)} }}   # a file a split: train, validation, test, ood",
+        f"scale = [{guess.scale[0]:g}, {guess.scale[1]:g}]   # ratings there: {guess.seen[0]:g} to {guess.seen[1]:g}",
+        '# split = "by-content"   # shares out one file over the splits, by what is said or sung',
+        '# audio_root = "clips"   # where the clips lie, if not beside the table',
+    ]
+    if guess.delimiter:
+        lines.append(f"delimiter = {cell(guess.delimiter)}")
+    if guess.header:
+        lines.append(f"header = {cell(list(guess.header))}   # the list has none")
+    if guess.file_name:
+        lines.append(f"# file_name = '{guess.file_name}'   # would take systems from file names")
+    lines += ["", "[sources.columns]"]
+    for what, column in guess.columns.items():
+        example = "".join(one if one.isprintable() else "?" for one in guess.examples[column][:60])
+        lines.append(f"{what} = {cell(column)}   # such as {example}")
+    if guess.unused:
+        lines.append("# not used: " + "".join(c if c.isprintable() else "?" for c in ", ".join(guess.unused)))
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,219 @@
+"""`earmark study`: people compare or rate clips on a page of their own, and their answers become votes."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from earmark.flows.command.options import JsonOption, StoreOption, open_store, print_json
+
+if TYPE_CHECKING:
+    from earmark.schemas.study import StudyPlan
+    from earmark.tasks.people.answers import Returned
+
+app = typer.Typer(help="Let people compare or rate clips.", no_args_is_help=True, rich_markup_mode="markdown")
+
+FolderArgument = Annotated[Path, typer.Argument(metavar="DIR", help="The study's folder, as `start` wrote it.")]
+FilesArgument = Annotated[
+    list[Path] | None, typer.Argument(metavar="FILE…", help="Answer files that annotators sent back.")
+]
+
+
+@app.command()
+def start(
+    config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The study's config, a TOML file.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist.")
+    ],
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose who hears what, and write one page for each annotator.
+
+    **Example:** `earmark study start --config study.toml --out study`
+    """
+    from earmark.schemas.config import parse_config, read_toml
+    from earmark.schemas.study import PAGES, Study
+    from earmark.tasks.people.starting import start_study
+
+    study = parse_config(Study, read_toml(config), config)
+    plan, rejects = start_study(study, out.absolute(), open_store(store) if study.uncertain_in else None)
+    counts = [len(page.trials) for page in plan.pages]
+    facts = {
+        "study": plan.study,
+        "pages": len(counts),
+        "trials": sum(counts),
+        "rejects": [r._asdict() for r in rejects],
+    }
+    if as_json:
+        print_json(facts)
+        return
+    for reject in rejects[:5]:
+        print(f"left out: {reject.source_file}, line {reject.line}: {reject.detail}", file=sys.stderr)
+    if len(rejects) > 5:
+        print(f"left out: {len(rejects) - 5:,} more rows", file=sys.stderr)
+    print(f"{plan.study}: {len(counts)} pages in {out / PAGES}, {min(counts)} to {max(counts)} trials each")
+    print(f"send each annotator one page, or run: earmark study serve {out}")
+    print(f"{out / 'plan.json'} says which model made what: keep it")
+
+
+@app.command()
+def serve(
+    folder: FolderArgument,
+    host: Annotated[str, typer.Option(help="The address to listen on; a proxy of your own stands before others.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8765,
+    name: Annotated[
+        list[str] | None, typer.Option("--name", metavar="HOST", help="A name under which a proxy passes requests on.")
+    ] = None,
+) -> None:
+    """Serve the pages and keep what annotators answer, trial by trial.
+
+    The links are in `links.txt`; each holds the key of one page. Answers lie in `answers/`.
+
+    **Example:** `earmark study serve study --port 8765`
+    """
+    from earmark.flows.command.metrics import for_hosts
+    from earmark.schemas.errors import InputError
+    from earmark.tasks.people.answers import read_plan
+    from earmark.tasks.people.served import StudyApp, make_study_server
+
+    plan = read_plan(folder)
+    names = {one.lower() for one in (host, *(name or ()))}
+    try:
+        server = make_study_server(for_hosts(StudyApp(plan, folder), names, "--name"), host, port)
+    except OSError as error:
+        raise InputError(f"--host {host} --port {port}: {error.strerror}; choose another") from None
+    links = folder / "links.txt"
+    links.touch(mode=0o600)
+    where = f"http://{host}:{server.server_port}"
+    links.write_text("".join(f"{page.name} {where}/{page.key}/\n" for page in plan.pages), "utf-8")
+    print(f"{plan.study}: serving {len(plan.pages)} pages at {where}; links in {links}; Ctrl-C ends", flush=True)
+    with server:
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print("stopped; answers are kept, and a page goes on when it is served again")
+
+
+@app.command()
+def status(
+    folder: FolderArgument,
+    files: FilesArgument = None,
+    record: Annotated[
+        str | None,
+        typer.Option(
+            "--record", metavar="CORPUS[@vN]", help="Keep the MOS beside this version, for `earmark score --compare`."
+        ),
+    ] = None,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show how far annotators are, who fails the checks, and how far they agree.
+
+    **Examples:** `earmark study status study returned/*.json` · with `--record music-prompts@v1` for a listening test
+    """
+    from earmark.tasks.people.answers import agreement_of, mean_opinions, progress_of, usable
+
+    plan, returned, refused = _read(folder, files)
+    kept = usable(plan, returned)
+    facts: dict[str, Any] = {
+        "study": plan.study,
+        "pages": [one._asdict() for one in progress_of(plan, returned)],
+        "agreement": agreement_of(plan, kept) if plan.kind == "pairs" else {},
+        "mos": mean_opinions(plan, kept) if plan.kind == "ratings" else [],
+        "refused": refused,
+    }
+    if record is not None:
+        from earmark.tasks.build.registry import find_corpus
+        from earmark.tasks.people.opinions import record_opinions
+
+        place = open_store(store)
+        version = place.find(record)
+        facts["record"] = str(record_opinions(place, version, find_corpus(version.corpus), plan, kept))
+    if as_json:
+        print_json(facts)
+    else:
+        _show(facts)
+        if record is not None:
+            print(f"kept beside {record}: {facts['record']}")
+
+
+@app.command()
+def fetch(
+    folder: FolderArgument,
+    out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The JSON lines to write.")],
+    files: FilesArgument = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+) -> None:
+    """Write the answers as votes that `human-preferences` reads, or as ratings.
+
+    Answers of annotators who fail the checks are left out; changed, doubled or foreign files are refused.
+
+    **Example:** `earmark study fetch study returned/*.json --out votes.jsonl`
+    """
+    from earmark.schemas.errors import StoreError
+    from earmark.tasks.people.answers import lines_of, usable, votes_of
+    from earmark.tasks.store.files import write_text
+
+    if out.exists() and not force:
+        raise StoreError(f"--out: {out} exists already; replace it with --force, or choose another file")
+    plan, returned, refused = _read(folder, files)
+    kept = usable(plan, returned)
+    rows = votes_of(plan, kept)
+    for line in refused:
+        print(f"refused: {line}", file=sys.stderr)
+    failed = sorted({one.page for one in returned} - {one.page for one in kept})
+    if failed:
+        print(f"left out, since they fail the known pairs: {', '.join(failed)}", file=sys.stderr)
+    write_text(out, lines_of(rows))
+    what = "votes" if plan.kind == "pairs" else "ratings"
+    print(f"{plan.study}: {len(rows):,} {what} of {len(kept)} annotators in {out}")
+    if plan.kind == "pairs":
+        print(f'in a config of human-preferences: format = "votes", files = ["{out.name}"]')
+
+
+def _show(facts: dict[str, Any]) -> None:
+    from earmark.flows.command.console import console, grid_of
+
+    rows = [
+        (
+            *(one["page"], f"{one['done']:,} of {one['trials']:,}", _of(one["known_right"], one["known"])),
+            *(_of(one["repeats_same"], one["repeats"]), "–" if one["median_s"] is None else f"{one['median_s']:.0f} s"),
+            "fails" if one["fails"] else "",
+        )
+        for one in facts["pages"]
+    ]
+    headings = ("page", "answered", "known pairs right", "repeats the same", "median a trial", "checks")
+    console.print(grid_of(*headings, rows=rows))
+    for question, alpha in facts["agreement"].items():
+        shown = "not defined yet" if alpha is None else f"{alpha:.2f}"
+        print(f"Krippendorff's alpha of {question}: {shown}")
+    if facts["mos"]:
+        means = [
+            (
+                *(one["system"], one["question"], f"{one['mos']:.2f}"),
+                *("–" if one["half_width"] is None else f"± {one['half_width']:.2f}", f"{one['ratings']:,}"),
+                f"{one['annotators']:,}",
+            )
+            for one in facts["mos"]
+        ]
+        headings = ("system", "question", "MOS", "95 %", "ratings", "annotators")
+        console.print(grid_of(*headings, rows=means, right=4))
+    for line in facts["refused"]:
+        print(f"refused: {line}")
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part:,} of {whole:,}" if whole else "–"
+
+
+def _read(folder: Path, files: list[Path] | None) -> tuple[StudyPlan, list[Returned], list[str]]:
+    from earmark.tasks.people.answers import read_answers, read_plan
+
+    plan = read_plan(folder)
+    return plan, *read_answers(plan, folder, files or [])

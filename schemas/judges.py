@@ -1,0 +1,199 @@
+"""Config of judges: gold by which they are qualified before they are paid, and juries of several (`[[judges]]`)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from earmark.schemas.annotation import Asked
+from earmark.schemas.config import BuildConfig, Model, Name
+from earmark.schemas.places import without_place
+from earmark.schemas.tables import Table, columns, integer, number, text
+
+Control = Literal["same", "noise", "clipping", "lowpass", "silence", "prompt"]
+CONTROLS: tuple[Control, ...] = ("same", "noise", "clipping", "lowpass", "silence", "prompt")
+STOPS = ("least", "most_lean")
+DEGRADED: tuple[Control, ...] = ("noise", "clipping", "lowpass", "silence")
+
+
+class Qualify(Model):
+    """What a judge has to answer, and how well, before it is asked about the first row."""
+
+    gold: str | None = Field(default=None, description="A table of samples with their truth; its columns: the guide.")
+    controls: tuple[Control, ...] = Field(
+        default=CONTROLS,
+        description="What the build makes of its own rows: the same clip twice (`same`), a clip beside itself with "
+        "`noise`, `clipping`, `lowpass` or `silence`, a clip beside one of another prompt (`prompt`).",
+    )
+    each: int = Field(default=20, ge=1, le=10_000, description="Questions of each control, drawn by seeded hash.")
+    least: float = Field(
+        default=0.6,
+        ge=0,
+        le=1,
+        description="Least share of right answers in each dimension; below it the build stops. No answer is wrong.",
+    )
+    most_lean: float = Field(
+        default=1.0,
+        ge=0,
+        le=1,
+        description="Most by which the share for what is shown first may differ from that for what is shown second.",
+    )
+    snr_db: float = Field(default=0.0, ge=-40, le=40, description="`noise`: level of the clip above the noise.")
+    overdrive_db: float = Field(default=24.0, gt=0, le=60, description="`clipping`: gain before full scale cuts.")
+    lowpass_hz: float = Field(default=1000.0, gt=0, le=48_000, description="`lowpass`: what lies above is gone.")
+    silent_share: float = Field(default=0.5, gt=0, le=1, description="`silence`: share of the clip, from its start.")
+
+    @model_validator(mode="after")
+    def _asks_something(self) -> Self:
+        if not self.controls and self.gold is None:
+            raise ValueError("expected gold, controls, or both: without them there is nothing to ask")
+        if len(set(self.controls)) < len(self.controls):
+            raise ValueError("expected each control once")
+        return self
+
+
+class Judging(Asked):
+    """Who judges."""
+
+    name: Name | None = Field(default=None, description="Tells two judges apart that are the same model.")
+    qualify: Qualify | None = Field(
+        default=None, description="Gold that is asked before all else; `earmark qualify` asks it alone."
+    )
+
+    @property
+    def label(self) -> str:
+        """How tables name the judge."""
+        return f"{self.annotator} ({self.name})" if self.name else self.annotator
+
+
+def judge_identity(judge: dict[str, Any], decides: tuple[str, ...]) -> dict[str, Any]:
+    """What of a judge's recorded config decides what is asked or written: not when a build stops."""
+    kept = {name: judge[name] for name in (*decides, "name", "qualify")}
+    if kept["qualify"]:
+        kept["qualify"] = {name: kept["qualify"][name] for name in Qualify.model_fields if name not in STOPS}
+        kept["qualify"]["gold"] = kept["qualify"]["gold"] and without_place(kept["qualify"]["gold"])
+    return kept
+
+
+class Jury(Model):
+    """What several judges come to."""
+
+    combine: Literal["unanimity", "majority", "weighted"] = Field(
+        default="majority",
+        description="All judges agree; more than half of all; or the highest sum of the log-odds of each judge's "
+        "accuracy on gold (`judge.qualify`). A judge whose passes differ does not vote.",
+    )
+    margin: float = Field(
+        default=0.0, ge=0, description="`weighted`: log-odds by which the first choice must lead the second."
+    )
+
+
+class Qualified(BuildConfig):
+    """A build config whose `[judge]` may have to answer gold."""
+
+    if TYPE_CHECKING:
+        judge: Judging
+
+    def jurors(self) -> tuple[Any, ...]:
+        """All judges; the one there is, where there are not several."""
+        return (self.judge,)
+
+    def by_judge(self) -> dict[str, Self]:
+        """The config that asks each judge alone, by the judge's label."""
+        return {self.judge.label: self}
+
+    def golds(self) -> list[str]:
+        """The tables of gold that judges are asked about, each once."""
+        return sorted({one.qualify.gold for one in self.jurors() if one.qualify and one.qualify.gold})
+
+
+class Judged(Qualified):
+    """A build config with one `[judge]`, or several `[[judges]]` that share what `[judge]` says."""
+
+    if TYPE_CHECKING:
+        judges: tuple[Judging, ...]
+        jury: Jury
+
+    @model_validator(mode="before")
+    @classmethod
+    def _share_settings(cls, values: Any) -> Any:
+        """Each judge has what `[judge]` says and it does not say itself; prices, too, stand beside the judge."""
+        if not isinstance(values, dict) or not isinstance(shared := values.get("judge", {}), dict):
+            return values
+        if values.get("prices") is not None:
+            shared = {"prices": values["prices"], **shared}
+        judges = values.get("judges")
+        if not isinstance(judges, list | tuple) or not judges or not all(isinstance(one, dict) for one in judges):
+            return {**values, "judge": shared} if "judge" in values else values
+        if shared.get("annotator") not in (None, judges[0].get("annotator")):
+            raise ValueError("judge.annotator: expected none beside [[judges]], each of which has its own")
+        merged = [{**{key: shared[key] for key in shared if key not in ("annotator", "name")}, **one} for one in judges]
+        return {**values, "judge": merged[0], "judges": merged}
+
+    @model_validator(mode="after")
+    def _jury_fits(self) -> Self:
+        for label, count in Counter(one.label for one in self.jurors()).most_common(1):
+            if count > 1:
+                raise ValueError(f"judges: expected each judge once, found {label} {count} times; give each a name")
+        if self.jury != Jury() and len(self.judges) < 2:
+            raise ValueError("jury: expected two or more [[judges]]")
+        if self.jury.combine == "weighted" and not all(one.qualify for one in self.judges):
+            raise ValueError("jury.combine = 'weighted' needs [judge.qualify], which measures what each vote weighs")
+        if self.jury.margin and self.jury.combine != "weighted":
+            raise ValueError("jury.margin belongs to combine = 'weighted'")
+        return self
+
+    def jurors(self) -> tuple[Any, ...]:
+        """All judges; the one there is, where there are not several; none where labels are made already."""
+        return self.judges or ((self.judge,) if self.judge else ())
+
+    def by_judge(self) -> dict[str, Self]:
+        """The config that asks each judge alone, by the judge's label."""
+        if len(self.judges) < 2:
+            return super().by_judge()
+        return {one.label: self.model_copy(update={"judge": one, "judges": (), "jury": Jury()}) for one in self.judges}
+
+    def judges_identity(self, values: dict[str, Any], decides: tuple[str, ...]) -> dict[str, Any]:
+        """`recorded()` with what of each judge decides what is asked or labelled."""
+        kept = partial(judge_identity, decides=decides)
+        return {
+            **values,
+            "judge": values["judge"] and kept(values["judge"]),
+            "judges": [kept(one) for one in values["judges"]],
+        }
+
+
+QUALIFICATION = Table(
+    name="qualification",
+    description="How judges answered gold before they were asked about the first row; only with `[judge.qualify]`.",
+    schema=columns(
+        text("judge", "The judge: backend and model, and its name if it has one.", names="annotator"),
+        text("domain", "Which questions: those of a domain, or all."),
+        text("dimension", "What was asked."),
+        text("control", "gold, a control of `judge.qualify.controls`, or all."),
+        integer("questions", "Questions that were asked."),
+        integer("requests", "Requests about them, in both orders where there are two."),
+        integer("answers", "Requests that have an answer."),
+        integer("known", "Requests whose right answer is known."),
+        number("accuracy", "Share of these with the right answer; a tie is wrong where there is a better, and so is no "
+            "answer.", unit="0 to 1", optional=True),
+        number("low", "Lower end of its interval of 95 %, by question.", unit="0 to 1", optional=True),
+        number("high", "Upper end of its interval of 95 %.", unit="0 to 1", optional=True),
+        integer("agreed", "Questions with a known truth to which both orders got one answer."),
+        number("agreed_accuracy", "Share of these that is right.", unit="0 to 1", optional=True),
+        number("share_first", "Share of answers for what was shown first (of yes and no: yes).", unit="0 to 1",
+            optional=True),
+        number("share_second", "Share of answers for what was shown second (of yes and no: no).", unit="0 to 1",
+            optional=True),
+        number("share_tie", "Share of ties.", unit="0 to 1", optional=True),
+        number("tpr", "Where the first is better: share of answers that say so.", unit="0 to 1", optional=True),
+        number("fpr", "Where the second is better: share of answers for the first.", unit="0 to 1", optional=True),
+        number("weight", "Log-odds of the agreed accuracy, by which a weighted jury counts its vote.", optional=True),
+    ),
+    key=("judge", "domain", "dimension", "control"),
+    splits=False,
+    optional=True,
+)  # fmt: skip

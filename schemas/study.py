@@ -1,0 +1,236 @@
+"""A listening study: its config, the plan of who hears what, and the file that an annotator hands back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from earmark.schemas.config import LARGEST, Model, Name
+
+FORMAT: Literal["earmark-study/1"] = "earmark-study/1"
+PLAN = "plan.json"
+ANSWERS = "answers"
+PAGES = "pages"
+
+
+class Question(Model):
+    """One question about a trial."""
+
+    name: Name
+    text: str = Field(min_length=1, description="What the annotator reads.")
+
+
+ALIGNMENT = Question(name="alignment", text="Which clip follows better what was asked for?")
+MUSICALITY = Question(name="musicality", text="Which clip sounds better as music, whatever was asked for?")
+
+
+class Checks(Model):
+    """What tells an annotator who does not listen."""
+
+    repeats: int = Field(default=2, ge=0, description="Pairs of a page that come again, in the other order.")
+    known: str | None = Field(
+        default=None,
+        description="Table of pairs whose answer is known: generation_a, generation_b, and a or b by question.",
+    )
+    most_failed: float = Field(
+        default=0.34, ge=0, le=1, description="Share of known pairs that may be answered wrongly."
+    )
+
+
+class Example(Model):
+    """A pair with its answer, which is shown before the first trial."""
+
+    a: str = Field(description="A generation's id.")
+    b: str = Field(description="Another of the same prompt.")
+    says: str = Field(min_length=1, description="Why one is better, as the annotator reads it.")
+
+
+class Study(Model):
+    """Config of `earmark study start`.
+
+    CMI-RewardBench has pairs judged on alignment, then musicality, by forced choice with a confidence from 1 to 5;
+    ATTM has questionnaires of five prompts, one of them out of distribution, with a clip of every system, rated.
+    """
+
+    name: Name
+    kind: Literal["pairs", "ratings"] = Field(default="pairs", description="Compare two clips, or rate one.")
+    seed: int = Field(default=17, ge=0, le=LARGEST, description="Seed of every choice that is drawn.")
+    prompts: str = Field(description="Table of prompts: prompt_id, text, lyrics?, reference_audio?, group?.")
+    generations: str = Field(description="Table of generations: generation_id, prompt_id, model, audio, status?.")
+    annotators: int = Field(ge=1, le=10_000, description="Pages, one an annotator.")
+    sound: Literal["inside", "beside"] = Field(
+        default="inside", description="Clips inside each page, or in a folder beside the pages."
+    )
+    must_hear: float = Field(default=0.95, ge=0, le=1, description="Share of each clip that must be heard.")
+    consent: str | None = Field(default=None, description="Markdown file; the first screen, which asks for consent.")
+    instructions: str | None = Field(default=None, description="Markdown file; the second screen.")
+    criteria: str | None = Field(default=None, description="Markdown file; can be opened beside every trial.")
+    questions: Annotated[tuple[Question, ...], Field(min_length=1)] = (ALIGNMENT, MUSICALITY)
+    examples: tuple[Example, ...] = ()
+    checks: Checks = Checks()
+
+    pairs: int | None = Field(default=None, ge=1, description="Pairs in all; without it, all that `choose` allows.")
+    per_pair: int = Field(default=2, ge=1, description="Annotators of a pair.")
+    per_annotator: int = Field(default=40, ge=1, description="Pairs of an annotator at most, without checks.")
+    choose: Literal["models", "modality", "random", "uncertain"] = Field(
+        default="models",
+        description="Which pairs: every pair of models equally often, every modality equally often, by chance alone, "
+        "or those on which the judge's orders disagree.",
+    )
+    uncertain_in: str | None = Field(
+        default=None,
+        pattern=r"^pseudo-preferences(@v[1-9][0-9]*)?$",
+        description='The version whose judgments say what is uncertain, for `choose = "uncertain"`.',
+    )
+    ties: bool = Field(default=False, description="Whether an annotator may prefer neither.")
+
+    questionnaires: int = Field(default=5, ge=1, description="Ratings: sets of prompts; annotators get them in turn.")
+    each: dict[str, Annotated[int, Field(ge=1)]] = Field(
+        default={"ood": 1, "id": 4}, description="Ratings: prompts of a questionnaire, by the prompts' column `group`."
+    )
+    scale: tuple[int, int] = Field(default=(1, 5), description="Ratings: the least and the greatest.")
+    base: Path = Field(default=Path(), description="Folder that relative paths start from: the config file's own.")
+
+    @field_validator("base")
+    @classmethod
+    def _absolute(cls, value: Path) -> Path:
+        return value.absolute()
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        names = [question.name for question in self.questions]
+        if len(set(names)) < len(names):
+            raise ValueError("questions: expected each name once")
+        if (self.choose == "uncertain") != (self.uncertain_in is not None):
+            raise ValueError("choose = 'uncertain' and uncertain_in go together")
+        if self.kind == "ratings" and self.questions == (ALIGNMENT, MUSICALITY):
+            raise ValueError("ratings need [[questions]] of their own, each with a name and a text about one clip")
+        if self.kind == "pairs" and self.per_pair > self.annotators:
+            raise ValueError(f"per_pair = {self.per_pair} needs as many annotators, found {self.annotators}")
+        if not self.scale[0] < self.scale[1] <= self.scale[0] + 10:
+            raise ValueError("scale: expected the least before the greatest, at most 11 steps")
+        return self
+
+    def path(self, written: str) -> Path:
+        """The absolute path of a path as the config writes it."""
+        return (self.base / written).absolute()
+
+
+class Trial(Model):
+    """One screen with questions.
+
+    Attributes:
+        id: sixteen hexadecimal digits; all that a page knows of it.
+        kind: pair, repeat (a pair of this page in the other order), known, rating, or row (of an audit).
+        prompt_id: the prompt, or an audited row's id.
+        clips: generations by the letters under which they were heard; a rating has one, `a`.
+        expected: the answers of a known pair, or the labels of an audited row, by question, in the page's letters.
+        swapped: whether an audited row shows its second clip as A.
+    """
+
+    id: str
+    kind: Literal["pair", "repeat", "known", "rating", "row"]
+    prompt_id: str
+    clips: dict[str, str] = Field(default={})
+    expected: dict[str, str] = Field(default={})
+    swapped: bool = False
+
+
+class Page(Model):
+    """What one annotator gets.
+
+    Attributes:
+        name: p001, p002, …
+        key: 32 hexadecimal digits that nobody can guess; part of its address when it is served.
+    """
+
+    name: str
+    key: str
+    trials: tuple[Trial, ...]
+
+
+class Heard(Model):
+    """What a plan remembers of a generation."""
+
+    prompt_id: str
+    model: str
+    audio: str = Field(description="As the table of generations writes it.")
+    sha256: str
+    conditioned_on: str | None = None
+
+
+class Wanted(Model):
+    """What a plan remembers of a prompt."""
+
+    text: str
+    lyrics: str | None
+    reference: str | None
+    reference_caption: str | None = None
+
+
+class Audited(Model):
+    """Whose labels an audit is about.
+
+    Attributes:
+        manifest_sha256: digest of the version's manifest.
+        stratify: the column by which rows are drawn; empty for none.
+        sides: what the version calls the clips of a preference.
+        strata: of each audited row, its value there.
+        totals: rows of the version by label and stratum, `label` and `stratum` joined by a tab.
+    """
+
+    corpus: str
+    version: str
+    manifest_sha256: str
+    evaluation: str
+    stratify: str
+    sides: tuple[str, str]
+    strata: dict[str, str]
+    totals: dict[str, int]
+
+
+class StudyPlan(Model):
+    """Who hears what, and under which letter: it stays with the lab."""
+
+    format: Literal["earmark-study/1"] = FORMAT
+    study: str
+    kind: Literal["pairs", "ratings", "audit"]
+    questions: tuple[str, ...]
+    choices: tuple[str, ...]
+    most_failed: float
+    prompts: dict[str, Wanted]
+    generations: dict[str, Heard]
+    pages: tuple[Page, ...]
+    audited: Audited | None = None
+
+
+class Answer(Model):
+    """What was answered on one screen.
+
+    Attributes:
+        response: the form's fields: a choice by question, `confidence_<question>`, `feedback`.
+        heard_s: seconds of each clip that were played, by letter.
+    """
+
+    response: dict[str, str]
+    heard_s: dict[str, float]
+    seconds: float
+    at: str
+
+
+class AnswerFile(Model):
+    """The file that a page hands back.
+
+    Attributes:
+        body: JSON text of the answers by trial; the checksum is over exactly these characters.
+        crc32: of the body in UTF-8, eight hexadecimal digits: it tells damage, not fraud.
+    """
+
+    format: Literal["earmark-study/1"]
+    study: str
+    page: str
+    key: str
+    body: str
+    crc32: str

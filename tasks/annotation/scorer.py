@@ -1,0 +1,224 @@
+"""Clips scored by something that gives numbers: a callable of a package, an ONNX file, or a server.
+
+It is asked as every annotator is, through the ledger. `tasks/evaluation/scorers.py` makes the requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+from yarl import URL
+
+from earmark.schemas.annotation import AnnotatorConfig
+from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.schemas.evaluations import Scorer
+from earmark.schemas.files import read_regular
+from earmark.tasks.annotation.answers import Reply
+from earmark.tasks.annotation.backend import Backend, Media
+from earmark.tasks.annotation.bodies import Base64, json_bytes
+from earmark.tasks.annotation.errors import AskError, BadAnswer, BadRequest, one_line
+from earmark.tasks.annotation.http import HttpBackend
+from earmark.tasks.annotation.inprocess import InProcess, waveform
+from earmark.tasks.annotation.request import Audio, Request
+
+Waveform: TypeAlias = npt.NDArray[np.float32]
+Function: TypeAlias = Callable[[Waveform, int], object]
+"""Samples (frames,), full scale ±1, and their rate in Hz, to numbers by name."""
+
+
+def make_scorer(config: AnnotatorConfig, media: Media) -> Backend:
+    """The backend of a scorer.
+
+    Raises:
+        ConfigError: it is to be asked something else than for scores.
+    """
+    if not isinstance(config, Scorer):
+        raise ConfigError(
+            f"annotator '{config.annotator}': a scorer gives clips numbers and answers no questions; name its file "
+            "with `earmark score --scorer`"
+        )
+    return ServedScorer(config, media) if config.form == "server" else LocalScorer(config, media)
+
+
+def identity(config: Scorer) -> str:
+    """What requests call a scorer: of a file the digest, of others the name with the version.
+
+    Raises:
+        ConfigError: the file cannot be read.
+    """
+    if config.form == "onnx":
+        return f"scorer:onnx@{hashlib.sha256(_file(config)).hexdigest()}"
+    return f"{config.annotator}@{config.version}"
+
+
+def check_scorer(config: Scorer) -> None:
+    """Refuse what cannot be called, before anything is measured; raises as `function_of`."""
+    if config.form == "onnx":
+        onnx_function(config)
+    elif config.form == "callable":
+        _imported(config)
+
+
+def function_of(config: Scorer) -> Function:
+    """What a scorer in this process calls for each clip; a class is made into an object first, without arguments.
+
+    Raises:
+        ConfigError: the module cannot be imported, has no such callable, or the file is no model of waveforms.
+        MissingExtraError: onnxruntime is missing.
+    """
+    if config.form == "onnx":
+        return onnx_function(config)
+    named = _imported(config)
+    if not isinstance(named, type):
+        return named
+    try:
+        made: Function = named()
+    except Exception as error:  # noqa: BLE001 - a stranger's package raises whatever it likes
+        raise ConfigError(f"annotator '{config.annotator}': {one_line(f'{type(error).__name__}: {error}')}") from None
+    return made
+
+
+def _imported(config: Scorer) -> Function:
+    module, _, name = config.model.partition(":")
+    try:
+        named: Any = import_module(module)
+        for part in name.split("."):
+            named = getattr(named, part)
+    except Exception as error:  # noqa: BLE001 - a stranger's package raises whatever it likes
+        what = one_line(f"{type(error).__name__}: {error}")
+        raise ConfigError(f"annotator '{config.annotator}': {what}; is the package installed here?") from None
+    if not callable(named):
+        raise ConfigError(f"annotator '{config.annotator}': expected a callable, found {type(named).__name__}")
+    return named  # type: ignore[no-any-return]
+
+
+def onnx_function(config: Scorer) -> Function:
+    """A model of onnxruntime: one input of samples, (frames,) or (1, frames); each score an output of that name, or
+    one output with all scores in the config's order.
+
+    Raises:
+        ConfigError: the file is none, or takes something else.
+        MissingExtraError: onnxruntime is missing.
+    """
+    try:
+        import onnxruntime
+    except ImportError:
+        raise MissingExtraError(f"annotator '{config.annotator}'", "audio") from None
+    content = _file(config)
+    try:
+        session = onnxruntime.InferenceSession(content, providers=onnxruntime.get_available_providers())
+    except Exception as error:  # noqa: BLE001 - onnxruntime's own kinds share no base
+        raise ConfigError(f"{config.model}: not a model of onnxruntime: {one_line(str(error))}") from None
+    takes = session.get_inputs()
+    if len(takes) != 1 or takes[0].type != "tensor(float)" or len(takes[0].shape) not in (1, 2):
+        listed = ", ".join(f"{one.name}: {one.type} {one.shape}" for one in takes)
+        raise ConfigError(f"{config.model}: expected one input of floats, (frames) or (1, frames), found {listed}")
+    names = [one.name for one in session.get_outputs()]
+
+    def score(samples: Waveform, rate: int) -> dict[str, Any]:
+        shaped = samples if len(takes[0].shape) == 1 else samples[np.newaxis]
+        given = dict(zip(names, session.run(None, {takes[0].name: shaped}), strict=True))
+        if len(given) == 1 and not {*config.scores} & given.keys():
+            (values,) = map(np.ravel, given.values())
+            if len(values) != len(config.scores):
+                raise BadAnswer(f"expected {len(config.scores)} numbers in '{names[0]}', found {len(values)}")
+            return dict(zip(config.scores, values, strict=True))
+        return given
+
+    return score
+
+
+class LocalScorer(InProcess):
+    """A callable or an ONNX file, in this process."""
+
+    config: Scorer
+
+    def load(self) -> None:
+        """Import the callable or load the file; raises as `function_of`."""
+        self._score = function_of(self.config)
+
+    def answer(self, requests: Sequence[Request]) -> list[str | AskError]:
+        """One clip after the other."""
+        return [self._one(request) for request in requests]
+
+    def read(self, request: Request, raw: str) -> Reply:
+        """The numbers as JSON."""
+        return Reply(raw)
+
+    def _one(self, request: Request) -> str | AskError:
+        try:
+            samples, rate = waveform(self.media, _clip(request))
+            return as_json(self._score(samples, rate), self.config.scores)
+        except AskError as fault:
+            return fault
+        except Exception as error:  # noqa: BLE001 - a stranger's code: its fault is that of this clip
+            return BadRequest(f"{self.config.annotator} raised {type(error).__name__}: {one_line(str(error))}")
+
+
+class ServedScorer(HttpBackend):
+    """A server: POST `<base_url>/score` of `model`, `scores` and `audio` (`data` in base64, `format`); the answer is
+    an object of numbers by name. A key goes where the environment binds `api_key_env` to."""
+
+    def __init__(self, config: Scorer, media: Media) -> None:
+        super().__init__(config, media, "", (), "Authorization", "Bearer {}")
+        self._scores, self._model = config.scores, config.model
+
+    async def send(self, request: Request) -> str:
+        """Ask once; returns the response's body."""
+        return await self.http.post_json(URL(f"{self.base_url}/score"), await asyncio.to_thread(self._body, request))
+
+    def read(self, request: Request, raw: str) -> Reply:
+        """The numbers as JSON."""
+        return Reply(raw)
+
+    def _body(self, request: Request) -> bytes:
+        clip = _clip(request)
+        audio = {"data": Base64(self._media.audio(clip)), "format": clip.form.codec}
+        return json_bytes({**self._config.extra_body, "model": self._model, "scores": self._scores, "audio": audio})
+
+
+def as_json(given: object, names: Sequence[str]) -> str:
+    """The scores of these names, finite numbers, as JSON; what else is given is left out.
+
+    Raises:
+        BadAnswer: no mapping, a name is missing, or its value is no finite number.
+    """
+    if not isinstance(given, Mapping):
+        raise BadAnswer(f"expected numbers by name, found {type(given).__name__}")
+    return json.dumps({name: _number(given, name) for name in names})
+
+
+def _number(given: Mapping[Any, Any], name: str) -> float:
+    if name not in given:
+        raise BadAnswer(f"expected the score '{name}', found {one_line(', '.join(map(str, given))) or 'none'}")
+    value = given[name]
+    try:
+        number = float(value.item() if hasattr(value, "item") else value)  # of arrays and tensors of one number
+    except (TypeError, ValueError, RuntimeError):
+        number = None
+    if number is None or isinstance(value, str):
+        raise BadAnswer(f"score '{name}': expected one number, found {one_line(repr(value), 60)}")
+    if not math.isfinite(number):
+        raise BadAnswer(f"score '{name}': expected a finite number, found {number}")
+    return number
+
+
+def _clip(request: Request) -> Audio:
+    (clip,) = (part for part in request.parts() if isinstance(part, Audio))
+    return clip
+
+
+def _file(config: Scorer) -> bytes:
+    try:
+        return read_regular(Path(config.model))
+    except OSError as error:
+        raise ConfigError(f"annotator '{config.annotator}': {config.model}: {error.strerror}") from None

@@ -1,0 +1,227 @@
+"""`captions`: long recordings, such as films, become tracks of about a minute; what is in none of them is a reject."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from earmark.schemas.captions import CAPTIONS, SEGMENTS, Captions, Segments
+from earmark.schemas.errors import InputError
+from earmark.schemas.tables import SPLITS
+from earmark.tasks.audio.faults import BadAudio
+from earmark.tasks.audio.segments import Piece, Rule, levels_of, pieces_of, write_segments
+from earmark.tasks.build.media import measure
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.rows import Rows, keep_rows, read_rows
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.captions.asking import shard_sizes
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.store.files import place, sha256_file, write_text
+from earmark.tasks.store.manifest import digest_of
+from earmark.tasks.store.parquet import row_schema
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
+
+FORMAT = 1  # of what is kept: raised when the same rule would write other files
+FOLDER = "segments"
+OWN = row_schema("recording string, recording_sha256 string, recording_start_s float64, recording_end_s float64")
+WHY = {
+    "segment_silent": "expected sound, found silence of {length} s",
+    "segment_fades": "expected a level that stays, found {length} s that fade in or out",
+    "segment_too_short": "expected at least {shortest} s between silences, found {length} s",
+}
+
+
+@dataclass(frozen=True)
+class Cut:
+    """A piece of a recording.
+
+    Attributes:
+        start_s, end_s: within the recording.
+        lost: why it is in no segment; None for a segment.
+        sha256: of a segment's file.
+    """
+
+    start_s: float
+    end_s: float
+    lost: str | None
+    sha256: str | None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The segments of a store, by rule and recording: `<store>/segments/<key>/<aa>/<SHA-256>-<number>.flac`.
+
+    They count once the list of a recording's pieces lies beside them (`.json`), which is written last.
+
+    Attributes:
+        store: the store.
+        segments: how recordings are cut.
+    """
+
+    store: Store
+    segments: Segments
+
+    def path(self, recording_sha256: str, ending: str) -> Path:
+        """Where a recording's list, or one of its segments, is or will be."""
+        key = digest_of([FORMAT, self.segments.model_dump()])[:32]
+        return self.store.root / FOLDER / key / recording_sha256[:2] / f"{recording_sha256}{ending}"
+
+    def segment(self, recording_sha256: str, number: int) -> Path:
+        """The file of one piece."""
+        return self.path(recording_sha256, f"-{number:04d}.flac")
+
+    def cut(self, recording_sha256: str, path: Path, longest_s: float) -> list[Cut]:
+        """A recording's pieces, cut now unless they are kept already.
+
+        Raises:
+            BadAudio: it cannot be decoded.
+            InputError: it changed since it was measured.
+        """
+        note = self.path(recording_sha256, ".json")
+        if note.is_file():
+            cuts = [Cut(**one) for one in json.loads(note.read_bytes())]
+            if all(self.segment(recording_sha256, number).is_file() for number, one in enumerate(cuts) if one.sha256):
+                return cuts
+        levels, frame_s = levels_of(path, longest_s)
+        pieces = pieces_of(levels, Rule(**self.segments.model_dump()))
+        files = [None if piece.lost else self.segment(recording_sha256, number) for number, piece in enumerate(pieces)]
+        write_segments(path, [piece.end for piece in pieces], files, longest_s)
+        if sha256_file(path) != recording_sha256:
+            raise InputError(f"{path.name} changed during the build; leave inputs alone, and build again")
+        cuts = [_cut(piece, frame_s, file) for piece, file in zip(pieces, files, strict=True)]
+        write_text(note, json.dumps([vars(one) for one in cuts], indent=1) + "\n")
+        return cuts
+
+
+def _cut(piece: Piece, frame_s: float, file: Path | None) -> Cut:
+    start_s, end_s = round(piece.start * frame_s, 3), round(piece.end * frame_s, 3)
+    return Cut(start_s, end_s, piece.lost, sha256_file(file) if file else None)
+
+
+@step("segment", unit="segments", label="")
+def cut_recordings(stage: Stage, config: Captions, pool: Rows) -> Done[Rows]:
+    """Cut recordings into segments where the config says so; each is a track from here on.
+
+    Returns:
+        The segments, rows as `track_pool.sql` gives them with columns `OWN`; without `[segments]` the tracks as they
+        are. A dry run takes a segment a minute: nothing is decoded.
+
+    Raises:
+        InputError: a recording changed since it was measured.
+    """
+    if config.segments is None:
+        return Done(pool)
+    rows: list[dict[str, Any]] = []
+    rejects: list[tuple[str, Reject]] = []
+    recordings = read_rows(pool)
+    with working("cut into segments", len(recordings)) as work:
+        for recording in recordings:
+            if stage.forecast is not None:
+                rows += _imagined(config.segments, recording)
+            else:
+                own, lost = _segments(stage, config, config.segments, recording)
+                rows += own
+                rejects += [(CAPTIONS.name, one) for one in lost]
+            work.advance()
+    kept: list[dict[str, Any]] = []
+    first: dict[str, str] = {}
+    for row in rows:
+        other = first.setdefault(row["clip_sha256"], row["track_id"])
+        if other == row["track_id"]:
+            kept.append({**row, "row": len(kept)})
+        else:
+            detail = f"expected sound that no other segment has, found the bytes of {other}"
+            rejects.append((CAPTIONS.name, _reject(row, "duplicate_audio", detail)))
+    schema = pa.unify_schemas([pq.read_schema(pool.path), OWN])
+    table = pa.Table.from_pylist(kept, schema)
+    segments = keep_rows(stage, "segments", table, shard_sizes(config, table["duration_s"].to_pylist()))
+    hours = sum(table["duration_s"].to_pylist()) / 3600
+    note = f"{len(kept):,} segments, {hours:,.3g} h, of {len(recordings):,} recordings"
+    return Done(segments, Account(len(kept) + len(rejects), len(kept), rejects, notes=(note,)))
+
+
+def _segments(
+    stage: Stage, config: Captions, segments: Segments, recording: dict[str, Any]
+) -> tuple[list[dict[str, Any]], list[Reject]]:
+    """The segments of a recording, and a reject for every other piece of it."""
+    store, sha256 = Kept(stage.store, segments), recording["clip_sha256"]
+    try:
+        cuts = store.cut(sha256, Path(recording["path"]), config.tracks.longest_s)
+    except BadAudio as bad:
+        return [], [_reject(recording, bad.reason, str(bad))]
+    files = [store.segment(sha256, number) for number, cut in enumerate(cuts) if cut.lost is None]
+    label = f"measure segments of {recording['track_id']}"
+    measured = iter(zip(files, measure(stage.store, label, files), strict=True))
+    names = ("clip_sha256", "duration_s", "sample_rate_hz", "channels", "peak_dbfs", "level_dbfs", "silent_share",
+             "codec")  # fmt: skip
+    rows, lost = [], []
+    for cut in cuts:
+        if cut.lost is not None:
+            lengths = {"length": round(cut.end_s - cut.start_s, 1), "shortest": segments.least_s}
+            detail = f"{cut.start_s:g} s to {cut.end_s:g} s: {WHY[cut.lost].format(**lengths)}"
+            lost.append(_reject(recording, cut.lost, detail))
+        else:
+            file, values = next(measured)
+            facts = dict(zip(names, values, strict=False))
+            rows.append({**recording, **facts, "path": str(file), **_own(recording, cut.start_s, cut.end_s)})
+    return rows, lost
+
+
+def _imagined(segments: Segments, recording: dict[str, Any]) -> list[dict[str, Any]]:
+    """As many segments as a recording has about, for a dry run."""
+    count = int(recording["duration_s"] // ((segments.least_s + segments.most_s) / 2))
+    length = recording["duration_s"] / max(1, count)
+    return [
+        {**recording, "clip_sha256": digest_of([recording["clip_sha256"], number]), "duration_s": length,
+         **_own(recording, number * length, (number + 1) * length)}
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def _own(recording: dict[str, Any], start_s: float, end_s: float) -> dict[str, Any]:
+    return {
+        "track_id": f"{recording['track_id']}@{start_s:.1f}",
+        "recording": recording["track_id"],
+        "recording_sha256": recording["clip_sha256"],
+        "recording_start_s": start_s,
+        "recording_end_s": end_s,
+    }
+
+
+def _reject(row: dict[str, Any], reason: str, detail: str) -> Reject:
+    clip = ("clip", row.get("recording_sha256", row["clip_sha256"]))  # a withdrawn recording takes its rejects along
+    return Reject(row["track_id"], reason, detail, row["source_file"], row["line"], made_from=(clip,))
+
+
+def write_segment_rows(stage: Stage, config: Captions, pool: Rows) -> None:
+    """Write the table `segments`, and their files beside it."""
+    rows = read_rows(pool)
+    for row in rows:
+        place(Path(row["path"]), stage.version / _file(row))
+    for split in SPLITS:
+        own = [_row(config, row) for row in rows if row["split"] == split]
+        stage.write(SEGMENTS, split, [pa.Table.from_pylist(own, SEGMENTS.schema)] if own else [])
+    stage.drop_empty_splits(SEGMENTS)
+
+
+def _row(config: Captions, row: dict[str, Any]) -> dict[str, Any]:
+    same = ("clip_sha256", "duration_s", "split", "recording", "recording_sha256", "source_file")
+    return {
+        **{name: row[name] for name in same},
+        "clip_id": row["track_id"],
+        "start_s": row["recording_start_s"],
+        "end_s": row["recording_end_s"],
+        "file": _file(row),
+        "source": config.source.name,
+        "source_line": row["line"],
+    }
+
+
+def _file(row: dict[str, Any]) -> str:
+    return f"audio/{row['clip_sha256'][:2]}/{row['clip_sha256']}.flac"

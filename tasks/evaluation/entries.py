@@ -1,0 +1,112 @@
+"""What a benchmark of music generation counts with: how many concepts are heard, and ranks over several measures.
+
+Source: the Academic Text-to-Music challenge (ATTM), concept coverage score and Borda ranking.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+HEARD = 0.5  # above it the judge gives yes the larger probability; at it, neither
+LOWER_IS_BETTER = ("fad",)
+MEASURES = (*LOWER_IS_BETTER, "clap", "ccs")
+
+
+class Entry(NamedTuple):
+    """What a system scores.
+
+    Attributes:
+        name: the entry, unique.
+        fad: Fréchet audio distance, from 0; lower is better. None, as of the others, where nobody was measured by it.
+        clap: similarity of sound and prompt, -1 to 1; higher is better.
+        ccs: concept coverage score, 0 to 1; higher is better.
+        team: whose entry it is; None for the baseline, which is everyone's measure and never left out.
+        track: which track of the challenge it entered.
+        more: further measures by name, higher is better.
+    """
+
+    name: str
+    fad: float | None
+    clap: float | None
+    ccs: float | None
+    team: str | None = None
+    track: str | None = None
+    more: Mapping[str, float | None] = {}
+
+
+def concept_shares(detections: Iterable[Sequence[float | None]]) -> list[float | None]:
+    """Of each prompt's concepts, the share that is heard; the mean is the concept coverage score (CCS).
+
+    Args:
+        detections: for each prompt's clip, a judge's P(yes) of each concept, 0 to 1, or 1 and 0 for its yes and no;
+            None where it gave no answer. A concept is heard where yes is more probable than no, not where both are
+            equal.
+
+    Returns:
+        0 to 1 over the concepts with an answer; None for a prompt without one.
+
+    Raises:
+        ValueError: a value that is no probability.
+    """
+    shares: list[float | None] = []
+    for place, values in enumerate(detections):
+        known = [value for value in values if value is not None]
+        if not all(0 <= value <= 1 for value in known):
+            raise ValueError(f"clip {place}: expected values from 0 to 1, found {tuple(values)}")
+        shares.append(sum(value > HEARD for value in known) / len(known) if known else None)
+    return shares
+
+
+def borda_points(entries: Sequence[Entry]) -> dict[str, int]:
+    """Points by Borda count: in a pool of M submissions and the baseline, M + 1 - rank for each measure, summed.
+
+    Equal values share the worse rank: two that are both best are both second. A measure that no entry has gives none.
+
+    Raises:
+        ValueError: two entries of one name, or a measure that only some have.
+    """
+    if len({entry.name for entry in entries}) < len(entries):
+        raise ValueError("expected entries of different names")
+    points = dict.fromkeys((entry.name for entry in entries), 0)
+    named = [{measure: getattr(entry, measure) for measure in MEASURES} | {**entry.more} for entry in entries]
+    for measure in dict.fromkeys(measure for held in named for measure in held):
+        sign = 1 if measure in LOWER_IS_BETTER else -1
+        known = [value for value in (held.get(measure) for held in named) if value is not None]
+        if not known:
+            continue
+        if len(known) < len(entries):
+            raise ValueError(f"expected {measure} of every entry, or of none")
+        values = [sign * value for value in known]
+        for entry, value in zip(entries, values, strict=True):
+            rank = sum(other <= value for other in values)
+            points[entry.name] += len(entries) - rank  # the pool is the M submissions and the baseline: M + 1 entries
+    return points
+
+
+def ranks(points: Mapping[str, int]) -> dict[str, int]:
+    """Final ranks, 1 for the most points; equal points share the better rank."""
+    return {name: 1 + sum(other > own for other in points.values()) for name, own in points.items()}
+
+
+def borda_ranks(entries: Sequence[Entry]) -> dict[str, int]:
+    """Ranks of all entries in one pool."""
+    return ranks(borda_points(entries))
+
+
+def two_stage_ranks(entries: Sequence[Entry]) -> dict[str, int]:
+    """The challenge's ranks: first within each track, where a team's better entry stays, then of these all together.
+
+    The baseline, the entry without a team, is in every pool. Of equally good entries the one named first stays.
+
+    Returns:
+        The rank of each entry that stayed, and of the baseline.
+    """
+    baseline = [entry for entry in entries if entry.team is None]
+    kept: list[Entry] = []
+    for track in dict.fromkeys(entry.track for entry in entries if entry.team is not None):
+        pool = [entry for entry in entries if entry.track == track and entry.team is not None]
+        points = borda_points([*pool, *baseline])
+        for team in dict.fromkeys(entry.team for entry in pool):
+            kept.append(max((e for e in pool if e.team == team), key=lambda entry: points[entry.name]))
+    return borda_ranks([*kept, *baseline])

@@ -1,0 +1,77 @@
+"""Several judges of the same rows: each is asked alone, then their votes are combined."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+
+from earmark.schemas.judges import Jury
+from earmark.tasks.build.ask import Config, Row
+from earmark.tasks.build.rows import Rows
+from earmark.tasks.build.walk import Walk, Walked
+from earmark.tasks.evaluation.agreement import alpha
+from earmark.tasks.store.sql import query
+from earmark.tasks.store.staging import Stage
+
+WEIGHTS = pa.schema([("judge", pa.string()), ("dimension", pa.string()), ("weight", pa.float64())])
+
+
+def ask_each(walk: Walk[Config], stage: Stage, config: Any, rows: Rows) -> dict[str, Walked]:
+    """Lead all rows through a walk once for each judge, by the judge's label; one judge ends before the next begins.
+
+    So of judges whose models are in this process one at a time takes the GPU, and a judge that fails costs the others
+    nothing.
+
+    Args:
+        walk: asks the role `judge`.
+        stage: the build.
+        config: its config (`schemas/judges.py`).
+        rows: as the walk takes them.
+    """
+    judges = config.by_judge()
+    if len(judges) == 1:
+        return {label: walk(stage, one, rows) for label, one in judges.items()}
+    return {
+        label: walk(stage, one, rows, part=f"judge-{number}", about=label)
+        for number, (label, one) in enumerate(judges.items())
+    }
+
+
+def combine_votes(connection: duckdb.DuckDBPyConnection, jury: Jury, judges: int, qualification: Iterable[Row]) -> None:
+    """Create `combined` (item, dimension, votes, choice) of the view `votes` (item, dimension, judge, choice).
+
+    Args:
+        connection: has the view.
+        jury: how votes are combined; one judge's vote stands by itself.
+        judges: how many there are, whether they voted or not.
+        qualification: rows of that table, where votes have weights.
+    """
+    weights = [row for row in qualification if row["domain"] == row["control"] == "all"]
+    connection.register("weights", pa.Table.from_pylist(weights, WEIGHTS))
+    given: Mapping[str, Any] = {"combine": jury.combine, "margin": jury.margin, "judges": judges}
+    connection.execute(query("evaluation/combined"), given)
+
+
+def alphas(connection: duckdb.DuckDBPyConnection, counts: str) -> pa.Table:
+    """Krippendorff's nominal alpha of judges' votes, by group; null where it is not defined.
+
+    Args:
+        connection: runs the query.
+        counts: its columns are the group's, then `votes` (a list: how many voted for each choice) and `items` (how many
+            items have just these votes).
+
+    Returns:
+        The group's columns, and `alpha`.
+    """
+    table = connection.sql(counts).to_arrow_table()
+    names = table.column_names[:-2]
+    groups: dict[tuple[Any, ...], list[list[int]]] = {}
+    for row in table.to_pylist():
+        groups.setdefault(tuple(row[name] for name in names), []).extend([row["votes"]] * row["items"])
+    found = [{**dict(zip(names, group, strict=True)), "alpha": alpha(held)} for group, held in groups.items()]
+    schema = pa.schema([*(table.schema.field(name) for name in names), ("alpha", pa.float64())])
+    return pa.Table.from_pylist([{**row, "alpha": row["alpha"] if row["alpha"] == row["alpha"] else None}
+                                 for row in found], schema)  # fmt: skip

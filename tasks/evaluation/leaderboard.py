@@ -1,0 +1,352 @@
+"""`earmark score --compare`: submissions that were scored on a version, side by side, ranked as ATTM ranks them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from earmark.schemas.errors import InputError
+from earmark.tasks.evaluation.comparison import DIFFERENCES, TEST, as_svg, difference_rows
+from earmark.tasks.evaluation.entries import MEASURES, Entry, borda_points, borda_ranks, two_stage_ranks
+from earmark.tasks.evaluation.scorers import names_of, score_in
+from earmark.tasks.evaluation.statistics import difference, holm, resample
+from earmark.tasks.evaluation.submission import CLIPS, MEANS, RECORD, records_of
+from earmark.tasks.exports.folder import building
+from earmark.tasks.store.versions import Store, Version
+
+BOARD, PLOT, EVERY = "leaderboard.json", "intervals.svg", "all"
+OPINIONS = "mos.json"  # of a listening test, beside the records of systems
+MOST_UNANSWERED = 0.02
+"""Share of concepts that may lack an answer, and of clips that may lack a score: figures of other questions or clips
+rank systems by luck."""
+
+
+def rank_submissions(
+    version: Version, store: Store, systems: Sequence[str], finalists: int | None, out: Path | None
+) -> tuple[dict[str, Any], Path]:
+    """Compare the records of systems, and write the board: tables, tests, ranks and a plot. Nothing is measured.
+
+    Args:
+        version: what they were scored on.
+        store: its store, whose records are looked through.
+        systems: their names, or folders of records; `all` for every record of the version.
+        finalists: how many go on, with all that share the last place; None where none do.
+        out: where the board goes; a folder of the store by default.
+
+    Returns:
+        The facts of `leaderboard.json`, and the folder.
+
+    Raises:
+        InputError: fewer than two, or records that cannot be compared: of other prompts, or measured by others.
+    """
+    records = scored(version, store, systems)
+    facts = {
+        "corpus": version.corpus,
+        "version": version.name,
+        "manifest_sha256": version.manifest.digest(),
+        "systems": [one["system"] for one, _ in records],
+        "measured_by": records[0][0]["measured_by"],
+        "test": TEST,
+        "groups": _tables([one for one, _ in records]),
+        "differences": _differences({one["system"]: folder for one, folder in records}),
+        "ranking": ranking([one for one, _ in records], finalists),
+        "listening": _opinions(version, store, [one["system"] for one, _ in records]),
+        "checks": {one["system"]: one["checks"] for one, _ in records if one["checks"]},
+        "unanswered": {one["system"]: sum(one["unanswered"].values()) for one, _ in records if one["unanswered"]},
+        "unscored": {one["system"]: one["unscored"] for one, _ in records if one.get("unscored")},
+    }
+    key = hashlib.sha256(json.dumps(facts["systems"]).encode()).hexdigest()[:8]
+    folder = (out or records_of(store, version) / f"leaderboard-{key}").absolute()
+    with building(folder, force=True, record=BOARD) as place:
+        text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
+        plots = {plot: as_svg(_plotted(facts, kinds)) for plot, kinds in _plots(facts).items()}
+        for name, content in {BOARD: text, "README.md": as_markdown(facts), **plots}.items():
+            (place / name).write_text(content, encoding="utf-8", newline="\n")
+    return facts, folder
+
+
+def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple[dict[str, Any], Path]]:
+    """The records of systems, which can be compared, each with its folder; `rank_submissions` says what it raises."""
+    known: dict[str, tuple[dict[str, Any], Path]] = {}
+    every = [*systems] == [EVERY]
+    paths = [path / RECORD for path in map(Path, systems) if (path / RECORD).is_file()]
+    for path in [*sorted(records_of(store, version).glob(f"*/{RECORD}")), *paths]:
+        facts = json.loads(path.read_bytes())
+        if facts["manifest_sha256"] == version.manifest.digest():
+            known[facts["system"] if path not in paths else str(path.parent)] = facts, path.parent
+    names = [*known] if every else [*systems]
+    if missing := [name for name in names if name not in known and str(Path(name)) not in known]:
+        listed = ", ".join(known) or "none"
+        raise InputError(
+            f"--compare {missing[0]}: no record of this system on {version.corpus}@{version.name}; score it first. "
+            f"Records: {listed}"
+        )
+    records = [known.get(name) or known[str(Path(name))] for name in names]
+    titles = [facts["system"] for facts, _ in records]
+    if len(set(titles)) < 2 or len(set(titles)) < len(titles):
+        raise InputError(f"--compare: expected two systems or more of different names, found {', '.join(titles)}")
+    _check_alike([facts for facts, _ in records])
+    return records
+
+
+def _opinions(version: Version, store: Store, systems: Sequence[str]) -> list[dict[str, Any]]:
+    """What people said of these systems in listening tests on this very content (`earmark study status --record`)."""
+    tests = [json.loads(path.read_bytes()) for path in sorted(records_of(store, version).glob(f"*/{OPINIONS}"))]
+    current = [one for one in tests if one["manifest_sha256"] == version.manifest.digest()]
+    kept = [{**one, "mos": [row for row in one["mos"] if row["system"] in systems]} for one in current]
+    return [one for one in kept if one["mos"]]
+
+
+def _check_alike(records: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse records that other models, another reference or other prompts measured."""
+    for one in records:
+        unanswered, asked = sum(one["unanswered"].values()), one["concepts_asked"]
+        if unanswered > MOST_UNANSWERED * asked:
+            raise InputError(
+                f"--compare: {unanswered:,} of {asked:,} concepts of '{one['system']}' have no answer, so its CCS is "
+                "that of other concepts: score it again, answers are kept"
+            )
+        for name, lacking in one.get("unscored", {}).items():
+            if lacking["clips"] > MOST_UNANSWERED * one["clips"]:
+                raise InputError(
+                    f"--compare: {lacking['clips']:,} of {one['clips']:,} clips of '{one['system']}' have no score "
+                    f"'{name}', the first is '{lacking['first']}' ({lacking['why']}): score it again, numbers are kept"
+                )
+    first = records[0]
+    for other in records[1:]:
+        for name, what in MEASURED_BY.items():
+            if _content(first["measured_by"].get(name)) != _content(other["measured_by"].get(name)):
+                raise InputError(
+                    f"--compare: '{first['system']}' and '{other['system']}' were measured with different {what}: "
+                    "score one of them again"
+                )
+        if first["measured_by"].get("length_s") != other["measured_by"].get("length_s"):
+            raise InputError(
+                f"--compare: the clips of '{first['system']}' and '{other['system']}' were to have different lengths: "
+                "score one of them again with the other's --length-s"
+            )
+        if {*first["lacking"]} != {*other["lacking"]}:
+            raise InputError(
+                f"--compare: '{first['system']}' was scored on {first['clips']:,} prompts, '{other['system']}' on "
+                f"{other['clips']:,}, not the same: complete both, or give both the same clips with --partial"
+            )
+
+
+MEASURED_BY = {"clap": "--clap", "reference": "--reference", "judge": "--annotator", "scores": "--scorer"}
+"""What of a record says by whom it was measured, and the option that says so."""
+
+
+def _content(who: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
+    """What decides a measure: of models and references their content, not where they lie."""
+    return (who or None) and {name: value for name, value in who.items() if "sha256" not in who or name == "sha256"}
+
+
+def _tables(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Of each group, the figures of each system."""
+    groups = [one["group"] for one in records[0]["groups"]]
+    by_system = {one["system"]: {held["group"]: held for held in one["groups"]} for one in records}
+    return [
+        {"group": group, "clips": by_system[records[0]["system"]][group]["clips"],
+         "rows": [{"system": name, **{kind: held[group][kind] for kind in MEASURES},
+                   "scores": held[group].get("scores", {})} for name, held in by_system.items()]}
+        for group in groups
+    ]  # fmt: skip
+
+
+def _differences(folders: Mapping[str, Path]) -> list[dict[str, Any]]:
+    """Of each pair of systems, by the paired bootstrap over prompts: means over clips alone, which FAD is not."""
+    rows = {name: {row["id"]: row for row in pq.read_table(path / CLIPS).to_pylist()} for name, path in folders.items()}
+    found = []
+    first = next(iter(next(iter(rows.values())).values()))
+    for measure in (*MEANS, *names_of(first)):
+        values = {name: {key: _clip_value(row, measure) for key, row in held.items()} for name, held in rows.items()}
+        shared = [key for key in next(iter(values.values()))
+                  if all(held.get(key) is not None for held in values.values())]  # fmt: skip
+        if not shared:
+            continue
+        means = {name: [held[key] for key in shared] for name, held in values.items()}
+        drawn = {name: resample("accuracy", held, held)["accuracy"] for name, held in means.items()}
+        pairs = list(combinations(means, 2))
+        told = [
+            difference(float(np.mean(means[a])), float(np.mean(means[b])), drawn[a] - drawn[b], len(shared))
+            for a, b in pairs
+        ]
+        for (a, b), one, p in zip(pairs, told, holm([one.p for one in told]), strict=True):
+            found.append({"metric": measure, "first": a, "second": b, **asdict(one), "p_holm": p})
+    return found
+
+
+def _clip_value(row: Mapping[str, Any], measure: str) -> Any:
+    """What a row of `clips.parquet` has of a measure that is a mean over clips."""
+    return row[MEANS[measure]] if measure in MEANS else score_in(row, measure)
+
+
+def ranking(records: Sequence[Mapping[str, Any]], finalists: int | None) -> list[dict[str, Any]]:
+    """Systems by rank: points by Borda over FAD, CLAP score, CCS and the scores that are to count, in two stages where
+    teams are named.
+
+    A team's entry that another of its own in the same track beats has no rank. Finalists are the first of those that
+    have one, all that share the last place, and never the baseline (who has no team where others have).
+    """
+    entries = [
+        Entry(
+            name=one["system"],
+            team=one["team"],
+            track=one["track"],
+            **{kind: _value(one["groups"][0][kind]) for kind in MEASURES},
+            more=_ranked_scores(one),
+        )
+        for one in records
+    ]
+    teams = any(entry.team is not None for entry in entries)
+    ranks = two_stage_ranks(entries) if teams else borda_ranks(entries)
+    points = borda_points([entry for entry in entries if entry.name in ranks])
+    able = sorted(ranks[entry.name] for entry in entries if entry.name in ranks and (entry.team or not teams))
+    last = able[min(finalists, len(able)) - 1] if finalists else 0
+    rows = [
+        {
+            "system": entry.name,
+            "team": entry.team,
+            "track": entry.track,
+            "rank": ranks.get(entry.name),
+            "points": points.get(entry.name),
+            "finalist": entry.name in ranks and ranks[entry.name] <= last and bool(entry.team or not teams),
+        }
+        for entry in entries
+    ]
+    return sorted(rows, key=lambda row: (row["rank"] or len(rows) + 1, row["system"]))
+
+
+def _ranked_scores(record: Mapping[str, Any]) -> dict[str, float | None]:
+    """The scores that count, turned so that more is better."""
+    counted = {name: who for name, who in record.get("measured_by", {}).get("scores", {}).items() if who["ranked"]}
+    values = {name: _value(record["groups"][0]["scores"][name]) for name in counted}
+    return {name: -value if value is not None and counted[name]["lower_is_better"] else value
+            for name, value in values.items()}  # fmt: skip
+
+
+def _value(measure: Mapping[str, Any] | None) -> float | None:
+    return None if measure is None else measure["value"]
+
+
+# -- for a reader -------------------------------------------------------------------------------------------------
+
+
+def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
+    """The tables: ranks, the figures of each group, differences. Title, headings, rows."""
+    ranked = [
+        [str(one["rank"] or "–"), one["system"], one["team"] or "", one["track"] or "", str(one["points"] or 0),
+         "finalist" if one["finalist"] else ""]
+        for one in facts["ranking"]
+    ]  # fmt: skip
+    yield "ranks", ["rank", "system", "team", "track", "Borda points", ""], ranked
+    for test in facts["listening"]:
+        yield _heard(test)
+    for table in facts["groups"]:
+        rows = [[row["system"], *figures(row)] for row in table["rows"]]
+        yield f"{table['group']} ({table['clips']:,} clips)", ["system", *headings(table["rows"][0])], rows
+    yield f"differences ({facts['test']})", DIFFERENCES, difference_rows(facts["differences"])
+
+
+def _heard(test: Mapping[str, Any]) -> tuple[str, list[str], list[list[str]]]:
+    """The table of a listening test, the system with the best mean over its questions first."""
+    questions = list(dict.fromkeys(row["question"] for row in test["mos"]))
+    by_system: dict[str, dict[str, Mapping[str, Any]]] = {}
+    for row in test["mos"]:
+        by_system.setdefault(row["system"], {})[row["question"]] = row
+    order = sorted(by_system, key=lambda name: -float(np.mean([row["mos"] for row in by_system[name].values()])))
+    rows = [[name, *(_opinion(by_system[name].get(one)) for one in questions)] for name in order]
+    return f"listening test {test['study']}: MOS, and a 95 % interval over annotators", ["system", *questions], rows
+
+
+def _opinion(row: Mapping[str, Any] | None) -> str:
+    if row is None:
+        return "–"
+    half = "" if row["half_width"] is None else f" ± {row['half_width']:.2f}"
+    return f"{row['mos']:.2f}{half} ({row['ratings']:,} ratings of {row['annotators']:,})"
+
+
+FIGURES = ["FAD", "FAD∞", "CLAP", "CCS"]
+
+
+def headings(row: Mapping[str, Any]) -> list[str]:
+    """What `figures` gives, by name."""
+    return [*FIGURES, *row["scores"]]
+
+
+def figures(row: Mapping[str, Any]) -> list[str]:
+    """FAD, FAD∞, CLAP score, CCS and the scores of scorers as text; in brackets, 95 %."""
+    distance = row["fad"]
+    beyond = "–" if distance is None or distance["infinity"] is None else f"{distance['infinity']:.3f}"
+    return [_cell(distance), beyond, _cell(row["clap"]), _cell(row["ccs"]), *map(_cell, row["scores"].values())]
+
+
+def _cell(measure: Mapping[str, Any] | None) -> str:
+    if measure is None:
+        return "–"
+    bounds = "" if measure["low"] is None else f" [{measure['low']:.3f}, {measure['high']:.3f}]"
+    return f"{measure['value']:.3f}{bounds}"
+
+
+def notes(facts: Mapping[str, Any]) -> list[str]:
+    """What a reader of the tables must know, a sentence each: of a board, or of one submission's record."""
+    lines = []
+    first = facts["groups"][0]
+    distance = first["fad"] if "fad" in first else first["rows"][0]["fad"]
+    if distance is not None:
+        lines.append(
+            f"FAD of {distance['samples']:,} clips in {distance['dimensions']:,} dimensions is too large, the more the "
+            "fewer clips: compare systems within a table, never tables; FAD∞ takes out a part of it"
+        )
+        lines.append("intervals of FAD are for this number of clips; its bias is not in them")
+    if sums := facts["unanswered"]:
+        lines.append(f"concepts without an answer of the judge are in no CCS: {sum(sums.values()):,}")
+    boards = "systems" in facts
+    lacking = facts["unscored"] if boards else {facts["system"]: facts["unscored"]}
+    lines += [
+        f"{system}: clips without a score '{name}': {one['clips']:,}, the first is '{one['first']}' ({one['why']})"
+        for system, held in lacking.items()
+        for name, one in held.items()
+    ]
+    lines += [
+        f"{name}: {', '.join(f'{fault} {count:,}' for fault, count in held.items())}"
+        for name, held in (facts["checks"] if boards else {"checks": facts["checks"]}).items()
+        if held
+    ]
+    return lines
+
+
+def as_markdown(facts: Mapping[str, Any]) -> str:
+    """The tables as a page, with the plot beside it."""
+    lines = [f"# {facts['corpus']} {facts['version']}: {len(facts['systems'])} systems side by side", ""]
+    lines += [f"![Values with intervals of 95 %]({plot})\n" for plot in _plots(facts)]
+    for title, head, rows in grids(facts):
+        shown = [[cell.replace("|", "\\|") for cell in row] for row in rows]
+        lines += [f"## {title}", "", "| " + " | ".join(head) + " |", "|" + "|".join("---" for _ in head) + "|"]
+        lines += [*("| " + " | ".join(row) + " |" for row in shown), ""]
+    return "\n".join([*lines, "In brackets: 95 %.", *(f"- {note}" for note in notes(facts))]) + "\n"
+
+
+def _plots(facts: Mapping[str, Any]) -> dict[str, Sequence[str]]:
+    """The plots by file: the measures on one axis, each score on its own, since their scales differ."""
+    return {PLOT: MEASURES, **{f"score-{name}.svg": [name] for name in facts["groups"][0]["rows"][0]["scores"]}}
+
+
+def _plotted(facts: Mapping[str, Any], kinds: Sequence[str]) -> dict[str, Any]:
+    """The measures over all clips as the plot of `earmark judge --compare` takes them."""
+    rows = [{**row, **row["scores"]} for row in facts["groups"][0]["rows"]]
+    return {
+        "evaluations": [
+            {"evaluation": "all clips", "headline": kind,
+             "rows": [{"value": row["system"], "metrics": {kind: row[kind]}} for row in rows]}
+            for kind in kinds if all(row[kind] is not None for row in rows)
+        ]
+    }  # fmt: skip

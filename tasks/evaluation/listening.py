@@ -1,0 +1,71 @@
+"""`earmark score --compare --listen`: one page that plays what each system made of the same prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+
+from earmark.schemas.corpus import Corpus
+from earmark.tasks.build.report import HEARD_S, read_sounds
+from earmark.tasks.evaluation.submission import CLIPS, generation_of, prompts_of
+from earmark.tasks.store.figures import Browser, Clip, Page, Row, Section
+from earmark.tasks.store.files import replacing
+from earmark.tasks.store.report import render_report
+from earmark.tasks.store.versions import Store, Version
+
+MOST_BYTES = 60_000_000
+"""Sound in the page: 100 prompts of eight systems take 40 MB."""
+
+
+def write_page(
+    version: Version, corpus: Corpus, store: Store, records: Sequence[tuple[Mapping[str, Any], Path]], path: Path
+) -> int:
+    """Write the page, with sound, texts and script in one file; an earlier one there is replaced.
+
+    Args:
+        version: what the systems were scored on.
+        corpus: its corpus.
+        store: its store, which knows where clips lie.
+        records: the systems' facts and folders, as `leaderboard.scored` gives them.
+        path: the page's file.
+
+    Returns:
+        How many clips have no player: they moved or changed since they were scored, or the page is full.
+    """
+    generation = generation_of(corpus)
+    made = {facts["system"]: {row["id"]: row for row in pq.read_table(folder / CLIPS).to_pylist()}
+            for facts, folder in records}  # fmt: skip
+    rows = []
+    for prompt in prompts_of(version, generation):
+        key = prompt[generation.key]
+        clips = [Clip(_label(name, held[key]), held[key]["clip_sha256"]) for name, held in made.items() if key in held]
+        groups = {name: str(prompt[name]) for name in generation.groups if prompt[name] is not None}
+        rows.append(Row(key, groups, texts={"prompt": prompt[generation.text]}, clips=tuple(clips)))
+    played = [clip for row in rows for clip in row.clips]
+    sounds = read_sounds(store, played, MOST_BYTES)
+    page = Page(
+        (Section("Prompts", (Browser("the same prompt, each system", tuple(rows), len(rows)),)),),
+        sounds,
+        f"Of each clip the page holds its first {HEARD_S:.0f} seconds in mono.",
+    )
+    story = replace(
+        corpus.story,
+        title=f"{corpus.story.title}: {len(made)} systems",
+        summary="What each system made of the same prompt, beside what was measured of the clip.",
+    )
+    manifest = version.manifest.model_copy(update={"steps": (), "rows": {"prompts": {"all": len(rows)}}})
+    path.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path.absolute()) as place:
+        place.write_text(render_report(manifest, story, page), encoding="utf-8", newline="\n")
+    return sum(clip.sha256 not in sounds for clip in played)
+
+
+def _label(system: str, clip: Mapping[str, Any]) -> str:
+    """A system's name and what was measured of its clip."""
+    measured = {"CLAP": clip["clap"], "CCS": clip["coverage"]}
+    figures = [f"{name} {value:.2f}" for name, value in measured.items() if value is not None]
+    return ", ".join([system, *figures, *clip["faults"]])

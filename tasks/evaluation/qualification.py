@@ -1,0 +1,299 @@
+"""Judges answer gold before they are paid for rows: how right they are, and whether that is enough.
+
+    EXAM = Exam(judge_pairs, questions, answers)
+
+    qualify(stage, config, EXAM, pairs)                            # in a flow, before the first walk that is paid for
+    judged = ask_each(judge_pairs, stage, config, pairs)           # tasks/evaluation/juries.py
+
+Questions go through the corpus's own walk, and so through the ledger: what was answered is not asked again. A dry run
+counts them, `earmark qualify` asks them and nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Generic, NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import ConfigError, Faults, InputError
+from earmark.schemas.judges import QUALIFICATION, Judging, Qualified
+from earmark.schemas.tables import UNSPLIT
+from earmark.tasks.build.ask import Config, Row
+from earmark.tasks.build.forecast import Forecast, Story, run_dry
+from earmark.tasks.build.ledger import ledger_address
+from earmark.tasks.build.rows import Rows, keep_rows, read_rows
+from earmark.tasks.build.sessions import sessions_of_build
+from earmark.tasks.build.step import Enough
+from earmark.tasks.build.walk import Walk, Walked
+from earmark.tasks.evaluation.statistics import accuracy
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
+
+ALL = "all"
+
+
+class Given(NamedTuple):
+    """An answer to a question of gold, in one dimension.
+
+    Attributes:
+        dimension: what was asked.
+        choice: the answer, in the words of the question's truth; `tie` is none; None where there is no answer.
+        first: what the answer would be for that which was shown first; of yes and no: yes.
+        second: the same for the second; no.
+    """
+
+    dimension: str
+    choice: str | None
+    first: str
+    second: str
+
+
+@dataclass(frozen=True)
+class Exam(Generic[Config]):
+    """What a corpus declares so that its judges can be qualified.
+
+    Attributes:
+        walk: asks the role `judge` about rows.
+        questions: rows for the walk, made of the table of gold and of the rows that will be asked about; each has
+            besides `control`, `domain`, and `truth`: the right answer by dimension, where it is known.
+        answers: what a draw of the walk says in each dimension that was asked; a draw without an answer has no value.
+    """
+
+    walk: Walk[Config]
+    questions: Callable[[Stage, Config, Rows], Iterable[Row]]
+    answers: Callable[[Row], Iterable[Given]]
+
+
+class Qualifying(Forecast):
+    """Takes the place of sessions where judges answer gold and nothing is built; what is asked before is imagined.
+
+    Attributes:
+        figures: rows of the table `qualification`.
+        faults: what is not good enough, a line each.
+    """
+
+    figures: list[Row]
+    faults: list[str]
+
+
+def qualify(stage: Stage, config: Any, exam: Exam[Any], rows: Rows) -> None:
+    """Have each judge with `qualify` answer gold, and write how right it is (the table `qualification`).
+
+    Args:
+        stage: the build.
+        config: its config (`schemas/judges.py`).
+        exam: what the corpus declares.
+        rows: what the judges will be asked about.
+
+    Raises:
+        Faults: a judge is less right than `least`, or leans more than `most_lean`; the message has the figures.
+        InputError: there is nothing to ask.
+        Enough: in `earmark qualify`, which needs no more.
+    """
+    asking = stage.forecast
+    if isinstance(asking, Qualifying):
+        stage = replace(stage, forecast=None)
+    figures: list[Row] = []
+    faults: list[str] = []
+    for number, (label, one) in enumerate(config.by_judge().items()):
+        if one.judge.qualify is None:
+            continue
+        questions = list(exam.questions(stage, one, rows))
+        if not questions:
+            raise InputError("judge.qualify: no row gives a question; name a table of gold, or more controls")
+        about = "qualify" if len(config.jurors()) == 1 else f"qualify {label}"
+        part = f"qualify-{number}"
+        kept = keep_rows(stage, part, questions, max(1, one.judge.batch_requests // 4) if one.judge.batch else 100)
+        walked = exam.walk(stage, one, kept, part=part, about=about)
+        if stage.forecast is None:
+            found = [{"judge": label, **row} for row in measure(walked, exam)]
+            figures += found
+            faults += shortfalls(one.judge, found)
+    if isinstance(asking, Qualifying):
+        asking.figures, asking.faults = figures, faults
+        raise Enough
+    if stage.forecast is None and figures:
+        if faults:
+            raise Faults((*faults, "no row was asked about; the answers to gold are kept"))
+        stage.write(QUALIFICATION, UNSPLIT, [pa.Table.from_pylist(figures, QUALIFICATION.schema)])
+
+
+def qualify_alone(corpus: Corpus, story: Story, config: Qualified, store: Store) -> tuple[list[Row], list[str]]:
+    """Ask gold and nothing else; the ledger keeps the answers, and nothing is built.
+
+    Returns:
+        Rows of the table `qualification`, and what is not good enough.
+
+    Raises:
+        ConfigError: no judge of the config has gold.
+        InputError: an input is missing.
+        StopRun: a fault that every request would meet, or the budget's end.
+    """
+    if not any(one.qualify for one in config.jurors()):
+        raise ConfigError("expected [judge.qualify] in the config: it says what gold the judge answers")
+    asking = Qualifying(config.for_forecast(), ledger_address(store))
+    asking.figures, asking.faults = [], []
+    with tempfile.TemporaryDirectory() as folder, sessions_of_build(store):
+        run_dry(corpus, story, store, Path(folder), asking)
+    return asking.figures, asking.faults
+
+
+def measure(walked: Walked, exam: Exam[Any]) -> Iterator[Row]:
+    """The figures of one judge: by dimension, then by domain and by control. No answer is a wrong one.
+
+    Args:
+        walked: what the walk left of the exam's questions.
+        exam: reads the draws.
+    """
+    questions = [{**row, "at": at} for at, row in enumerate(read_rows(walked.source))]
+    answers: dict[str, list[tuple[Row, Given]]] = {}
+    seen: set[tuple[str, str]] = set()
+    for draw in walked.read_draws():
+        if not draw["last"]:
+            continue
+        question = questions[draw["at"]]
+        for given in exam.answers(draw):
+            key = (given.dimension, draw["request_key"])  # the same clip twice is one request in both orders
+            if key not in seen:
+                answers.setdefault(given.dimension, []).append((question, given))
+            seen.add(key)
+    for dimension, held in answers.items():
+        for domain, control in _cells([question for question, _ in held]):
+            cell = [
+                (question, given)
+                for question, given in held
+                if domain in (ALL, question["domain"]) and control in (ALL, question["control"])
+            ]
+            row = figures_of(cell)
+            if not row["known"] and control != "same" and (domain, control) != (ALL, ALL):
+                continue
+            weight = log_odds(row["agreed_accuracy"], row["agreed"]) if domain == control == ALL else None
+            yield {"domain": domain, "dimension": dimension, "control": control, **row, "weight": weight}
+
+
+def _cells(questions: Sequence[Row]) -> list[tuple[str, str]]:
+    """All, each control, and each domain where there are several."""
+    domains = sorted({row["domain"] for row in questions})
+    controls = dict.fromkeys(row["control"] for row in questions)
+    split = [(domain, ALL) for domain in domains] if len(domains) > 1 else []
+    return [(ALL, ALL), *((ALL, control) for control in controls), *split]
+
+
+def figures_of(answers: Sequence[tuple[Row, Given]]) -> Row:
+    """Counts and shares of some answers in one dimension.
+
+    Args:
+        answers: each with its question, which has a number, `at`; where there is no answer its `choice` is None, which
+            is wrong where a truth is known, and in no other share.
+    """
+    answered = [one for _, one in answers if one.choice is not None]
+    known = [(row, one, row["truth"][one.dimension]) for row, one in answers if one.dimension in row["truth"]]
+    right = accuracy([one.choice == truth for _, one, truth in known], [row["at"] for row, _, _ in known])
+    by_question: dict[int, list[tuple[str | None, str]]] = {}
+    for row, one, truth in known:
+        by_question.setdefault(row["at"], []).append((one.choice, truth))
+    orders = max(map(len, by_question.values()), default=0)
+    agreed = [held[0] for held in by_question.values() if len(held) == orders and len(set(held)) == 1 and held[0][0]]
+    return {
+        "questions": len({row["at"] for row, _ in answers}),
+        "requests": len(answers),
+        "answers": len(answered),
+        "known": len(known),
+        "accuracy": right.value,
+        "low": right.low,
+        "high": right.high,
+        "agreed": len(agreed),
+        "agreed_accuracy": _share(choice == truth for choice, truth in agreed),
+        "share_first": _share(one.choice == one.first for one in answered),
+        "share_second": _share(one.choice == one.second for one in answered),
+        "share_tie": _share(one.choice == "tie" for one in answered),
+        "tpr": _share(one.choice == one.first for _, one, truth in known if one.choice and truth == one.first),
+        "fpr": _share(one.choice == one.first for _, one, truth in known if one.choice and truth == one.second),
+    }
+
+
+def log_odds(share: float | None, count: int) -> float:
+    """The weight of a vote that is right with a probability (Nitzan and Paroush 1982, Int. Economic Review 23).
+
+    Half a right and half a wrong answer are added, so that it is finite; 0 where it is no better than chance.
+    """
+    if not count or share is None:
+        return 0.0
+    p = (share * count + 0.5) / (count + 1)
+    return max(0.0, math.log(p / (1 - p)))
+
+
+def shortfalls(judge: Judging, figures: Iterable[Row]) -> list[str]:
+    """What of a judge's figures its `qualify` does not let pass, a line each."""
+    assert judge.qualify is not None
+    whole = [row for row in figures if row["domain"] == row["control"] == ALL]
+    faults = []
+    for row in whole:
+        who, of = f"{judge.label} on {row['dimension']}", f"of {row['known']} requests about gold"
+        if not row["answers"]:
+            faults.append(f"{who}: none of {row['requests']} requests about gold has an answer")
+            continue
+        lean = abs(row["share_first"] - row["share_second"])
+        if row["accuracy"] is None and judge.qualify.least > 0:
+            faults.append(
+                f"{who}: no answer to gold has a known truth; add gold or a control that has, or set least = 0"
+            )
+        elif (row["accuracy"] or 0.0) < judge.qualify.least:
+            spread = "" if row["low"] is None else f" (95 %: {row['low']:.3f} to {row['high']:.3f})"
+            unanswered = f"; {row['requests'] - row['answers']} of {row['requests']} without an answer count as wrong"
+            faults.append(
+                f"{who}: {row['accuracy']:.3f}{spread} {of} have the right answer, expected {judge.qualify.least:g} "
+                f"(judge.qualify.least); first {row['share_first']:.3f}, tie {row['share_tie']:.3f}"
+                f"{unanswered if row['answers'] < row['requests'] else ''}"
+            )
+        if lean > judge.qualify.most_lean:
+            faults.append(
+                f"{who}: of {row['answers']} answers to gold {row['share_first']:.3f} prefer what is shown first and "
+                f"{row['share_second']:.3f} the second, expected at most {judge.qualify.most_lean:g} between them "
+                "(judge.qualify.most_lean)"
+            )
+    return faults
+
+
+def staged_figures(stage: Stage) -> list[Row]:
+    """Rows of the table `qualification`; none where no judge answered gold."""
+    files = [path for paths in stage.tables().get(QUALIFICATION.name, {}).values() for path in paths]
+    return [row for path in files for row in pq.read_table(path).to_pylist()]
+
+
+def qualification_section(stage: Stage) -> dict[str, str]:
+    """The card's table of how judges answered gold, by its heading; empty where none did."""
+    rows = staged_figures(stage)
+    lines = [
+        "Before the first row, judges answered gold: questions with known answers. Positive is what is shown first (of "
+        "yes and no: yes), so TPR less FPR is what a judge hears beyond its position bias. `agreed` counts questions "
+        "to which both orders got one answer. A request without an answer counts as wrong.",
+        "",
+        "| judge | dimension | domain | control | requests | answers | known | right | 95 % | agreed | of these right "
+        "| first | second | tie | TPR | FPR |",
+        "|---|---|---|---|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in rows:
+        spread = "" if row["low"] is None else f"{row['low']:.3f} to {row['high']:.3f}"
+        shares = [_shown(row[name]) for name in ("share_first", "share_second", "share_tie", "tpr", "fpr")]
+        cells = [row["judge"], row["dimension"], row["domain"], row["control"]]
+        cells += [f"{row[name]:,}" for name in ("requests", "answers", "known")]
+        cells += [_shown(row["accuracy"]), spread, f"{row['agreed']:,}", _shown(row["agreed_accuracy"]), *shares]
+        lines.append(f"| {' | '.join(cells)} |")
+    return {"Qualification": "\n".join(lines)} if rows else {}
+
+
+def _shown(share: float | None) -> str:
+    return "" if share is None else f"{share:.3f}"
+
+
+def _share(yes: Iterable[bool]) -> float | None:
+    held = list(yes)
+    return sum(held) / len(held) if held else None

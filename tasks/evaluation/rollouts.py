@@ -1,0 +1,207 @@
+"""`earmark rollouts`: draws of a policy on rows that would train it, each with its reward.
+
+Where a policy is right in every draw it has nothing to learn; AnyAudio-Judge keeps 8,454 of 105,000 samples after four
+draws. What is found is a record beside the version, keyed by its digest, which `earmark export --rollouts` reads.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from earmark.schemas.annotation import DECIDES
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import EarmarkError, StoreError
+from earmark.schemas.evaluations import Policy
+from earmark.schemas.views import View
+from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.outcome import Answer, Outcome
+from earmark.tasks.annotation.prompts import neutral
+from earmark.tasks.annotation.request import Audio, AudioForm, Message, Part, Request, Text, canonical
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.sessions import open_session
+from earmark.tasks.evaluation.samples import Clip, clip_files
+from earmark.tasks.exports.folder import building
+from earmark.tasks.exports.rows import DRAWS, ROLLOUTS, Selection, select_view
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.versions import Store, Version
+
+COLUMNS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("draw", pa.int64()),  # from 0
+        ("text", pa.string()),  # the completion; null without one
+        ("reward", pa.float64()),
+        ("right", pa.bool_()),
+        ("reason", pa.string()),  # why there is no completion
+        ("request_key", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is drawn: `view` (the first that has a reward without it), `draws` a row, of one split, the first rows."""
+
+    view: str | None = None
+    draws: int = 4
+    split: str | None = None
+    limit: int | None = None
+    roots: tuple[Path, ...] = ()
+
+
+def roll(
+    version: Version, corpus: Corpus, store: Store, config: Policy, wish: Wish, out: Path | None
+) -> tuple[dict[str, Any], Path]:
+    """Draw and write the record. A run that was killed is run again: the ledger holds the draws.
+
+    Args:
+        version: a committed version.
+        corpus: its corpus.
+        store: its store, whose ledger keeps the draws.
+        config: the policy.
+        wish: what is drawn.
+        out: where the record goes; a folder of the store by default.
+
+    Returns:
+        The facts of `rollouts.json`, and the folder.
+
+    Raises:
+        StoreError: no such view, or no rows.
+        StopRun: a fault that every request would meet, or the budget's end.
+        EarmarkError: no draw has a completion.
+    """
+    view = find_view(corpus, wish.view)
+    rows: list[tuple[Any, ...]] = []
+    with _selected(version, corpus, store, view, wish) as (selection, clips), open_session(store, config) as session:
+        with working(f"draw {view.name}", sum(selection.counts.values())) as work:
+            for batch in _batches(selection):
+                requests = [one for row in batch for one in requests_of(config, row, clips, wish.draws)]
+                outcomes = iter(session.ask(requests).outcomes)
+                rows += [_drawn(view, row, draw, next(outcomes)) for row in batch for draw in range(wish.draws)]
+                work.advance(len(batch))
+        spent, splits = session.spent_usd, list(selection.counts)
+    if all(row[2] is None for row in rows):
+        reason = Counter(row[5] for row in rows).most_common(1)[0][0]
+        raise EarmarkError(f"no draw has a completion; most for '{reason}'")
+    facts = {
+        "corpus": version.corpus,
+        "version": version.name,
+        "manifest_sha256": version.manifest.digest(),
+        "view": view.name,
+        "annotator": config.annotator,
+        "temperature": config.temperature,
+        "splits": splits,
+        "limit": wish.limit,
+        **summary(rows, wish.draws),
+        "spent_usd": spent,
+    }
+    folder = (out or store.root / "rollouts" / _name(facts, config)).absolute()
+    with building(folder, force=True, record=ROLLOUTS) as place:
+        write_rows(place / DRAWS, COLUMNS, rows)
+        text = json.dumps(facts, indent=1, ensure_ascii=False)
+        (place / ROLLOUTS).write_text(text + "\n", encoding="utf-8", newline="\n")
+    return facts, folder
+
+
+def forecast(version: Version, corpus: Corpus, store: Store, config: Policy, wish: Wish) -> dict[str, Any]:
+    """What `roll` would ask; nothing is asked."""
+    view = find_view(corpus, wish.view)
+    with _selected(version, corpus, store, view, wish) as (selection, clips), open_session(store, config) as session:
+        asked = (one for batch in _batches(selection) for row in batch
+                 for one in requests_of(config, row, clips, wish.draws))  # fmt: skip
+        told = session.forecast(asked)
+        about = f"{wish.draws} draws of {sum(selection.counts.values()):,} rows of {view.name}"
+        return {"annotator": config.annotator, "about": about} | {
+            name: getattr(told, name) for name in type(told).__dataclass_fields__
+        }
+
+
+def find_view(corpus: Corpus, name: str | None) -> View:
+    """The view of this name, or the first, among those that have a reward.
+
+    Raises:
+        StoreError: there is none.
+    """
+    views = {view.name: view for view in corpus.views if view.reward is not None}
+    if not views or (name is not None and name not in views):
+        known = ", ".join(views) or "none"
+        raise StoreError(f"{corpus.name} has no view {name or ''} with a reward for completions; such views: {known}")
+    return views[name] if name else next(iter(views.values()))
+
+
+def requests_of(config: Policy, row: Mapping[str, Any], clips: Mapping[str, Clip], draws: int) -> list[Request]:
+    """A row's question, drawn several times: its pieces of text with the clips between them, as a trainer gets it."""
+    form = AudioForm(**config.hearing.model_dump())
+    prompt, audios = row["prompt"], row.get("audios") or []
+    pieces = prompt if isinstance(prompt, list) else [*[""] * len(audios), prompt]
+    parts: list[Part] = []
+    for place, piece in enumerate(pieces):
+        parts += [Text(neutral(piece))] if piece else []
+        if place < len(audios):
+            clip = clips[audios[place]]
+            parts.append(Audio(audios[place], str(clip.path), duration_s=clip.duration_s, form=form))
+    return [question(config, [Message("user", tuple(parts))], sample=draw) for draw in range(draws)]
+
+
+def summary(rows: list[tuple[Any, ...]], draws: int) -> dict[str, Any]:
+    """What the draws come to: how many rows are right in 0, 1, … draws, and how many a trainer keeps."""
+    right: Counter[str] = Counter()
+    for row in rows:
+        right[row[0]] += bool(row[4])
+    times = Counter(right.values())
+    rewards = [row[3] for row in rows if row[3] is not None]
+    return {
+        "draws": draws,
+        "rows": len(right),
+        "right_in": {str(number): times[number] for number in range(draws + 1)},
+        "kept": len(right) - times[draws],
+        "mean_reward": sum(rewards) / len(rewards) if rewards else None,
+        "unanswered": dict(sorted(Counter(row[5] for row in rows if row[5] is not None).items())),
+    }
+
+
+def _drawn(view: View, row: Mapping[str, Any], draw: int, outcome: Outcome) -> tuple[Any, ...]:
+    if not isinstance(outcome, Answer):
+        return row["id"], draw, None, None, None, outcome.reason, outcome.key
+    assert view.reward is not None
+    reward, right = view.reward(outcome.value, row)
+    return row["id"], draw, outcome.value, reward, right, None, outcome.key
+
+
+@contextmanager
+def _selected(
+    version: Version, corpus: Corpus, store: Store, view: View, wish: Wish
+) -> Iterator[tuple[Selection, dict[str, Clip]]]:
+    with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
+        spill = Path(temporary)
+        with select_view(version, corpus, view, spill, wish.split, wish.limit) as selection:
+            selection.check(view, clips=True)
+            yield selection, clip_files(set(selection.clips()), version, store, spill / "clips", wish.roots)
+
+
+def _batches(selection: Selection) -> Iterator[list[dict[str, Any]]]:
+    for split in selection.counts:
+        for batch in selection.rows(split):
+            yield batch.to_pylist()
+
+
+def _name(facts: Mapping[str, Any], config: Policy) -> str:
+    """A folder for each policy: those that sample in another way than by default end in a digest of how."""
+    parts = [facts["view"], facts["annotator"], *facts["splits"], f"{facts['draws']}-draws"]
+    parts += [f"first-{facts['limit']}"] if facts["limit"] else []
+    samples, usually = (one.model_dump(mode="json") for one in (config, Policy(annotator=config.annotator)))
+    if other := {name: samples[name] for name in (*DECIDES, "hearing") if samples[name] != usually[name]}:
+        parts.append(hashlib.sha256(canonical(other).encode()).hexdigest()[:8])
+    named = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.") for part in parts)
+    return f"{facts['corpus']}/{facts['version']}/{named}"

@@ -1,0 +1,150 @@
+"""`earmark score --scorer`: numbers that scorers give clips, asked through the ledger like every other answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from earmark.schemas.config import checked, read_toml
+from earmark.schemas.errors import ConfigError, EarmarkError
+from earmark.schemas.evaluations import Scorer
+from earmark.tasks.annotation.backend import question
+from earmark.tasks.annotation.outcome import Reject
+from earmark.tasks.annotation.request import Audio, AudioForm, Json, Message, Request
+from earmark.tasks.annotation.scorer import check_scorer, identity
+from earmark.tasks.annotation.session import Session
+from earmark.tasks.build.sessions import open_session
+from earmark.tasks.store.versions import Store
+
+SCORES = pa.list_(
+    pa.struct([("name", pa.string()), ("value", pa.float64()), ("reason", pa.string()), ("detail", pa.string())])
+)
+"""The column `scores` of `clips.parquet`."""
+
+
+class Scored(NamedTuple):
+    """A number that a clip got, or why it got none.
+
+    Attributes:
+        name: of the score.
+        value: the number; None without one.
+        reason, detail: why there is none.
+        request_key: in the ledger.
+    """
+
+    name: str
+    value: float | None
+    reason: str | None
+    detail: str | None
+    request_key: str
+
+
+def read_scorers(paths: Sequence[Path]) -> list[Scorer]:
+    """The scorers of TOML files; an ONNX file's path starts from its TOML file.
+
+    Raises:
+        ConfigError: a file is no scorer's, what it names is not here, or two give scores of one name.
+        MissingExtraError: onnxruntime is missing.
+    """
+    scorers = []
+    for path in paths:
+        scorer = checked(Scorer, read_toml(path), path)
+        if scorer.form == "onnx":
+            scorer = scorer.model_copy(update={"annotator": f"scorer:{path.parent.absolute() / scorer.model}"})
+        check_scorer(scorer)
+        scorers.append(scorer)
+    names = [name for scorer in scorers for name in scorer.scores]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise ConfigError(f"--scorer: two scorers give a score '{twice}'; name one of them otherwise under scores")
+    return scorers
+
+
+def described(scorers: Sequence[Scorer]) -> dict[str, Any]:
+    """Of each score, who gives it from which sound, whether less is better, and whether it counts in ranks."""
+    return {
+        name: {
+            "scorer": identity(scorer),
+            "hearing": scorer.hearing.model_dump(),
+            "lower_is_better": name in scorer.lower,
+            "ranked": name in scorer.ranked,
+        }
+        for scorer in scorers
+        for name in scorer.scores
+    }
+
+
+def clip_scores(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: Store) -> dict[str, list[Scored]]:
+    """The scores of each clip, by the clip's name.
+
+    Args:
+        clips: by name, as messages call them; scorers decide on the form.
+        scorers: as `read_scorers` gives them.
+        store: whose ledger keeps the numbers: a clip is scored once.
+
+    Raises:
+        EarmarkError: a scorer gave no clip a score.
+        StopRun, LedgerError: as `Annotator.ask`.
+    """
+    scores: dict[str, list[Scored]] = {name: [] for name in clips}
+    for scorer in scorers:
+        with _session(clips, scorer, store) as (requests, session):
+            outcomes = session.ask(requests).outcomes
+        if all(isinstance(one, Reject) for one in outcomes):
+            first = next(one for one in outcomes if isinstance(one, Reject))
+            raise EarmarkError(f"{scorer.annotator} scored no clip: '{next(iter(clips))}': {first.detail}")
+        for name, one in zip(clips, outcomes, strict=True):
+            for score in scorer.scores:
+                if isinstance(one, Reject):
+                    scores[name].append(Scored(score, None, one.reason, one.detail, one.key))
+                else:
+                    scores[name].append(Scored(score, float(one.value[score]), None, None, one.key))
+    return scores
+
+
+def scorer_forecasts(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: Store) -> Iterator[dict[str, Any]]:
+    """What `clip_scores` would ask; nothing is asked."""
+    for scorer in scorers:
+        with _session(clips, scorer, store) as (requests, session):
+            plan = session.forecast(requests)
+        about = f"{', '.join(scorer.scores)} of {len(clips):,} clips"
+        yield {"annotator": scorer.annotator, "about": about} | {
+            name: getattr(plan, name) for name in type(plan).__dataclass_fields__
+        }
+
+
+@contextmanager
+def _session(clips: Mapping[str, Audio], scorer: Scorer, store: Store) -> Iterator[tuple[list[Request], Session]]:
+    model, form = identity(scorer), AudioForm(**scorer.hearing.model_dump())
+    properties = {name: {"type": "number"} for name in scorer.scores}
+    ask = Json.of({"type": "object", "properties": properties, "required": [*scorer.scores]}, "scores")
+    named = scorer.model_copy(update={"annotator": model})
+    requests = [
+        question(named, [Message.of("user", Audio(one.sha256, one.path, duration_s=one.duration_s, form=form))], ask)
+        for one in clips.values()
+    ]
+    with open_session(store, scorer) as session:
+        yield requests, session
+
+
+def score_in(row: Mapping[str, Any], name: str) -> float | None:
+    """A score of a row of `clips.parquet`, by its name; None where the clip has none."""
+    return next((one["value"] for one in row["scores"] if one["name"] == name), None)
+
+
+def names_of(row: Mapping[str, Any]) -> list[str]:
+    """The names of a row's scores; none in records of before."""
+    return [one["name"] for one in row.get("scores") or ()]
+
+
+def unscored(rows: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Of each score that some clips lack: how many, and the first with the reason."""
+    lacking: dict[str, list[tuple[str, str]]] = {}
+    for row in rows:
+        for one in row["scores"]:
+            if one["reason"] is not None:
+                lacking.setdefault(one["name"], []).append((row["id"], f"{one['reason']}: {one['detail']}"))
+    return {name: {"clips": len(held), "first": held[0][0], "why": held[0][1]} for name, held in lacking.items()}

@@ -1,0 +1,445 @@
+"""`earmark score`: what a system made of a version's prompts, measured: sound checks, CLAP score, FAD and CCS.
+
+Embeddings are kept by clip and model, answers in the ledger: a run that was killed goes on, and a further system costs
+its own clips alone. The record lies beside the version, keyed by its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import EarmarkError, InputError, StoreError
+from earmark.schemas.evaluations import Evaluation, Examinee, Generation, Scorer
+from earmark.tasks.annotation.outcome import Forecast
+from earmark.tasks.annotation.request import Audio
+from earmark.tasks.audio.decode import decode
+from earmark.tasks.audio.measure import clipped_share
+from earmark.tasks.audio.probe import AudioFault, Probe
+from earmark.tasks.audio.similarity import Said, Similarity
+from earmark.tasks.build.media import media_index, similarity_of
+from earmark.tasks.build.progress import working
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.build.sessions import open_session
+from earmark.tasks.evaluation import scorers
+from earmark.tasks.evaluation.asking import Asked, Prediction, Questioner
+from earmark.tasks.evaluation.entries import concept_shares
+from earmark.tasks.evaluation.frechet import Gaussian, fad
+from earmark.tasks.evaluation.samples import Clip, clip_files
+from earmark.tasks.evaluation.statistics import mean_of
+from earmark.tasks.exports.folder import building
+from earmark.tasks.store.manifest import digest_of
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.versions import Store, Version
+
+RECORD, CLIPS = "score.json", "clips.parquet"
+AUDIO = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
+SILENT_DBFS, SILENT_SHARE, CLIPPED_SHARE, LENGTH_OFF = -60.0, 0.9, 0.001, 0.05
+ALL = "all"
+COLUMNS = pa.schema(
+    [
+        ("id", pa.string()),
+        ("groups", pa.list_(pa.string())),  # `column: value`
+        ("clip_sha256", pa.string()),
+        ("duration_s", pa.float64()),
+        ("level_dbfs", pa.float64()),
+        ("silent_share", pa.float64()),
+        ("clipped_share", pa.float64()),
+        ("faults", pa.list_(pa.string())),
+        ("clap", pa.float64()),
+        ("concepts", pa.list_(pa.struct([("concept", pa.string()), ("p_yes", pa.float64()), ("reason", pa.string())]))),
+        ("coverage", pa.float64()),  # share of the answered concepts that is heard
+        ("request_keys", pa.list_(pa.string())),
+        ("scores", scorers.SCORES),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What is measured of which submission.
+
+    Attributes:
+        generations: the folder of clips, each named by its prompt's id, at any depth.
+        system: what the submission is called; the folder's name without it.
+        team, track: of a challenge; without a team it is the baseline where others have one.
+        clap: the CLAP model, a folder or a name on the Hub; without it neither CLAP score nor FAD.
+        reference: what FAD is measured from: a folder of audio, or a version such as `instrumentals@v1`.
+        length_s: how long clips should be; without it their length is not checked.
+        partial: whether prompts without a usable clip are left out; they are refused otherwise.
+        roots: folders to look through for clips of the reference that moved.
+        scorers: what else gives clips numbers.
+    """
+
+    generations: Path
+    system: str | None = None
+    team: str | None = None
+    track: str | None = None
+    clap: str | None = None
+    reference: str | None = None
+    length_s: float | None = None
+    partial: bool = False
+    roots: tuple[Path, ...] = ()
+    scorers: tuple[Scorer, ...] = ()
+
+
+class Made(NamedTuple):
+    """A prompt's row and the clip that the system made of it."""
+
+    row: dict[str, Any]
+    path: Path
+    probe: Probe
+
+
+class Submission(NamedTuple):
+    """What was submitted: usable clips in the order of prompts, ids without one and why, files that are no prompt's."""
+
+    made: list[Made]
+    lacking: dict[str, str]
+    unused: int
+
+
+def score(
+    version: Version, corpus: Corpus, store: Store, judge: Examinee | None, wish: Wish, out: Path | None
+) -> tuple[dict[str, Any], Path]:
+    """Measure a submission and write its record.
+
+    Args:
+        version: a committed version with prompts.
+        corpus: its corpus.
+        store: its store, which keeps measurements, embeddings and answers.
+        judge: who is asked which concepts can be heard; without one there is no CCS.
+        wish: what is measured.
+        out: where the record goes; a folder of the store by default.
+
+    Returns:
+        The facts of `score.json`, and the folder.
+
+    Raises:
+        StoreError: the corpus has no prompts to generate from.
+        InputError: clips are missing, cannot be used, or are there twice; or the reference has no clips.
+        StopRun: a fault that every request would meet, or the budget's end.
+        EarmarkError: no question to the judge was answered, or a scorer scored no clip.
+    """
+    generation = generation_of(corpus)
+    if wish.reference is not None and wish.clap is None:
+        raise InputError("--reference: FAD needs a model: name a CLAP model with --clap, or leave --reference out")
+    submission = _submitted(version, store, generation, wish)
+    made = submission.made
+    scores = scorers.clip_scores(_audio(made, generation), wish.scorers, store)
+    model = None if wish.clap is None else similarity_of(store, wish.clap)
+    fits, vectors, reference = _embedded(made, generation, model, wish, store)
+    answers, asked = _judged(made, generation, judge, store)
+    system = wish.system or wish.generations.resolve().name
+    rows = _rows(made, generation, wish, fits, answers, scores)
+    facts = {
+        "corpus": version.corpus,
+        "version": version.name,
+        "manifest_sha256": version.manifest.digest(),
+        "system": system,
+        "team": wish.team,
+        "track": wish.track,
+        "prompts": len(made) + len(submission.lacking),
+        "clips": len(made),
+        "lacking": submission.lacking,
+        "unused_files": submission.unused,
+        "measured_by": {
+            "clap": model and {"model": model.model, "sha256": model.digest},
+            "reference": reference and {**reference[1], "name": wish.reference},
+            "length_s": wish.length_s,
+            "scores": scorers.described(wish.scorers),
+            **asked,
+        },
+        "groups": _groups(rows, vectors, reference and reference[0]),
+        "concepts": _by_concept(rows),
+        "concepts_asked": len(generation.concepts) * len(made) if judge else 0,
+        "checks": dict(sorted(Counter(fault for row in rows for fault in row["faults"]).items())),
+        "unanswered": dict(sorted(Counter(one["reason"] for row in rows for one in row["concepts"]
+                                          if one["reason"]).items())),
+        "unscored": scorers.unscored(rows),
+    }  # fmt: skip
+    folder = (out or records_of(store, version) / f"score-{_word(system)}").absolute()
+    with building(folder, force=True, record=RECORD) as place:
+        write_rows(place / CLIPS, COLUMNS, [tuple(row[name] for name in COLUMNS.names) for row in rows])
+        text = json.dumps(facts, indent=1, ensure_ascii=False)
+        (place / RECORD).write_text(text + "\n", encoding="utf-8", newline="\n")
+    return facts, folder
+
+
+def forecast(
+    version: Version, corpus: Corpus, store: Store, judge: Examinee | None, wish: Wish
+) -> list[dict[str, Any]]:
+    """What `score` would ask of the judge and of each scorer; nothing is asked."""
+    generation = generation_of(corpus)
+    made = _submitted(version, store, generation, wish).made
+    plans = [] if judge is None else [_judge_forecast(made, generation, judge, store)]
+    return [*plans, *scorers.scorer_forecasts(_audio(made, generation), wish.scorers, store)]
+
+
+def _judge_forecast(made: Sequence[Made], generation: Generation, judge: Examinee, store: Store) -> dict[str, Any]:
+    with _questions(made, generation, judge) as asked, open_session(store, judge) as session:
+        plan: Forecast = session.forecast(one.request for _, held, _ in asked for one in held)
+    about = f"{len(generation.concepts)} concepts of {len(made):,} clips"
+    return {"annotator": judge.annotator, "about": about} | {
+        name: getattr(plan, name) for name in Forecast.__dataclass_fields__
+    }
+
+
+def generation_of(corpus: Corpus) -> Generation:
+    """The prompts of a corpus.
+
+    Raises:
+        StoreError: it has none.
+    """
+    if corpus.generation is None:
+        raise StoreError(f"{corpus.name} holds no prompts that systems generate audio for; music-prompts does")
+    return corpus.generation
+
+
+def records_of(store: Store, version: Version) -> Path:
+    """The folder of records beside a version."""
+    return store.root / "evaluations" / version.corpus / version.name
+
+
+def _word(name: str) -> str:
+    """A folder's name for a system; where it is not the system's own, with what tells it from others like it."""
+    word = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "system"
+    return word if word == name else f"{word}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _submitted(version: Version, store: Store, generation: Generation, wish: Wish) -> Submission:
+    """The clip of each prompt, by the file's name."""
+    if not wish.generations.is_dir():
+        raise InputError(f"--generations: expected a folder of clips: {wish.generations}")
+    rows = {row[generation.key]: row for row in prompts_of(version, generation)}
+    paths: dict[str, Path] = {}
+    unused = 0
+    for path in _audio_below(wish.generations):
+        if path.stem not in rows:
+            unused += 1
+        elif path.stem in paths:
+            raise InputError(f"--generations: prompt '{path.stem}' has two clips, {paths[path.stem]} and {path}")
+        else:
+            paths[path.stem] = path
+    with working("measure clips", len(paths)) as work:
+        probes = dict(zip(paths, media_index(store).look([*paths.values()], seen=work.advance), strict=True))
+    lacking = {name: "no clip" for name in rows if name not in paths}
+    lacking |= {name: one.detail for name, one in probes.items() if isinstance(one, AudioFault)}
+    if len(lacking) == len(rows) or (lacking and not wish.partial):
+        name, why = next(iter(lacking.items()))
+        raise InputError(
+            f"--generations {wish.generations}: {len(lacking):,} of {len(rows):,} prompts have no usable clip, the "
+            f"first is '{name}' ({why}); a file is called like its prompt's {generation.key}; --partial leaves them out"
+        )
+    made = [Made(row, paths[name], one) for name, row in rows.items() if isinstance(one := probes.get(name), Probe)]
+    return Submission(made, lacking, unused)
+
+
+def prompts_of(version: Version, generation: Generation) -> list[dict[str, Any]]:
+    """A version's prompts with their ids, groups and concepts, by id."""
+    shown = [column for mode in generation.concepts for column in mode.columns if column != "audio"]
+    columns = list(dict.fromkeys([generation.key, generation.text, *generation.groups, *shown]))
+    files = [version.folder / entry.path for entry in version.manifest.entries(generation.table)]
+    rows = [row for file in files for row in pq.read_table(file, columns=columns).to_pylist()]
+    return sorted(rows, key=lambda row: str(row[generation.key]))
+
+
+def _audio(made: Sequence[Made], generation: Generation) -> dict[str, Audio]:
+    """The clips by their prompts' ids."""
+    return {
+        one.row[generation.key]: Audio(one.probe.clip_sha256, str(one.path), duration_s=one.probe.duration_s)
+        for one in made
+    }
+
+
+def _audio_below(folder: Path) -> list[Path]:
+    return sorted(path.absolute() for path in folder.rglob("*") if path.suffix.lower() in AUDIO and path.is_file())
+
+
+# -- CLAP score and FAD -------------------------------------------------------------------------------------------
+
+
+def _embedded(
+    made: Sequence[Made], generation: Generation, model: Similarity | None, wish: Wish, store: Store
+) -> tuple[list[float | None], Any, tuple[Gaussian, dict[str, Any]] | None]:
+    """Of each clip its CLAP score and embedding, (clips, dimensions); and the reference with its facts."""
+    if model is None:
+        return [None] * len(made), None, None
+    said = [Said(one.probe.clip_sha256, one.path, one.row[generation.text]) for one in made]
+    with working("embed clips", len(said)) as work:
+        fits = [*model.cosines(said, work.advance)]
+    vectors = model.embeddings({one.clip_sha256: one.path for one in said})
+    rows = np.stack([vectors[one.clip_sha256] for one in said])
+    return [*fits], rows, None if wish.reference is None else _reference(wish.reference, model, wish, store)
+
+
+def _reference(name: str, model: Similarity, wish: Wish, store: Store) -> tuple[Gaussian, dict[str, Any]]:
+    with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
+        paths = _reference_clips(name, store, Path(temporary), wish.roots)
+        with working("embed the reference", len(paths)) as work:
+            vectors = model.embeddings(dict(sorted(paths.items())), work.advance)
+    return Gaussian(np.stack([*vectors.values()])), {"clips": len(paths), "sha256": digest_of(sorted(paths))}
+
+
+def _reference_clips(name: str, store: Store, spill: Path, roots: Sequence[Path]) -> dict[str, Path]:
+    """Different clips of a folder, or of a version, by SHA-256."""
+    if (folder := Path(name)).is_dir():
+        files = _audio_below(folder)
+        with working("measure the reference", len(files)) as work:
+            probes = media_index(store).look(files, seen=work.advance)
+        for path, one in zip(files, probes, strict=True):
+            if isinstance(one, AudioFault):
+                raise InputError(f"--reference: {path}: {one.reason}: {one.detail}; mend it or take it away")
+        paths = {one.clip_sha256: path for path, one in zip(files, probes, strict=True) if isinstance(one, Probe)}
+    else:
+        version = store.find(name)
+        tables = [table for table in find_corpus(version.corpus).tables if "clip_sha256" in table.schema.names]
+        files = [version.folder / entry.path for table in tables for entry in version.manifest.entries(table.name)]
+        wanted = {one for file in files for one in pq.read_table(file)["clip_sha256"].to_pylist() if one is not None}
+        paths = {sha256: clip.path for sha256, clip in clip_files(wanted, version, store, spill, roots).items()}
+    if len(paths) < 2:
+        raise InputError(f"--reference {name}: expected two different clips or more, found {len(paths)}")
+    return paths
+
+
+# -- concepts -----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _questions(
+    made: Sequence[Made], generation: Generation, judge: Examinee
+) -> Iterator[list[tuple[Questioner, list[Asked], str]]]:
+    """What the judge is asked, with the prompt's id: a concept of all clips, then the next."""
+    clips = {one.probe.clip_sha256: Clip(one.path, one.probe.duration_s) for one in made}
+    with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
+        asked = []
+        for mode in generation.concepts:
+            evaluation = Evaluation(mode.name, "yes_no", "", "", (mode,))
+            questioner = Questioner(evaluation, mode, judge, clips, Path(temporary))
+            asked += [
+                (questioner, questioner.requests({**one.row, "audio": one.probe.clip_sha256}), one.row[generation.key])
+                for one in made
+            ]
+        yield asked
+
+
+def _judged(
+    made: Sequence[Made], generation: Generation, judge: Examinee | None, store: Store
+) -> tuple[list[list[tuple[str, Prediction]]], dict[str, Any]]:
+    """Of each clip, what the judge says of each concept; and who it is."""
+    if judge is None:
+        return [[] for _ in made], {"judge": None}
+    with _questions(made, generation, judge) as asked, open_session(store, judge) as session:
+        outcomes = iter(session.ask([one.request for _, held, _ in asked for one in held]).outcomes)
+        read = [one.read(name, held, [next(outcomes) for _ in held]) for one, held, name in asked]
+        prompts = {name: sha256 for one, _, _ in asked for name, sha256 in one.prompts.items()}
+    if not any(one.answered for one in read):
+        raise EarmarkError(f"{judge.annotator} answered no question; most for '{read[0].reason}': {read[0].detail}")
+    by_concept = [read[at : at + len(made)] for at in range(0, len(read), len(made))]
+    names = [mode.name for mode in generation.concepts]
+    answers = [list(zip(names, held, strict=True)) for held in zip(*by_concept, strict=True)]
+    return answers, {"judge": {"annotator": judge.annotator, "prompts": prompts}}
+
+
+# -- counted ------------------------------------------------------------------------------------------------------
+
+
+def _rows(
+    made: Sequence[Made],
+    generation: Generation,
+    wish: Wish,
+    fits: Sequence[float | None],
+    answers: Sequence[Sequence[tuple[str, Prediction]]],
+    scores: Mapping[str, Sequence[scorers.Scored]],
+) -> list[dict[str, Any]]:
+    """What was measured of each clip."""
+    coverage = concept_shares([one.score for _, one in held] for held in answers)
+    rows = []
+    for one, fit, held, share in zip(made, fits, answers, coverage, strict=True):
+        clipped = clipped_share(decode(one.path)[0])
+        numbers = scores[one.row[generation.key]]
+        rows.append(
+            {
+                "id": one.row[generation.key],
+                "groups": [f"{name}: {one.row[name]}" for name in generation.groups if one.row[name] is not None],
+                **{name: getattr(one.probe, name) for name in ("clip_sha256", "duration_s", "level_dbfs")},
+                "silent_share": one.probe.silent_share,
+                "clipped_share": clipped,
+                "faults": faults_of(one.probe, clipped, wish.length_s),
+                "clap": fit,
+                "concepts": [
+                    {"concept": name, "p_yes": said.score, "reason": None if said.answered else said.reason}
+                    for name, said in held
+                ],
+                "coverage": share,
+                "request_keys": [
+                    *(key for _, said in held for key in said.requests),
+                    *dict.fromkeys(number.request_key for number in numbers),
+                ],
+                "scores": [number._asdict() for number in numbers],
+            }
+        )
+    return rows
+
+
+def faults_of(probe: Probe, clipped: float, length_s: float | None) -> list[str]:
+    """What is wrong with a clip's sound: `silent`, `clipped`, `short`, `long`; they are counted, and nothing left out.
+
+    Args:
+        probe: its measurements.
+        clipped: share of its samples in clipped runs, 0 to 1.
+        length_s: how long it should be; a twentieth more or less is allowed.
+    """
+    off = 0.0 if length_s is None else probe.duration_s / length_s - 1
+    wrong = {
+        "silent": probe.level_dbfs < SILENT_DBFS or probe.silent_share > SILENT_SHARE,
+        "clipped": clipped > CLIPPED_SHARE,
+        "short": off < -LENGTH_OFF,
+        "long": off > LENGTH_OFF,
+    }
+    return [name for name, is_so in wrong.items() if is_so]
+
+
+def _groups(rows: Sequence[Mapping[str, Any]], vectors: Any, reference: Gaussian | None) -> list[dict[str, Any]]:
+    """The figures over all clips, and over those of each group."""
+    names = [ALL, *sorted({name for row in rows for name in row["groups"]})]
+    found = []
+    for name in names:
+        places = [at for at, row in enumerate(rows) if name == ALL or name in row["groups"]]
+        distance = None
+        if reference is not None and len(places) > 1:
+            distance = asdict(fad(reference, vectors[places]))
+        means = {kind: mean_of([rows[at][column] for at in places]) for kind, column in MEANS.items()}
+        scores = {
+            kind: mean_of([scorers.score_in(rows[at], kind) for at in places]) for kind in scorers.names_of(rows[0])
+        }
+        found.append({"group": name, "clips": len(places), **means, "fad": distance, "scores": scores})
+    return found
+
+
+MEANS = {"ccs": "coverage", "clap": "clap"}
+"""Measures that are means over clips, and their columns in `clips.parquet`."""
+
+
+def _by_concept(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The share of clips in which each kind of concept is heard, of those with an answer."""
+    held: dict[str, list[float | None]] = {}
+    for row in rows:
+        for one in row["concepts"]:
+            held.setdefault(one["concept"], []).append(one["p_yes"])
+    shares = {name: [one for one in concept_shares([value] for value in values) if one is not None]
+              for name, values in held.items()}  # fmt: skip
+    return {name: float(np.mean(known)) for name, known in shares.items() if known}

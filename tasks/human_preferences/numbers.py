@@ -1,0 +1,93 @@
+"""A version of `human-preferences` in numbers, for card and report: what CMI-RewardBench's Tables 1, 6 and 7 count."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+
+import duckdb
+
+from earmark.schemas.human_preferences import CORPUS
+from earmark.tasks.evaluation.matrices import preference_matrices
+from earmark.tasks.store.figures import Grid, as_markdown
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
+
+_HOLDS = """SELECT split, modality, coalesce(vocals, 'not known'), count(*), sum(votes)::BIGINT AS cast_here,
+       cast_here / sum(cast_here) OVER () FROM comparisons GROUP BY split, modality, vocals ORDER BY ALL"""
+_VOTES_A_PAIR = "SELECT votes, count(*) FROM comparisons GROUP BY votes ORDER BY votes"
+_AGREEMENT = """SELECT value, dimension, comparisons, votes, vote_pairs, agree, rate, rate_low, rate_high, alpha,
+       alpha_low, alpha_high FROM agreement WHERE scope IN ('all', 'source') ORDER BY scope, value, dimension"""
+_FACTS = (
+    *("source", "votes", "pairs", "pairs of several votes", "votes on these", "prompts", "generations", "models"),
+    *("annotators", "hours of generations", "hours of references"),
+)
+_AGREE = (
+    *("source", "dimension", "pairs", "votes", "pairs of votes", "agree", "rate", "from", "to"),
+    *("alpha", "alpha from", "alpha to"),
+)
+
+
+def grids(db: duckdb.DuckDBPyConnection) -> list[Grid]:
+    """Tables of counts; `db` has a view of each published table by its name. A table without rows is left out."""
+
+    def rows(sql: str) -> tuple[tuple[str | float | int | None, ...], ...]:
+        return tuple(db.execute(sql).fetchall())
+
+    written = scripts(str(row[0]) for row in rows("SELECT feedback FROM votes WHERE feedback IS NOT NULL"))
+    both = "SELECT * FROM dimensions ORDER BY source <> 'all', source, preferred DESC"
+    found = (
+        Grid("Votes", _FACTS, rows(query("human_preferences/facts")), says="Models are those behind an API, too."),
+        Grid(
+            "What prompts hold",
+            ("split", "modality", "voice", "pairs", "votes", "share of votes"),
+            rows(_HOLDS),
+            ("share of votes",),
+        ),
+        Grid("Votes a pair", ("votes", "pairs"), rows(_VOTES_A_PAIR)),
+        Grid(
+            "Agreement of annotators",
+            _AGREE,
+            rows(_AGREEMENT),
+            ("rate", "from", "to"),
+            "Over pairs of votes on one pair of clips. Alpha is Krippendorff's, nominal: 1 is agreement, 0 is chance. "
+            "Intervals cover 95 %, by bootstrap over pairs of clips.",
+        ),
+        Grid(
+            "Musicality and alignment",
+            ("source", "preferred clip", "votes", "share", "confidence, musicality", "confidence, alignment"),
+            rows(both),
+            ("share",),
+            "How often a vote prefers one clip in both dimensions, and how sure the annotator is (1 to 5).",
+        ),
+        Grid(
+            "Feedback by writing system",
+            ("writing system", "votes with feedback", "share"),
+            tuple((name, count, count / written.total()) for name, count in written.most_common()),
+            ("share",),
+            "That of most letters; a language is not guessed from a few words.",
+        ),
+        *preference_matrices(db, str(CORPUS.ranked)),
+    )
+    return [grid for grid in found if grid.rows]
+
+
+def scripts(texts: Iterable[str]) -> Counter[str]:
+    """How many texts are written in each writing system, by the first word of most letters' Unicode names."""
+    found: Counter[str] = Counter()
+    for text in texts:
+        letters = Counter(unicodedata.name(letter, "?").split()[0] for letter in text if letter.isalpha())
+        name = max(sorted(letters), key=letters.__getitem__) if letters else "no letters"
+        found["Chinese characters" if name == "CJK" else name.capitalize() if letters else name] += 1
+    return found
+
+
+def card_sections(stage: Stage) -> dict[str, str]:
+    """The card's own sections."""
+    written = stage.tables()
+    with connect(stage.work / "spill") as db:
+        for table in CORPUS.tables:
+            paths = [path for paths in written.get(table.name, {}).values() for path in paths]
+            view_parquet(db, table.name, paths, table.schema)
+        return {grid.title: as_markdown(grid) for grid in grids(db)}

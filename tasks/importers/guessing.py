@@ -1,0 +1,210 @@
+"""What a table of rated clips seems to hold, by its names and cells; for a person to check."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from earmark.schemas.errors import InputError
+from earmark.tasks.importers.cells import shown
+from earmark.tasks.importers.lines import read_rows
+from earmark.tasks.importers.rows import Reject
+
+LOOKED_AT = 20_000  # rows
+MARKS = (",", "\t", ";", "|", " ")
+SCALES = ((1, 5), (0, 5), (1, 7), (1, 9), (0, 10), (1, 10), (0, 1), (-3, 3), (0, 100))
+AUDIO = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".aiff")
+NAMES: Mapping[str, str] = {
+    "file": "file filename file_name wav wav_name wav_path path audio audio_path clip clip_path sample sample_id "
+    "stimulus utt_id",
+    "mos": "mos score rating mean mean_score mean_rating ovr overall quality naturalness opinion value",
+    "system": "system system_id systems model model_id method codec algorithm",
+    "speaker": "speaker speaker_id singer voice spk",
+    "content": "content content_id text_id sentence sentence_id phrase prompt_id transcript transcription "
+    "content_cluster cluster ref",
+    "condition": "condition condition_id conditionid con snr degradation",
+    "listener": "listener listener_id rater rater_id annotator annotator_id worker worker_id subject judge user",
+    "votes": "votes n_votes num_votes ratings n_ratings count n",
+    "mos_std": "mos_std std score_std stdev sd",
+    "subset": "subset test test_id experiment track study",
+    "split": "split partition fold",
+}
+"""Names of columns as labs write them, without case, by what they hold."""
+
+
+class Guess(NamedTuple):
+    """What a table seems to be.
+
+    Attributes:
+        rows: how many were looked at.
+        delimiter: empty where the ending says it, or the table is no text.
+        header: names for the columns of a list that has none; else empty.
+        columns: the table's column by what it holds; `file` and `mos` at least.
+        examples: a cell of each column.
+        scale: lowest and highest possible rating.
+        seen: lowest and highest rating there.
+        unused: columns that no guess took.
+        file_name: a pattern that the clips' names suggest for systems; None without one.
+    """
+
+    rows: int
+    delimiter: str
+    header: tuple[str, ...]
+    columns: Mapping[str, str]
+    examples: Mapping[str, str]
+    scale: tuple[float, float]
+    seen: tuple[float, float]
+    unused: tuple[str, ...]
+    file_name: str | None
+
+
+def guess_table(path: Path) -> Guess:
+    """Look at a table's first rows.
+
+    Args:
+        path: CSV, TSV or TXT (also `.gz`), JSON lines or Parquet.
+
+    Raises:
+        InputError: it cannot be read, holds fewer than two rows, or no clips and ratings that can be told.
+    """
+    delimiter, names, rows = _rows_of(path)
+    if len(rows) < 2:
+        raise InputError(f"{path.name}: expected two rows or more, found {len(rows)}")
+    headless = not names
+    names = names or [f"column_{at}" for at in range(1, len(rows[0]) + 1)]
+    cells = {name: [row[at] for row in rows] for at, name in enumerate(names)}
+    columns = _columns(path, cells)
+    if headless:  # names that say what a column holds
+        held = {column: what for what, column in columns.items()}
+        cells = {held.get(name, name): values for name, values in cells.items()}
+        names, columns = [*cells], {what: what for what in columns}
+    seen = _ends(cells[columns["mos"]])
+    unused = tuple(name for name in names if name not in columns.values())
+    return Guess(
+        rows=len(rows),
+        delimiter=delimiter,
+        header=tuple(names) if headless else (),
+        columns=columns,
+        examples={name: values[0] for name, values in cells.items()},
+        scale=_scale(*seen) or seen,
+        seen=seen,
+        unused=unused,
+        file_name=None if "system" in columns else _pattern(cells[columns["file"]]),
+    )
+
+
+def _rows_of(path: Path) -> tuple[str, list[str], list[list[str]]]:
+    """Delimiter, header (empty without one) and rows as text."""
+    ending = "".join(path.suffixes[-2:]).lower().removesuffix(".gz").rpartition(".")[2]
+    if ending == "parquet":
+        import pyarrow.parquet as pq
+
+        try:
+            batch = next(pq.ParquetFile(path).iter_batches(LOOKED_AT))
+        except (OSError, ValueError, StopIteration) as error:
+            raise InputError(f"{path.name}: expected a Parquet file with rows: {shown(error)}") from None
+        return "", batch.schema.names, [[_text(cell) for cell in row.values()] for row in batch.to_pylist()]
+    if ending in ("jsonl", "ndjson"):
+        try:
+            with path.open(encoding="utf-8-sig") as file:
+                objects = [json.loads(line) for line in islice(file, LOOKED_AT) if line.strip()]
+            names = list(dict.fromkeys(name for row in objects for name in row))
+            return "", names, [[_text(row.get(name)) for name in names] for row in objects]
+        except (OSError, ValueError, AttributeError, TypeError) as error:
+            raise InputError(f"{path.name}: expected one JSON object a line: {shown(error)}") from None
+    best = max((_split(path, mark) for mark in MARKS), key=lambda one: (one[0], -MARKS.index(one[1])))
+    share, mark, rows = best
+    if not share or not rows:
+        raise InputError(f"{path.name}: expected a table whose rows have as many cells, two at least")
+    has_header = not any(map(_is_number, rows[0])) and any(_is_number(cell) for row in rows[1:20] for cell in row)
+    names = [cell.strip() for cell in rows[0]] if has_header else []
+    usual = "\t" if ending == "tsv" else ","
+    return "" if mark == usual else mark, names, rows[1:] if has_header else rows
+
+
+def _split(path: Path, mark: str) -> tuple[float, str, list[list[str]]]:
+    """How well a delimiter splits a list: the share of rows of the most frequent width; 0 below two cells."""
+    rows = [cells for _, cells in islice(read_rows(path, path.name, mark), LOOKED_AT) if not isinstance(cells, Reject)]
+    widths = Counter(map(len, rows))
+    if not widths:
+        return 0.0, mark, []
+    width, count = widths.most_common(1)[0]
+    return (count / len(rows) if width > 1 else 0.0), mark, [row for row in rows if len(row) == width]
+
+
+def _text(cell: object) -> str:
+    return "" if cell is None else str(cell)
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        return float(cell) == float(cell)
+    except ValueError:
+        return False
+
+
+def _columns(path: Path, cells: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The column of each thing that is told by name; clips and ratings also by their cells."""
+    columns: dict[str, str] = {}
+    for what, names in NAMES.items():
+        for name in names.split():
+            found = [one for one in cells if re.sub(r"[\W_]+", "_", one.strip().lower()).strip("_") == name]
+            if found and found[0] not in columns.values():
+                columns.setdefault(what, found[0])
+    numbers = [name for name, held in cells.items() if sum(map(_is_number, held)) > 0.9 * len(held)]
+    if columns.get("mos") not in numbers:
+        columns.pop("mos", None)
+    if "file" not in columns and len({*cells.get(columns.get("system", ""), ())}) > 0.9 * len(
+        next(iter(cells.values()))
+    ):
+        columns["file"] = columns.pop("system")  # a name of its own in each row is a clip's
+    texts = [name for name in cells if name not in numbers]
+    fit = [name for name in numbers if _scale(*_ends(cells[name]))]
+    _take(columns, "file", texts, lambda name: _audio_share(cells[name]) > 0.5)
+    _take(columns, "file", texts, lambda name: len({*cells[name]}) > 0.5 * len(cells[name]))
+    _take(columns, "mos", fit, lambda name: any("." in cell for cell in cells[name]))
+    _take(columns, "mos", fit, lambda name: len({*cells[name]}) > 1)
+    for what in ("file", "mos"):
+        if what not in columns:
+            raise InputError(
+                f"{path.name}: no column seems to hold {'clips' if what == 'file' else 'ratings'}; columns: "
+                f"{shown(', '.join(cells))}. Write the config by hand: data/demo/mos-preferences.toml shows one"
+            )
+    return {what: columns[what] for what in NAMES if what in columns}
+
+
+def _take(columns: dict[str, str], what: str, names: Iterable[str], fits: Callable[[str], bool]) -> None:
+    """Take the first free column that fits, where none is taken yet."""
+    for name in names:
+        if what not in columns and name not in columns.values() and fits(name):
+            columns[what] = name
+
+
+def _audio_share(cells: Sequence[str]) -> float:
+    return sum(cell.lower().endswith(AUDIO) for cell in cells) / len(cells)
+
+
+def _ends(cells: Sequence[str]) -> tuple[float, float]:
+    """The least and the greatest number."""
+    numbers = [float(cell) for cell in cells if _is_number(cell)]
+    return min(numbers), max(numbers)
+
+
+def _scale(low: float, high: float) -> tuple[float, float] | None:
+    """The first usual scale that holds all ratings."""
+    return next(((a, b) for a, b in SCALES if a <= low and high <= b), None)
+
+
+def _pattern(files: Sequence[str]) -> str | None:
+    """A pattern for systems, where file names begin with a word that several share."""
+    stems = [PurePosixPath(file).stem for file in files]
+    for mark in ("-", "_"):
+        words = Counter(stem.partition(mark)[0] for stem in stems if mark in stem)
+        if sum(words.values()) > 0.9 * len(stems) and 1 < len(words) <= len(stems) / 3:
+            return f"^(?P<system>[^{mark}]+){mark}"
+    return None

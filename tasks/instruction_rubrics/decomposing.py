@@ -1,0 +1,108 @@
+"""`instruction-rubrics`: lists of items in parts, items read by a second model, and how far a second draw agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from earmark.schemas.instruction_rubrics import InstructionRubrics
+from earmark.tasks.build.ask import Ask, Asker, Reply, Row, side_by_side
+from earmark.tasks.instruction_rubrics.asks import DIRECTION, REDECOMPOSE
+from earmark.tasks.instruction_rubrics.checks import usable_items
+from earmark.tasks.instruction_rubrics.deciding import draw
+
+AT_ONCE = 20
+"""Items that one question shows; longer lists are asked about in parts."""
+LEAST_OVERLAP = 0.5
+"""Share of the words of an instruction, of all that two items rest on, from which these can be the same item."""
+Thing = TypeVar("Thing")
+
+
+async def look_again(
+    asker: Asker[InstructionRubrics], row: Row, items: list[Row], listed: Sequence[Row]
+) -> tuple[list[Row], float | None]:
+    """Items with their `flags` by a second model; and how far another draw agrees with the first, where it is drawn.
+
+    Args:
+        asker: asks on behalf of a row.
+        row: the `instruction`, and how it was asked about (`wording`).
+        items: those that are kept.
+        listed: those of the first draw.
+    """
+    config = asker.config
+    flags = await _reversed(asker, row, items) if config.reader else [[] for _ in items]
+    stability = None
+    if draw(config.seed, "redecompose", row["instruction_id"]) < config.decomposition.stability:
+        second = await asker.reply(REDECOMPOSE, {**row, "part": "again"})
+        if second.failure is None:
+            again = usable_items(row["instruction"], second.value["items"])[0]
+            stability = agreement(row["instruction"], listed, again)
+    return [{**item, "flags": one} for item, one in zip(items, flags, strict=True)], stability
+
+
+def wording_of(config: InstructionRubrics, domain: str) -> str:
+    """By which prompt an instruction of a domain is taken apart."""
+    return f"decompose-{domain}" if config.decomposition.prompts == "domain" else "decompose"
+
+
+async def _reversed(asker: Asker[InstructionRubrics], about: Row, items: list[Row]) -> list[list[str]]:
+    """`direction` for each item that the second model denies of audio which is as the instruction says; `unread` for
+    all where it gave no answer."""
+    replies = await ask_in_parts(asker, DIRECTION, about, items)
+    if any(reply.failure for reply in replies):
+        return [["unread"] for _ in items]
+    answers = [one["answer"] for reply in replies for one in reply.value["items"]]
+    return [["direction"] if answer == "no" else [] for answer in answers]
+
+
+def split(things: Sequence[Thing], at_once: int = AT_ONCE) -> list[Sequence[Thing]]:
+    """Consecutive parts of a list."""
+    return [things[start : start + at_once] for start in range(0, len(things), at_once)]
+
+
+def in_parts(row: Row, items: Sequence[Row]) -> list[Row]:
+    """A row with its items, so many at once that a question can show; all but the first name their `part`."""
+    parts = enumerate(split(items), 1)
+    return [{**row, "items": numbered(part), **({"part": f"items {n}"} if n > 1 else {})} for n, part in parts]
+
+
+async def ask_in_parts(
+    asker: Asker[InstructionRubrics], ask: Ask[InstructionRubrics], row: Row, items: Sequence[Row]
+) -> list[Reply]:
+    """How the questions about all items end, in order."""
+    return list(await side_by_side(*(asker.reply(ask, one) for one in in_parts(row, items))))
+
+
+def numbered(items: Sequence[Mapping[str, Any]]) -> list[Row]:
+    """Items with numbers from 1, as prompts show them."""
+    return [
+        {"id": number, "question": item["question"], "basis": item["basis"]} for number, item in enumerate(items, 1)
+    ]
+
+
+def agreement(instruction: str, first: Sequence[Row], second: Sequence[Row]) -> float:
+    """How far two draws take an instruction apart alike: items that match, of all items of both (Dice), 0 to 1.
+
+    Two items can match if the words of the instruction that they rest on overlap by half or more of what both cover;
+    each item matches one of the other draw at most, as many as possible.
+    """
+    from scipy.optimize import linear_sum_assignment
+
+    spans = [[_span(instruction, item["basis"]) for item in items] for items in (first, second)]
+    same = np.array([[_overlap(one, other) >= LEAST_OVERLAP for other in spans[1]] for one in spans[0]], dtype=float)
+    rows, columns = linear_sum_assignment(same, maximize=True)
+    return float(2 * same[rows, columns].sum() / (len(first) + len(second)))
+
+
+def _span(instruction: str, basis: str) -> tuple[int, int]:
+    """Where an item's words stand, in characters without regard to case and width of blanks."""
+    text, words = (" ".join(one.split()).casefold() for one in (instruction, basis))
+    start = text.index(words)
+    return start, start + len(words)
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> float:
+    common = min(one[1], other[1]) - max(one[0], other[0])
+    return max(0, common) / (max(one[1], other[1]) - min(one[0], other[0]))

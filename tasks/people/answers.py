@@ -1,0 +1,307 @@
+"""What annotators hand back: read, checked against the plan, and turned into votes or ratings."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import statistics
+import zlib
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
+
+from earmark.schemas.errors import InputError
+from earmark.schemas.study import ANSWERS, PLAN, Answer, AnswerFile, Page, StudyPlan, Trial
+from earmark.tasks.evaluation.agreement import alpha
+
+MOST_BYTES = 8 << 20
+_ANSWERS = TypeAdapter(dict[str, Answer])
+_OTHER = {"a": "b", "b": "a"}
+Row = dict[str, Any]
+
+
+class Returned(NamedTuple):
+    """The answers of one page.
+
+    Attributes:
+        page: its name.
+        file: where they were read.
+        answers: by trial.
+    """
+
+    page: str
+    file: str
+    answers: Mapping[str, Answer]
+
+
+class Progress(NamedTuple):
+    """How one annotator does.
+
+    Attributes:
+        done: trials answered.
+        trials: trials of the page.
+        known_right: known pairs answered as expected.
+        known: known pairs answered.
+        repeats_same: questions of repeated pairs answered as the first time.
+        repeats: questions of repeated pairs answered twice.
+        median_s: seconds spent on a trial.
+        fails: whether more known pairs than allowed are wrong.
+    """
+
+    page: str
+    done: int
+    trials: int
+    known_right: int
+    known: int
+    repeats_same: int
+    repeats: int
+    median_s: float | None
+    fails: bool
+
+
+def read_plan(folder: Path) -> StudyPlan:
+    """The plan of a study's folder.
+
+    Raises:
+        InputError: there is none, or it was changed.
+    """
+    try:
+        return StudyPlan.model_validate_json((folder / PLAN).read_bytes())
+    except OSError:
+        raise InputError(
+            f"{folder}: expected a study's folder with {PLAN}; start one with `earmark study start`"
+        ) from None
+    except ValidationError as error:
+        raise InputError(f"{folder / PLAN}: not a plan of this release: {error.errors()[0]['msg']}") from None
+
+
+def parse_answers(plan: StudyPlan, content: bytes, name: str) -> Returned:
+    """Check one returned file.
+
+    Args:
+        plan: the study's.
+        content: the file's bytes.
+        name: how messages call it.
+
+    Raises:
+        InputError: it is no answer file, belongs to another study, was changed, or answers what was not asked.
+    """
+    try:
+        file = AnswerFile.model_validate_json(content)
+    except ValidationError:
+        raise InputError(f"{name}: expected the JSON file that a study's page saves") from None
+    if file.study != plan.study:
+        raise InputError(f"{name}: belongs to study '{file.study[:64]}', not '{plan.study}'")
+    page = next((page for page in plan.pages if page.name == file.page and page.key == file.key), None)
+    if page is None:
+        raise InputError(f"{name}: its page is not one of this study: made by an earlier start, or changed")
+    if f"{zlib.crc32(file.body.encode()):08x}" != file.crc32:
+        raise InputError(f"{name}: the answers do not fit their checksum: the file was changed or damaged")
+    try:
+        answers = _ANSWERS.validate_json(file.body)
+    except ValidationError as error:
+        raise InputError(f"{name}: answers in an unknown form: {error.errors()[0]['msg']}") from None
+    trials = {trial.id for trial in page.trials}
+    for trial, answer in answers.items():
+        if trial not in trials:
+            raise InputError(f"{name}: answers a trial that page {page.name} does not have")
+        if fault := _fault(plan, answer):
+            raise InputError(f"{name}: trial {trial}: {fault}")
+    return Returned(page.name, name, answers)
+
+
+def _fault(plan: StudyPlan, answer: Answer) -> str | None:
+    for question in plan.questions:
+        if (value := answer.response.get(question)) not in plan.choices:
+            return f"expected one of {', '.join(plan.choices)} for {question}, found {str(value)[:40]!r}"
+        sure = answer.response.get(f"confidence_{question}")
+        if plan.kind == "pairs" and sure not in ("1", "2", "3", "4", "5"):
+            return f"expected a confidence from 1 to 5 for {question}, found {str(sure)[:40]!r}"
+    return None
+
+
+def read_answers(plan: StudyPlan, folder: Path, files: Iterable[Path]) -> tuple[list[Returned], list[str]]:
+    """The answers in a study's folder and in further files, by page, and one line for each file that is refused.
+
+    The same answers twice count once; of two files of one page of which one goes on with the other, the longer counts;
+    two that contradict each other are both refused.
+    """
+    kept: dict[str, Returned] = {}
+    refused, contradicted = [], set()
+    for path in [*sorted((folder / ANSWERS).glob("*.json")), *files]:
+        try:
+            if path.stat().st_size > MOST_BYTES:
+                raise InputError(f"{path.name}: larger than {MOST_BYTES >> 20} MB")
+            one = parse_answers(plan, path.read_bytes(), path.name)
+        except OSError as error:
+            refused.append(f"{path.name}: {error.strerror}")
+            continue
+        except InputError as error:
+            refused.append(str(error))
+            continue
+        before = kept.get(one.page)
+        if before is None or _goes_on(one, before):
+            kept[one.page] = one
+        elif not _goes_on(before, one):
+            contradicted.add(one.page)
+            both = f"{one.file} and {before.file}"
+            refused.append(f"{both}: different answers of page {one.page}; neither is used; take one away")
+    return [one for name, one in sorted(kept.items()) if name not in contradicted], refused
+
+
+def _goes_on(longer: Returned, shorter: Returned) -> bool:
+    return all(longer.answers.get(trial) == answer for trial, answer in shorter.answers.items())
+
+
+def progress_of(plan: StudyPlan, returned: Iterable[Returned]) -> list[Progress]:
+    """How far each page is, and how its annotator does in the checks."""
+    by_page = {one.page: one.answers for one in returned}
+    return [_progress(plan, page, by_page.get(page.name, {})) for page in plan.pages]
+
+
+def _progress(plan: StudyPlan, page: Page, answers: Mapping[str, Answer]) -> Progress:
+    firsts = {frozenset(trial.clips.values()): trial for trial in page.trials if trial.kind == "pair"}
+    known = right = twice = same = 0
+    for trial in page.trials:
+        if trial.id not in answers:
+            continue
+        given = answers[trial.id].response
+        for question, expected in trial.expected.items() if trial.kind == "known" else ():
+            known += 1
+            right += given[question] == expected
+        first = firsts.get(frozenset(trial.clips.values())) if trial.kind == "repeat" else None
+        if first is not None and first.id in answers:
+            before = answers[first.id].response
+            twice += len(plan.questions)
+            same += sum(_clip(trial, given[one]) == _clip(first, before[one]) for one in plan.questions)
+    return Progress(
+        page=page.name,
+        done=len(answers),
+        trials=len(page.trials),
+        known_right=right,
+        known=known,
+        repeats_same=same,
+        repeats=twice,
+        median_s=statistics.median(one.seconds for one in answers.values()) if answers else None,
+        fails=known > 0 and (known - right) / known > plan.most_failed,
+    )
+
+
+def _clip(trial: Trial, value: str) -> str:
+    """What was preferred: a generation's id, or the answer itself if it names none."""
+    return trial.clips.get(value, value)
+
+
+def usable(plan: StudyPlan, returned: Iterable[Returned]) -> list[Returned]:
+    """The answers of annotators who do not fail their checks."""
+    kept = list(returned)
+    failed = {one.page for one in progress_of(plan, kept) if one.fails}
+    return [one for one in kept if one.page not in failed]
+
+
+def votes_of(plan: StudyPlan, returned: Iterable[Returned]) -> list[Row]:
+    """Answers as rows: of `pairs` in the layout `votes` of `human-preferences`, of `ratings` one row a clip.
+
+    Repeats and known pairs are checks, not votes.
+
+    Raises:
+        InputError: the plan is an audit's.
+    """
+    if plan.kind == "audit":
+        raise InputError(f"{plan.study} is an audit; read it with `earmark audit read`")
+    rows = []
+    for one in returned:
+        page = next(page for page in plan.pages if page.name == one.page)
+        for trial in page.trials:
+            if trial.id in one.answers and trial.kind in ("pair", "rating"):
+                rows.append(_row(plan, page, trial, one.answers[trial.id]))
+    return rows
+
+
+def _row(plan: StudyPlan, page: Page, trial: Trial, answer: Answer) -> Row:
+    prompt = plan.prompts[trial.prompt_id]
+    common = {
+        "vote_id": hashlib.sha256(f"{page.key}/{trial.id}".encode()).hexdigest()[:16],
+        "annotator": f"{plan.study}-{page.name}-{page.key[:8]}",  # another start of the same study has other people
+        "prompt_id": trial.prompt_id,
+        "text": prompt.text,
+        "lyrics": prompt.lyrics,
+        "date": answer.at,
+        "feedback": answer.response.get("feedback") or None,
+    }
+    if plan.kind == "ratings":
+        made = plan.generations[trial.clips["a"]]
+        scores = {question: int(answer.response[question]) for question in plan.questions}
+        return {**common, "system": made.model, "audio": made.audio, **scores}
+    row: Row = {**common, "reference": prompt.reference}
+    for letter in ("a", "b"):
+        made = plan.generations[trial.clips[letter]]
+        row |= {f"audio_{letter}": made.audio, f"model_{letter}": made.model}
+        row[f"listened_{letter}_s"] = answer.heard_s.get(letter)
+    for question in plan.questions:
+        row[question] = answer.response[question]
+        row[f"confidence_{question}"] = int(answer.response[f"confidence_{question}"])
+    return row
+
+
+def agreement_of(plan: StudyPlan, returned: Iterable[Returned]) -> dict[str, float | None]:
+    """Krippendorff's nominal alpha of each question over pairs with two votes or more; None where it is not defined."""
+    counts: dict[str, dict[frozenset[str], Counter[str]]] = {one: defaultdict(Counter) for one in plan.questions}
+    trials = {trial.id: trial for page in plan.pages for trial in page.trials if trial.kind == "pair"}
+    for one in returned:
+        for trial_id, answer in one.answers.items():
+            if trial := trials.get(trial_id):
+                for question, by_pair in counts.items():
+                    by_pair[frozenset(trial.clips.values())][_clip(trial, answer.response[question])] += 1
+    values = {question: alpha(_table(by_pair)) for question, by_pair in counts.items()}
+    return {question: None if math.isnan(value) else value for question, value in values.items()}
+
+
+def _table(by_pair: Mapping[frozenset[str], Counter[str]]) -> list[list[int]]:
+    """Votes by pair and choice: one clip, the other, neither.
+
+    Which clip is "one" is drawn by hash: in the order of ids, all votes would fall on one choice wherever the better
+    models' ids come first, and alpha would not be defined.
+    """
+    rows = []
+    for pair, votes in by_pair.items():
+        one, other = sorted(pair, key=lambda clip: hashlib.sha256(clip.encode()).digest())
+        rows.append([votes[one], votes[other], votes.total() - votes[one] - votes[other]])
+    return rows or [[0, 0, 0]]
+
+
+def lines_of(rows: Iterable[Row]) -> str:
+    """Rows as JSON lines."""
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def mean_opinions(plan: StudyPlan, returned: Iterable[Returned]) -> list[Row]:
+    """Ratings by system and question: mean, and a 95 % interval over annotators' own means (Student's t)."""
+    from scipy.stats import t  # here: loading it takes longer than most commands
+
+    by_cell: dict[tuple[str, str], dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for row in votes_of(plan, returned):
+        for question in plan.questions:
+            by_cell[row["system"], question][row["annotator"]].append(row[question])
+    rows = []
+    for (system, question), by_annotator in sorted(by_cell.items()):
+        means = [statistics.fmean(values) for values in by_annotator.values()]
+        scores = [value for values in by_annotator.values() for value in values]
+        half = None
+        if len(means) > 1:
+            half = float(t.ppf(0.975, len(means) - 1)) * statistics.stdev(means) / len(means) ** 0.5
+        rows.append(
+            {
+                "system": system,
+                "question": question,
+                "mos": statistics.fmean(scores),
+                "half_width": half,
+                "ratings": len(scores),
+                "annotators": len(means),
+            }
+        )
+    return rows

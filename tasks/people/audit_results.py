@@ -1,0 +1,191 @@
+"""What an audit says: how often reviewers give a row's own label, by label and stratum, and which rows they contest."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from earmark.schemas.errors import InputError
+from earmark.schemas.study import Audited, StudyPlan, Trial
+from earmark.tasks.evaluation.agreement import alpha
+from earmark.tasks.exports.folder import building
+from earmark.tasks.people.answers import Returned
+from earmark.tasks.people.auditing import QUESTION, UNSURE
+
+RECORD, ROWS = "audit.json", "rows.csv"
+VERDICTS = ("confirmed", "refuted", "disputed", "unsure")
+
+
+class Verdict(NamedTuple):
+    """What reviewers say of one row.
+
+    Attributes:
+        row: its id.
+        label: what the version says.
+        stratum: its value in the column that rows were drawn by.
+        answers: by reviewer, in the version's words.
+        verdict: `confirmed` if most of those who could tell give the label, `refuted` if most give one other,
+            `disputed` if no answer has most, `unsure` if nobody could tell.
+        instead: the other answer of a refuted row.
+        why: what they wrote beside their answers, by reviewer; empty where nobody did.
+    """
+
+    row: str
+    label: str
+    stratum: str
+    answers: Mapping[str, str]
+    verdict: str
+    instead: str
+    why: str
+
+
+def verdicts(plan: StudyPlan, returned: Iterable[Returned]) -> list[Verdict]:
+    """One verdict for each row that somebody answered.
+
+    Raises:
+        InputError: the plan is no audit's.
+    """
+    audited = _audited(plan)
+    answers: dict[str, dict[str, str]] = defaultdict(dict)
+    labels: dict[str, str] = {}
+    remarks: dict[str, list[str]] = defaultdict(list)
+    by_page = {page.name: {trial.id: trial for trial in page.trials} for page in plan.pages}
+    for one in returned:
+        for trial_id, answer in one.answers.items():
+            trial = by_page[one.page][trial_id]
+            answers[trial.prompt_id][one.page] = _named(audited, trial, answer.response[QUESTION])
+            labels[trial.prompt_id] = _named(audited, trial, trial.expected[QUESTION])
+            if remark := " ".join(answer.response.get("feedback", "").split()):
+                remarks[trial.prompt_id].append(f"{one.page}: {remark}")
+    return [
+        Verdict(row, labels[row], audited.strata[row], given, *_verdict(labels[row], given), "; ".join(remarks[row]))
+        for row, given in sorted(answers.items())
+    ]
+
+
+def _audited(plan: StudyPlan) -> Audited:
+    if plan.audited is None:
+        raise InputError(f"{plan.study} is a study; read it with `earmark study status`")
+    return plan.audited
+
+
+def _named(audited: Audited, trial: Trial, value: str) -> str:
+    """An answer in the version's words: a letter of the page stands for a side."""
+    shown = reversed(audited.sides) if trial.swapped else audited.sides
+    return dict(zip(("a", "b"), shown, strict=True)).get(value, value)
+
+
+def _verdict(label: str, answers: Mapping[str, str]) -> tuple[str, str]:
+    counts = Counter(value for value in answers.values() if value != UNSURE)
+    if not counts:
+        return "unsure", ""
+    (first, most), *others = counts.most_common()
+    if others and others[0][1] == most:
+        return "disputed", ""
+    return ("confirmed", "") if first == label else ("refuted", first)
+
+
+def summary(plan: StudyPlan, rows: list[Verdict]) -> dict[str, Any]:
+    """Precision of each label and stratum with Wilson's interval, of the whole version, and the reviewers' agreement.
+
+    Precision is the share of confirmed rows among those that somebody could tell; a disputed row is not confirmed. Rows
+    are drawn one of each label and stratum in turn, so the figure of the whole weighs each cell by its rows in the
+    version; its interval joins those of the cells (Zou and Donner 2008, "MOVER"). `alone` is how often one reviewer
+    alone gives the label, by stratum and in the whole: what people reach where models are measured on the same rows.
+    """
+    audited = _audited(plan)
+    cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for one in rows:
+        cells[one.label, one.stratum][one.verdict] += 1
+    table = [
+        {"label": label, "stratum": stratum, **{name: counts[name] for name in VERDICTS}, **_precision(counts)}
+        | {"rows": audited.totals.get(f"{label}\t{stratum}", 0)}
+        for (label, stratum), counts in sorted(cells.items())
+    ]
+    return {
+        "corpus": audited.corpus,
+        "version": audited.version,
+        "manifest_sha256": audited.manifest_sha256,
+        "evaluation": audited.evaluation,
+        "stratify": audited.stratify,
+        "reviewers": len({name for one in rows for name in one.answers}),
+        "audited": len(rows),
+        "overall": _overall(table),
+        "alone": _alone(rows, audited.totals),
+        "covered": _covered(audited, table),
+        "alpha": _agreement(rows),
+        "cells": table,
+    }
+
+
+def _precision(counts: Mapping[str, int]) -> Mapping[str, float | None]:
+    told = counts["confirmed"] + counts["refuted"] + counts["disputed"]
+    return _wilson(counts["confirmed"], told) if told else {"precision": None, "low": None, "high": None}
+
+
+def _alone(rows: list[Verdict], totals: Mapping[str, int]) -> list[dict[str, Any]]:
+    """The share of right answers by stratum, then of all; who could not tell was not right.
+
+    A row counts once however many answered it: answers to one row hang together, and the interval must not ignore it.
+    """
+    shares: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for one in rows:
+        right = sum(answer == one.label for answer in one.answers.values())
+        shares[one.label, one.stratum].append(right / len(one.answers))
+    table: list[dict[str, Any]] = [
+        {"stratum": stratum, "rows": totals.get(f"{label}\t{stratum}", 0), **_wilson(sum(held), len(held))}
+        for (label, stratum), held in sorted(shares.items())
+    ]
+    strata = sorted({cell["stratum"] for cell in table})
+    by_stratum = {stratum: [cell for cell in table if cell["stratum"] == stratum] for stratum in strata}
+    return [{"stratum": name, **_overall(cells)} for name, cells in {**by_stratum, "all": table}.items()]
+
+
+def _wilson(right: float, of: int) -> dict[str, float]:
+    """A share with its interval of 95 % (Wilson 1927), of a number that need not be whole."""
+    share, z2 = right / of, 1.959963984540054**2
+    middle = share + z2 / (2 * of)
+    half = (z2 * (share * (1 - share) / of + z2 / (4 * of * of))) ** 0.5
+    return {"precision": share, "low": (middle - half) / (1 + z2 / of), "high": (middle + half) / (1 + z2 / of)}
+
+
+def _overall(table: list[dict[str, Any]]) -> dict[str, float | None]:
+    known = [cell for cell in table if cell["precision"] is not None and cell["rows"]]
+    total = sum(cell["rows"] for cell in known)
+    if not total:
+        return {"precision": None, "low": None, "high": None}
+    weights = [cell["rows"] / total for cell in known]
+    value = sum(w * cell["precision"] for w, cell in zip(weights, known, strict=True))
+    below = sum((w * (cell["precision"] - cell["low"])) ** 2 for w, cell in zip(weights, known, strict=True)) ** 0.5
+    above = sum((w * (cell["high"] - cell["precision"])) ** 2 for w, cell in zip(weights, known, strict=True)) ** 0.5
+    return {"precision": value, "low": max(0.0, value - below), "high": min(1.0, value + above)}
+
+
+def _covered(audited: Audited, table: list[dict[str, Any]]) -> float:
+    """Share of the version's rows whose label and stratum were audited."""
+    told = sum(cell["rows"] for cell in table if cell["precision"] is not None)
+    return told / sum(audited.totals.values()) if audited.totals else 0.0
+
+
+def _agreement(rows: Iterable[Verdict]) -> float | None:
+    """Krippendorff's nominal alpha over rows that two or more could tell; None where it is not defined."""
+    tables = [Counter(value for value in one.answers.values() if value != UNSURE) for one in rows]
+    values = sorted({value for counts in tables for value in counts})
+    found = alpha([[counts[value] for value in values] for counts in tables] or [[0]])
+    return found if found == found else None  # NaN
+
+
+def write_record(folder: Path, facts: Mapping[str, Any], rows: Iterable[Verdict]) -> None:
+    """Write `audit.json`, and `rows.csv` with every audited row, to withdraw or relabel what is refuted."""
+    with building(folder, force=True, record=RECORD) as place:
+        (place / RECORD).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        with (place / ROWS).open("w", encoding="utf-8", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(("row", "stratum", "label", "verdict", "instead", "answers", "why"))
+            for one in rows:
+                answers = " ".join(f"{name}={value}" for name, value in sorted(one.answers.items()))
+                writer.writerow((one.row, one.stratum, one.label, one.verdict, one.instead, answers, one.why))

@@ -1,0 +1,284 @@
+"""Audits: people answer rows of a version as a model is asked, without the labels, and the labels are counted.
+
+The rows, what is shown of them and what is true come from the corpus's evaluations: what can be asked of a model can be
+asked of a person.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import StoreError
+from earmark.schemas.evaluations import Evaluation, Mode, names_image
+from earmark.schemas.study import PAGES, PLAN, Audited, Page, StudyPlan, Trial
+from earmark.schemas.views import names_clip
+from earmark.tasks.evaluation.asking import swapped_sides
+from earmark.tasks.evaluation.samples import (
+    LETTERS,
+    Clip,
+    Part,
+    Samples,
+    find_clips,
+    find_evaluation,
+    select_samples,
+)
+from earmark.tasks.exports.folder import building
+from earmark.tasks.people.page import Sheet, Sounds, page_html, render_screen
+from earmark.tasks.store.sql import query, quoted
+from earmark.tasks.store.versions import Store, Version
+
+UNSURE = "unsure"
+QUESTION = "label"
+_SIDES = ("a", "b")
+_WORDS = {"yes_no": (("yes", "Yes"), ("no", "No"), (UNSURE, "I cannot tell"))}
+_BETTER = (("a", "Clip A"), ("b", "Clip B"), ("tie", "Equal"), (UNSURE, "I cannot tell"))
+_MAGIC = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
+
+
+@dataclass(frozen=True)
+class AuditWish:
+    """What is audited.
+
+    Attributes:
+        evaluation: whose samples and labels; None for a corpus's only one.
+        rows: how many, one of each label and stratum in turn.
+        reviewers: people who answer each row.
+        pages: people in all.
+        stratify: one of the evaluation's groups; None for none.
+        split: only this split; None for those that are held out, where there are any; `all` for every row.
+        language: only rows of this language.
+        seed: of every choice.
+        inside: whether clips are inside the pages.
+        roots: folders to look through for clips that moved.
+    """
+
+    evaluation: str | None = None
+    rows: int = 100
+    reviewers: int = 2
+    pages: int = 2
+    stratify: str | None = None
+    split: str | None = None
+    language: str | None = None
+    seed: int = 17
+    inside: bool = True
+    roots: tuple[Path, ...] = ()
+
+
+def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditWish, folder: Path) -> StudyPlan:
+    """Draw rows and write a page for each reviewer.
+
+    Args:
+        version: a committed version.
+        corpus: its corpus.
+        store: whose media index finds clips.
+        wish: what is audited.
+        folder: absolute; it must be empty or not exist.
+
+    Raises:
+        StoreError: no such evaluation or column, no rows, or the folder is not free.
+        InputError: clips are missing or cannot be played.
+    """
+    evaluation = find_evaluation(corpus, wish.evaluation)
+    mode = _mode(evaluation)
+    if wish.stratify is not None and wish.stratify not in evaluation.groups:
+        raise StoreError(f"--stratify {wish.stratify}: expected one of {', '.join(evaluation.groups) or 'none'}")
+    with (
+        tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
+        select_samples(version, corpus, evaluation, Part(wish.split, wish.language), Path(temporary)) as samples,
+    ):
+        totals = _draw_rows(samples, mode, wish)
+        rows = [row for batch in samples.batches(1000, [*samples.columns, "stratum"]) for row in batch]
+        clips = find_clips(samples, mode.columns, version, store, Path(temporary), wish.roots)
+        pages = _pages(evaluation, rows, wish)
+        audited = Audited(
+            corpus=version.corpus,
+            version=version.name,
+            manifest_sha256=version.manifest.digest(),
+            evaluation=evaluation.name,
+            stratify=wish.stratify or "",
+            sides=evaluation.sides,
+            strata={row["id"]: row["stratum"] for row in rows},
+            totals=totals,
+        )
+        plan = StudyPlan(
+            study=f"{version.corpus}-{version.name}-{evaluation.name}",
+            kind="audit",
+            questions=(QUESTION,),
+            choices=_choices(evaluation),
+            most_failed=1.0,
+            prompts={},
+            generations={},
+            pages=pages,
+            audited=audited,
+        )
+        with building(folder, force=None, record=PLAN) as place:
+            _write_pages(plan, evaluation, mode, {row["id"]: row for row in rows}, clips, wish, place / PAGES)
+            kept = place / PLAN
+            kept.touch(mode=0o600)  # it holds the labels and the keys of the pages
+            kept.write_text(plan.model_dump_json(indent=1), "utf-8")
+    return plan
+
+
+def _mode(evaluation: Evaluation) -> Mode:
+    """The first way of asking that shows a whole sample."""
+    for mode in evaluation.modes:
+        if mode.items is None and mode.each is None and evaluation.kind != "scalar":
+            return mode
+    raise StoreError(f"evaluation '{evaluation.name}' has no question that a person answers about a whole row")
+
+
+def _choices(evaluation: Evaluation) -> tuple[str, ...]:
+    if evaluation.kind == "choice":
+        return (*LETTERS, UNSURE)
+    return tuple(value for value, _ in (_BETTER if evaluation.kind == "preference" else _WORDS["yes_no"]))
+
+
+def _draw_rows(samples: Samples, mode: Mode, wish: AuditWish) -> dict[str, int]:
+    """Leave only the drawn rows among the samples; the rows that there are, by label and stratum.
+
+    Rows whose clips or picture the version does not hold are not among them: nobody can hear or see them.
+
+    Raises:
+        StoreError: no row is left.
+    """
+    columns = [f"coalesce({quoted(name)}::VARCHAR, '–')" for name in (wish.stratify or "").split("+") if name]
+    stratum = " || ' ' || ".join(columns) or "'all'"
+    media = [name for name in mode.columns if names_clip(name) or names_image(name)]
+    needed = [f"{quoted(name)} IS NOT NULL" for name in media if not name.startswith("reference")]
+    samples.connection.execute(
+        f"CREATE TABLE judged.strata AS SELECT *, {stratum} AS stratum FROM judged.samples "
+        f"WHERE {' AND '.join(needed) or 'true'}"
+    )
+    counted = samples.connection.execute(
+        "SELECT target::VARCHAR, stratum, count(*) FROM judged.strata GROUP BY ALL ORDER BY ALL"
+    ).fetchall()
+    if not counted:
+        raise StoreError("no row of this version has the clips or pictures that it is about: nothing to audit")
+    drawn = query("people/audited_rows")
+    samples.connection.execute(
+        f"CREATE OR REPLACE TABLE judged.samples AS {drawn}", {"rows": wish.rows, "seed": str(wish.seed)}
+    )
+    return {f"{_label(target)}\t{value}": count for target, value, count in counted}
+
+
+def _label(target: Any) -> str:
+    return {"true": "yes", "false": "no"}.get(str(target).lower(), str(target))
+
+
+def _pages(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]], wish: AuditWish) -> tuple[Page, ...]:
+    """Each row on the pages with the fewest so far, in an order of each page's own."""
+    names = [f"p{number:03d}" for number in range(1, max(wish.pages, wish.reviewers) + 1)]
+    mine: dict[str, list[Trial]] = {name: [] for name in names}
+    for row in rows:
+        least_busy = sorted(names, key=lambda name: (len(mine[name]), _digits(wish, name, row["id"])))
+        for name in least_busy[: wish.reviewers]:
+            mine[name].append(_trial(evaluation, row, wish, name))
+    return tuple(
+        Page(name=name, key=secrets.token_hex(16), trials=tuple(sorted(trials, key=lambda trial: trial.id)))
+        for name, trials in mine.items()
+        if trials
+    )
+
+
+def _trial(evaluation: Evaluation, row: Mapping[str, Any], wish: AuditWish, name: str) -> Trial:
+    swapped = evaluation.kind == "preference" and _digits(wish, "letters", name, row["id"]) < "8"
+    label = _label(row["target"])
+    if evaluation.kind == "preference":
+        letters = dict(zip(evaluation.sides, reversed(_SIDES) if swapped else _SIDES, strict=True))
+        label = letters.get(label, label)
+    return Trial(
+        id=_digits(wish, "row", name, row["id"]),
+        kind="row",
+        prompt_id=row["id"],
+        expected={QUESTION: label},
+        swapped=swapped,
+    )
+
+
+def _digits(wish: AuditWish, *parts: str) -> str:
+    return hashlib.sha256("\0".join((str(wish.seed), *parts)).encode()).hexdigest()[:16]
+
+
+def _write_pages(
+    plan: StudyPlan,
+    evaluation: Evaluation,
+    mode: Mode,
+    rows: Mapping[str, Mapping[str, Any]],
+    clips: Mapping[str, Clip],
+    wish: AuditWish,
+    folder: Path,
+) -> None:
+    folder.mkdir(parents=True)
+    sounds = Sounds(folder, inside=wish.inside)
+    intro = render_screen("intro", kind="text", html=f"<h1>Audit</h1><p>{INTRO}</p>")
+    for page in plan.pages:
+        used: dict[str, str] = {}
+        trials = []
+        for trial in page.trials:
+            values = _shown(mode, rows[trial.prompt_id], swapped=trial.swapped)
+            for sha256 in _clips_of(values).values():
+                if sha256[:16] not in used:
+                    used[sha256[:16]] = sounds.address(clips[sha256].path, sha256)
+            trials.append((trial.id, _screen(evaluation, values)))
+        sheet = Sheet(plan.study, page, 0.95, [intro], trials, used)
+        (folder / f"{page.name}.html").write_text(page_html(sheet), "utf-8")
+
+
+INTRO = (
+    "Answer each row by yourself: what the data says of it is not shown. Use headphones, hear every clip to its end, "
+    "and say so where you cannot tell."
+)
+
+
+def _shown(mode: Mode, row: Mapping[str, Any], *, swapped: bool) -> dict[str, Any]:
+    """What a model would get, under the columns' names."""
+    values = {column: row[column] for column in mode.shown.values() if row[column] is not None}
+    return swapped_sides(values) if swapped else values
+
+
+def _clips_of(values: Mapping[str, Any]) -> dict[str, str]:
+    return {name: value for name, value in values.items() if names_clip(name)}
+
+
+def _screen(evaluation: Evaluation, values: Mapping[str, Any]) -> str:
+    clips = {name: value[:16] for name, value in _clips_of(values).items()}
+    heard = {letter: clips.pop(f"{letter}_audio") for letter in _SIDES if f"{letter}_audio" in clips}
+    if not heard and clips:
+        heard = {"a": clips.pop(next(iter(clips)))}
+    options = values.get("options") if evaluation.kind == "choice" else None
+    choices: Sequence[tuple[str, str]] = _BETTER if evaluation.kind == "preference" else _WORDS["yes_no"]
+    if options is not None:
+        choices = [(LETTERS[at], f"{LETTERS[at]}. {text}") for at, text in enumerate(options)]
+        choices = [*choices, (UNSURE, "I cannot tell")]
+    hidden = {name for name in values if names_clip(name) or names_image(name) or name == "options"}
+    return render_screen(
+        "row",
+        texts={name.replace("_", " "): value for name, value in values.items() if name not in hidden and value},
+        images=[_image(value["bytes"]) for name, value in values.items() if names_image(name) and value.get("bytes")],
+        beside={name.removesuffix("_audio").replace("_", " "): clip for name, clip in clips.items()},
+        clips=heard,
+        question=_asked(evaluation),
+        choices=choices,
+        options=options is not None,
+    )
+
+
+def _asked(evaluation: Evaluation) -> str:
+    if evaluation.asks:
+        return evaluation.asks
+    if evaluation.kind == "preference":
+        return f"Which clip is better on {evaluation.dimension}?"
+    return "Which option is right?" if evaluation.kind == "choice" else "Does the clip follow the text?"
+
+
+def _image(content: bytes) -> str:
+    kind = next((name for magic, name in _MAGIC.items() if content.startswith(magic)), "image/png")
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

@@ -1,0 +1,212 @@
+"""Which pairs or clips an annotator gets, in which order and under which letter: seeded hash decides, never time."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+from typing import NamedTuple
+
+from earmark.schemas.errors import InputError
+from earmark.schemas.study import Page, Study, Trial
+from earmark.tasks.importers.music import Generation, Prompt
+
+LETTERS = ("a", "b")
+
+
+class Pair(NamedTuple):
+    """Two generations of one prompt, by their ids in order."""
+
+    prompt_id: str
+    a: str
+    b: str
+
+
+class Known(NamedTuple):
+    """A pair whose answers are known, by question."""
+
+    pair: Pair
+    expected: Mapping[str, str]
+
+
+class Material(NamedTuple):
+    """What trials are made of.
+
+    Attributes:
+        prompts: by id.
+        generations: by id; each names a prompt that is there, and can be played.
+        digests: SHA-256 of each generation's clip.
+        groups: a prompt's group by its id.
+        uncertain: pairs on which a judge's orders disagree.
+        known: pairs with known answers.
+    """
+
+    prompts: Mapping[str, Prompt]
+    generations: Mapping[str, Generation]
+    digests: Mapping[str, str]
+    groups: Mapping[str, str]
+    uncertain: Collection[frozenset[str]]
+    known: Sequence[Known]
+
+
+def pages_of(study: Study, material: Material, secret: bytes) -> tuple[Page, ...]:
+    """The pages of a study; the same config, tables and secret give the same pages.
+
+    Raises:
+        InputError: there are too few pairs, prompts or places on pages for what the config wants.
+    """
+    trials = _pair_trials(study, material) if study.kind == "pairs" else _rating_trials(study, material)
+    names = _names(study)
+    pages = (Page(name=name, key=_key(secret, study, name), trials=tuple(trials.get(name, ()))) for name in names)
+    return tuple(page for page in pages if page.trials)
+
+
+def chosen_pairs(study: Study, material: Material) -> list[Pair]:
+    """The pairs that are judged: candidates are two generations of a prompt by different models.
+
+    Each kind (pair of models, modality) gives one pair in turn, so that kinds are equally frequent as far as they go.
+
+    Raises:
+        InputError: there are fewer than `pairs`, or more than `annotators` have places for.
+    """
+    places = study.annotators * study.per_annotator // study.per_pair
+    if study.pairs and study.pairs > places:
+        raise InputError(
+            f"pairs = {study.pairs} by per_pair = {study.per_pair} need {study.pairs * study.per_pair} places, and "
+            f"{study.annotators} annotators by per_annotator = {study.per_annotator} have "
+            f"{study.annotators * study.per_annotator}; raise annotators or per_annotator"
+        )
+    told = {frozenset((one.a, one.b)) for one in study.examples}  # whose answer annotators see, or who is checked by it
+    told |= {frozenset((one.pair.a, one.pair.b)) for one in material.known}
+    kinds: dict[object, list[Pair]] = defaultdict(list)
+    for pair in _candidates(material):
+        if frozenset((pair.a, pair.b)) in told:
+            continue
+        if study.choose != "uncertain" or frozenset((pair.a, pair.b)) in material.uncertain:
+            kinds[_kind(study, material, pair)].append(pair)
+    in_turn = []
+    for pairs in kinds.values():
+        pairs.sort(key=lambda pair: _draw(study, *pair))
+        in_turn += [(turn, _draw(study, *pair), pair) for turn, pair in enumerate(pairs)]
+    found = [pair for _, _, pair in sorted(in_turn)][: study.pairs or places]
+    if not found or (study.pairs and len(found) < study.pairs):
+        what = "pairs on which the judge's orders disagree" if study.choose == "uncertain" else "pairs of two models"
+        raise InputError(f"generations: expected {study.pairs or 'some'} {what}, found {len(found)}")
+    return found
+
+
+def _candidates(material: Material) -> Iterator[Pair]:
+    by_prompt: dict[str, list[Generation]] = defaultdict(list)
+    for generation in material.generations.values():
+        by_prompt[generation.prompt_id].append(generation)
+    for prompt_id, made in by_prompt.items():
+        made.sort(key=lambda one: one.generation_id)
+        for first, second in combinations(made, 2):
+            pair = Pair(prompt_id, first.generation_id, second.generation_id)
+            if first.conditioned_on != second.conditioned_on:
+                continue  # one was asked for what the other was not
+            if first.model != second.model and material.digests[pair.a] != material.digests[pair.b]:
+                yield pair
+
+
+def _kind(study: Study, material: Material, pair: Pair) -> object:
+    if study.choose == "models":
+        return frozenset((material.generations[pair.a].model, material.generations[pair.b].model))
+    if study.choose == "modality":
+        prompt, given = material.prompts[pair.prompt_id], material.generations[pair.a].conditioned_on
+        return tuple(
+            part is not None and (given is None or name in given.split("+"))
+            for name, part in (("lyrics", prompt.lyrics), ("reference", prompt.reference_audio))
+        )
+    return None
+
+
+def _pair_trials(study: Study, material: Material) -> dict[str, list[Trial]]:
+    names = _names(study)
+    mine: dict[str, list[Pair]] = {name: [] for name in names}
+    for pair in chosen_pairs(study, material):
+        least_busy = sorted(names, key=lambda name: (len(mine[name]), _draw(study, name, *pair)))
+        for name in least_busy[: study.per_pair]:
+            mine[name].append(pair)
+    return {name: _page_trials(study, name, pairs, material.known) for name, pairs in mine.items() if pairs}
+
+
+def _page_trials(study: Study, name: str, pairs: Sequence[Pair], known: Iterable[Known]) -> list[Trial]:
+    """The page's pairs in an order of its own, some of the first half again in the second, known ones anywhere."""
+    order = sorted(pairs, key=lambda pair: _draw(study, name, "order", *pair))
+    half = len(order) // 2
+    placed = [(float(place), _trial(study, name, "pair", pair)) for place, pair in enumerate(order)]
+    for pair in order[: min(study.checks.repeats, half)]:
+        place = half + (len(order) - half) * _draw(study, name, "again", *pair)
+        placed.append((place, _trial(study, name, "repeat", pair)))
+    for one in known:
+        place = len(order) * _draw(study, name, "known", *one.pair)
+        placed.append((place, _trial(study, name, "known", one.pair, one.expected)))
+    return [trial for _, trial in sorted(placed, key=lambda entry: (entry[0], entry[1].id))]
+
+
+def _trial(study: Study, name: str, kind: str, pair: Pair, expected: Mapping[str, str] | None = None) -> Trial:
+    """A trial with its letters; a repeat swaps those of the first time, and a known answer follows its clip."""
+    swapped = (_draw(study, name, "letters", *pair) < 0.5) != (kind == "repeat")
+    ids = (pair.b, pair.a) if swapped else (pair.a, pair.b)
+    other = dict(zip(LETTERS, reversed(LETTERS), strict=True))
+    return Trial(
+        id=_digits(study, name, kind, *pair),
+        kind=kind,  # type: ignore[arg-type]
+        prompt_id=pair.prompt_id,
+        clips=dict(zip(LETTERS, ids, strict=True)),
+        expected={question: other[value] if swapped else value for question, value in (expected or {}).items()},
+    )
+
+
+def _rating_trials(study: Study, material: Material) -> dict[str, list[Trial]]:
+    """Every system's clip of the prompts of one questionnaire, for each annotator in an order of their own."""
+    systems = {generation.model for generation in material.generations.values()}
+    by_prompt: dict[str, list[Generation]] = defaultdict(list)
+    for generation in material.generations.values():
+        by_prompt[generation.prompt_id].append(generation)
+    sets: list[list[Generation]] = [[] for _ in range(study.questionnaires)]
+    for group, count in study.each.items():
+        ids = sorted((i for i in material.prompts if material.groups.get(i) == group), key=lambda i: _draw(study, i))
+        if len(ids) < count * len(sets):
+            raise InputError(
+                f"prompts: expected {count * len(sets)} of group '{group}' ({count} for each of {len(sets)} "
+                f"questionnaires), found {len(ids)}"
+            )
+        for place, prompt_id in enumerate(ids[: count * len(sets)]):
+            made = by_prompt[prompt_id]
+            if missing := sorted(systems - {one.model for one in made}):
+                raise InputError(f"generations: prompt {prompt_id} has none of system '{missing[0]}'")
+            sets[place % len(sets)] += made
+    trials = {}
+    for number, name in enumerate(_names(study)):
+        mine = sorted(sets[number % len(sets)], key=lambda one: _draw(study, name, one.generation_id))
+        trials[name] = [
+            Trial(
+                id=_digits(study, name, one.generation_id),
+                kind="rating",
+                prompt_id=one.prompt_id,
+                clips={"a": one.generation_id},
+            )
+            for one in mine
+        ]
+    return trials
+
+
+def _names(study: Study) -> list[str]:
+    return [f"p{number:03d}" for number in range(1, study.annotators + 1)]
+
+
+def _key(secret: bytes, study: Study, name: str) -> str:
+    return hmac.new(secret, f"{study.name}/{name}".encode(), "sha256").hexdigest()[:32]
+
+
+def _digits(study: Study, *parts: str) -> str:
+    return hashlib.sha256("\0".join((str(study.seed), study.name, *parts)).encode()).hexdigest()[:16]
+
+
+def _draw(study: Study, *parts: str) -> float:
+    """A number from 0 to 1 that hangs on the seed and the parts alone."""
+    return int(_digits(study, "draw", *parts), 16) / 2**64

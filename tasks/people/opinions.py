@@ -1,0 +1,47 @@
+"""What a listening test says of systems, as a record beside the version whose prompts they were given."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+from earmark.schemas.corpus import Corpus
+from earmark.schemas.errors import InputError
+from earmark.schemas.study import StudyPlan
+from earmark.tasks.evaluation.leaderboard import OPINIONS
+from earmark.tasks.evaluation.submission import prompts_of, records_of
+from earmark.tasks.exports.folder import building
+from earmark.tasks.people.answers import Returned, mean_opinions
+from earmark.tasks.store.versions import Store, Version
+
+
+def record_opinions(
+    store: Store, version: Version, corpus: Corpus, plan: StudyPlan, returned: Iterable[Returned]
+) -> Path:
+    """Write the mean opinion scores of a study of ratings, for `earmark score --compare` to show; gives the folder.
+
+    Args:
+        store: where the record goes, replacing that of the same study.
+        version: its prompts are the study's, by their ids.
+        corpus: of the version.
+        plan: the study.
+        returned: the answers that count.
+
+    Raises:
+        InputError: the study compares clips, nobody answered, or it holds a prompt that the version has not.
+    """
+    spec = f"{corpus.name}@{version.name}"
+    if plan.kind != "ratings" or corpus.generation is None:
+        raise InputError(f"--record {spec}: expected a study of ratings, of systems that were given prompts")
+    known = {row[corpus.generation.key] for row in prompts_of(version, corpus.generation)}
+    if strange := sorted(plan.prompts.keys() - known):
+        raise InputError(f"--record {spec}: the study's prompt '{strange[0]}' is none of that version")
+    rows = mean_opinions(plan, returned)
+    if not rows:
+        raise InputError(f"--record {spec}: no answer counts yet")
+    facts = {"study": plan.study, "manifest_sha256": version.manifest.digest(), "mos": rows}
+    folder = records_of(store, version) / f"study-{plan.study}"
+    with building(folder, force=True, record=OPINIONS) as place:
+        (place / OPINIONS).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    return folder

@@ -1,0 +1,248 @@
+"""The pages of a study: one HTML file an annotator, which needs no network and keeps its state in the browser.
+
+The screens run on jsPsych (MIT) with its form plugin, both in `vendor/`; `page.js` adds what they lack: clips that must
+be heard, a state that survives a reload, and the file that is handed back.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jinja2
+from markdown_it import MarkdownIt
+
+from earmark.schemas.errors import InputError
+from earmark.schemas.study import FORMAT, Page, Study, StudyPlan, Trial
+from earmark.tasks.store.files import place, sha256_file
+
+PLAYABLE = {
+    ".wav": "audio/wav",
+    ".mp3": "audio/mpeg",
+    ".flac": "audio/flac",
+    ".ogg": "audio/ogg",
+    ".opus": "audio/ogg",
+    ".m4a": "audio/mp4",
+    ".webm": "audio/webm",
+}
+MOST_INSIDE = 400 << 20
+"""Bytes of sound in one page: a browser takes no text of half a gigabyte."""
+CLIPS = "clips"
+
+
+class Sheet(NamedTuple):
+    """What one page shows.
+
+    Attributes:
+        title: the head of the page.
+        page: its name and key.
+        must_hear: share of each clip that must be heard.
+        intro: HTML of the screens before the first trial.
+        trials: id and HTML of each trial.
+        clips: addresses of sounds by the names that the HTML uses.
+    """
+
+    title: str
+    page: Page
+    must_hear: float
+    intro: list[str]
+    trials: list[tuple[str, str]]
+    clips: dict[str, str]
+
+
+def write_pages(study: Study, plan: StudyPlan, folder: Path) -> None:
+    """Write the page of each annotator as `<name>.html`, and clips into `clips/` where they are beside.
+
+    Raises:
+        InputError: a clip cannot be played by browsers or is not there, a text is missing, or a page grew too large.
+    """
+    folder.mkdir(parents=True)
+    sounds = Sounds(folder, inside=study.sound == "inside")
+    for page in plan.pages:
+        screens = _Screens(study, plan, sounds)
+        trials = [(trial.id, screens.trial(study, trial)) for trial in page.trials]
+        sheet = Sheet(study.name, page, study.must_hear, screens.intro(), trials, screens.used)
+        (folder / f"{page.name}.html").write_text(page_html(sheet), "utf-8")
+
+
+def page_html(sheet: Sheet) -> str:
+    """The HTML of one page. It names no model: clips are known by letters, trials by digits.
+
+    Raises:
+        InputError: its clips are too large for a page.
+    """
+    if (size := sum(map(len, sheet.clips.values()))) > MOST_INSIDE:
+        raise InputError(
+            f"page {sheet.page.name}: its clips are {size >> 20} MB, most a page holds is {MOST_INSIDE >> 20}; "
+            "put clips beside the pages, or fewer trials on a page"
+        )
+    content = {
+        "format": FORMAT,
+        "study": sheet.title,
+        "page": sheet.page.name,
+        "key": sheet.page.key,
+        "must_hear": sheet.must_hear,
+        "intro": sheet.intro,
+        "trials": [{"id": trial, "html": html} for trial, html in sheet.trials],
+        "clips": sheet.clips,
+    }
+    scripts = [_part(f"vendor/{name}") for name in ("jspsych-8.3.0.min.js", "survey-html-form-2.1.0.min.js")]
+    scripts.append(_part("page.js"))
+    return (
+        _templates()
+        .get_template("page.html.j2")
+        .render(
+            title=sheet.title,
+            style=_part("page.css"),
+            scripts=scripts,
+            hashes=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts],
+            content=json.dumps(content, ensure_ascii=False).replace("<", "\\u003c"),
+        )
+    )
+
+
+class Sounds:
+    """Clips as pages name them: data inside a page, or a path beside it. A name tells nothing of the file.
+
+    Args:
+        folder: of the pages.
+        inside: whether clips are data.
+    """
+
+    def __init__(self, folder: Path, *, inside: bool) -> None:
+        self._folder, self._inside = folder, inside
+
+    def address(self, path: Path, digest: str) -> str:
+        """Where a page finds a clip.
+
+        Raises:
+            InputError: browsers do not play such a file.
+        """
+        ending = path.suffix.lower()
+        if ending not in PLAYABLE:
+            known = ", ".join(PLAYABLE)
+            raise InputError(f"clip '{path.name}': browsers play {known}; found '{ending}'; convert it first")
+        if self._inside:
+            return f"data:{PLAYABLE[ending]};base64,{base64.b64encode(path.read_bytes()).decode()}"
+        target = self._folder / CLIPS / f"{digest[:16]}{ending}"
+        if not target.exists():
+            target.parent.mkdir(exist_ok=True)
+            place(path, target)
+        return f"{CLIPS}/{target.name}"
+
+
+class _Screens:
+    """What is shown, as HTML; text of tables and files is escaped, Markdown takes no HTML."""
+
+    def __init__(self, study: Study, plan: StudyPlan, sounds: Sounds) -> None:
+        self._study, self._plan, self._sounds = study, plan, sounds
+        self._criteria = _markdown(study, study.criteria)
+        self.used: dict[str, str] = {}
+
+    def intro(self) -> list[str]:
+        """Consent, instructions and examples, as far as the config has them."""
+        study = self._study
+        parts = [("consent", _markdown(study, study.consent)), ("text", _markdown(study, study.instructions))]
+        shown = [render_screen("intro", kind=kind, html=html) for kind, html in parts if html]
+        for example in study.examples:
+            prompt_id = self._plan.generations[example.a].prompt_id
+            clips = {"a": example.a, "b": example.b}
+            shown.append(render_screen("example", says=example.says, **self._facts(prompt_id, clips)))
+        return shown or [render_screen("intro", kind="text", html=_DEFAULT_INTRO)]
+
+    def trial(self, study: Study, trial: Trial) -> str:
+        """One screen with clips and questions."""
+        return render_screen(
+            "trial",
+            kind=study.kind,
+            questions=study.questions,
+            ties=study.ties,
+            scale=range(study.scale[0], study.scale[1] + 1),
+            criteria=self._criteria,
+            **self._facts(trial.prompt_id, trial.clips),
+        )
+
+    def _facts(self, prompt_id: str, clips: dict[str, str]) -> dict[str, Any]:
+        prompt = self._plan.prompts[prompt_id]
+        heard = {letter: self._plan.generations[clip] for letter, clip in clips.items()}
+        named = {letter: self._named(self._study.generations, one.audio, one.sha256) for letter, one in heard.items()}
+        given = next(iter(heard.values())).conditioned_on
+        parts = ("lyrics", "reference") if given is None else given.split("+")  # what the models got
+        reference = prompt.reference if "reference" in parts else None
+        return {
+            "text": prompt.text,
+            "lyrics": prompt.lyrics if "lyrics" in parts else None,
+            "reference": self._named(self._study.prompts, reference) if reference else None,
+            "reference_caption": prompt.reference_caption if "caption" in parts else None,
+            "clips": named,
+        }
+
+    def _named(self, table: str, audio: str, digest: str | None = None) -> str:
+        """The name of a clip in the page, which is noted as used."""
+        path = clip_path(self._study, table, audio)
+        digest = digest or digest_of(path, audio)
+        if digest[:16] not in self.used:
+            self.used[digest[:16]] = self._sounds.address(path, digest)
+        return digest[:16]
+
+
+def clip_path(study: Study, table: str, audio: str) -> Path:
+    """Where a clip that a table names lies.
+
+    Raises:
+        InputError: the path or a link leads out of the table's folder.
+    """
+    root = study.path(table).parent
+    path = root / audio
+    if not path.resolve().is_relative_to(root.resolve()):
+        raise InputError(f"{table}: clip '{audio}' lies outside the table's folder")
+    return path
+
+
+def digest_of(path: Path, audio: str) -> str:
+    """SHA-256 of a clip.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    try:
+        return sha256_file(path)
+    except OSError as error:
+        raise InputError(f"clip '{audio}': {error.strerror}") from None
+
+
+_DEFAULT_INTRO = "<h1>Listening test</h1><p>Use headphones, in a quiet place. Play every clip before you answer.</p>"
+
+
+def _markdown(study: Study, written: str | None) -> str | None:
+    if written is None:
+        return None
+    try:
+        text = study.path(written).read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{written}: expected a Markdown file in UTF-8, found: {error}") from None
+    return str(MarkdownIt("commonmark", {"html": False}).disable("image").render(text))
+
+
+def render_screen(name: str, **values: Any) -> str:
+    return _templates().get_template(f"screens/{name}.html.j2").render(**values)
+
+
+def _part(name: str) -> str:
+    return resources.files(__package__).joinpath(name).read_text("utf-8")
+
+
+@cache
+def _templates() -> jinja2.Environment:
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader(__package__, ""),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )

@@ -1,0 +1,135 @@
+"""The pages of a study over HTTP: each at an address that holds its key, to which its answers are sent."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterable
+from http import HTTPStatus
+from pathlib import Path
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+
+from earmark.schemas.errors import InputError
+from earmark.schemas.study import ANSWERS, PAGES, StudyPlan
+from earmark.tasks.people.answers import MOST_BYTES, parse_answers
+from earmark.tasks.people.page import CLIPS, PLAYABLE
+from earmark.tasks.store.files import replacing
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+_RANGE = re.compile(r"bytes=([0-9]{1,12})-([0-9]{0,12})")
+_ADDRESS = re.compile(r"/([0-9a-f]{32})/(?:(answers)|clips/([0-9a-f]{16}(\.[a-z0-9]+)))?")
+
+
+class StudyApp:
+    """The application: GET `/<key>/` is a page, GET `/<key>/clips/…` a clip, POST `/<key>/answers` takes answers, GET
+    gives those back.
+
+    Whoever has no key learns nothing, not even how many pages there are.
+    """
+
+    def __init__(self, plan: StudyPlan, folder: Path) -> None:
+        self._plan, self._folder = plan, folder
+        self._pages = {page.key: page for page in plan.pages}
+        self._lock = threading.Lock()  # two tabs may send the same page at once
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        status, kind, body = self._answer(environ)
+        part = _RANGE.fullmatch(environ.get("HTTP_RANGE", "")) if status == HTTPStatus.OK else None
+        extra = [("Accept-Ranges", "bytes")]
+        first, last = (int(part[1]), min(int(part[2] or len(body)), len(body) - 1)) if part else (0, -1)
+        if first <= last:  # Safari plays nothing from a server without ranges
+            extra.append(("Content-Range", f"bytes {first}-{last}/{len(body)}"))
+            status, body = HTTPStatus.PARTIAL_CONTENT, body[first : last + 1]
+        headers = [
+            *extra,
+            ("Content-Type", kind),
+            ("Content-Length", str(len(body))),
+            ("Referrer-Policy", "no-referrer"),
+            ("X-Content-Type-Options", "nosniff"),
+            ("X-Frame-Options", "DENY"),
+            ("Cache-Control", "no-store"),
+        ]
+        start_response(f"{status.value} {status.phrase}", headers)
+        return [body]
+
+    def _answer(self, environ: WSGIEnvironment) -> tuple[HTTPStatus, str, bytes]:
+        match = _ADDRESS.fullmatch(environ.get("PATH_INFO", ""))
+        page = self._pages.get(match[1]) if match else None
+        if match is None or page is None:
+            return _text(HTTPStatus.NOT_FOUND, "not found")
+        method = environ["REQUEST_METHOD"]
+        if match[2] and method == "POST":
+            return self._take(environ, page.name)
+        if method != "GET":
+            return _text(HTTPStatus.METHOD_NOT_ALLOWED, "expected GET, or POST of answers")
+        if match[2]:
+            return self._kept(page.name)
+        name, kind = f"{page.name}.html", "text/html; charset=utf-8"
+        if match[3]:
+            name, kind = f"{CLIPS}/{match[3]}", PLAYABLE.get(match[4], "application/octet-stream")
+        try:
+            content = (self._folder / PAGES / name).read_bytes()
+        except OSError:
+            return _text(HTTPStatus.NOT_FOUND, "not found")
+        return HTTPStatus.OK, kind, content
+
+    def _kept(self, name: str) -> tuple[HTTPStatus, str, bytes]:
+        """What was sent before, so that a page goes on in another browser."""
+        path = self._folder / ANSWERS / f"{name}.json"
+        if not path.exists():
+            return HTTPStatus.NO_CONTENT, "application/json", b""
+        return HTTPStatus.OK, "application/json", path.read_bytes()
+
+    def _take(self, environ: WSGIEnvironment, name: str) -> tuple[HTTPStatus, str, bytes]:
+        """Keep what a page sends, unless it is no more than is kept already."""
+        length = environ.get("CONTENT_LENGTH") or ""
+        if not length.isdigit() or int(length) > MOST_BYTES:
+            return _text(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"at most {MOST_BYTES} bytes, with their length")
+        if not environ.get("CONTENT_TYPE", "").startswith("application/json"):  # no form of another site can send it
+            return _text(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "expected application/json")
+        content = environ["wsgi.input"].read(int(length))
+        with self._lock:
+            return self._keep(content, name)
+
+    def _keep(self, content: bytes, name: str) -> tuple[HTTPStatus, str, bytes]:
+        path = self._folder / ANSWERS / f"{name}.json"
+        try:
+            sent = parse_answers(self._plan, content, name)
+            if sent.page != name:
+                raise InputError(f"{name}: answers of another page")
+            kept = parse_answers(self._plan, path.read_bytes(), name).answers if path.exists() else {}
+        except InputError as error:
+            return _text(HTTPStatus.BAD_REQUEST, str(error))
+        lost = [trial for trial, answer in kept.items() if sent.answers.get(trial) != answer]
+        if lost:
+            return _text(HTTPStatus.CONFLICT, f"{len(lost)} answers that are kept already are missing or different")
+        if len(sent.answers) > len(kept):
+            with replacing(path) as temporary:
+                temporary.write_bytes(content)
+        return _text(HTTPStatus.OK, "kept")
+
+
+def _text(status: HTTPStatus, text: str) -> tuple[HTTPStatus, str, bytes]:
+    return status, "text/plain; charset=utf-8", text.encode()
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+
+
+class _Quiet(WSGIRequestHandler):
+    def log_message(self, format: str, *args: object) -> None:  # addresses hold the pages' keys
+        pass
+
+
+def make_study_server(app: WSGIApplication, host: str, port: int) -> WSGIServer:
+    """A server of several threads that logs no address; `port` 0 takes a free one.
+
+    Raises:
+        OSError: the address is in use.
+    """
+    return make_server(host, port, app, _Server, _Quiet)

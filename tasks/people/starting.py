@@ -1,0 +1,187 @@
+"""From a study's config to a folder of pages."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+
+import duckdb
+
+from earmark.schemas.errors import InputError
+from earmark.schemas.study import PAGES, PLAN, Heard, Study, StudyPlan, Wanted
+from earmark.tasks.audio.probe import QUIET_DB, AudioFault, Probe, probe
+from earmark.tasks.exports.folder import building
+from earmark.tasks.importers.cells import given, shown
+from earmark.tasks.importers.music import Generation, Prompt, read_generations, read_prompts
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.table import named_rows, table_file
+from earmark.tasks.people.choosing import Known, Material, Pair, pages_of
+from earmark.tasks.people.page import clip_path, write_pages
+from earmark.tasks.store.sql import query, view_parquet
+from earmark.tasks.store.versions import Store, Version
+
+Read = TypeVar("Read", Prompt, Generation)
+
+
+def start_study(study: Study, folder: Path, store: Store | None) -> tuple[StudyPlan, list[Reject]]:
+    """Write a study's plan, a page for each annotator, and the clips beside them where the config says so.
+
+    Args:
+        study: the config.
+        folder: absolute; it must be empty or not exist.
+        store: where the version lies that says which pairs are uncertain.
+
+    Returns:
+        The plan, and the rows of prompts and generations that cannot be used.
+
+    Raises:
+        InputError: a table, clip or text cannot be read, or there is too little for what the config wants.
+        StoreError: the folder is not free, or the version is not there.
+    """
+    material, rejects = _material(study, store)
+    pages = pages_of(study, material, secrets.token_bytes(32))
+    used = {clip for page in pages for trial in page.trials for clip in trial.clips.values()}
+    used |= {clip for example in study.examples for clip in (example.a, example.b)}
+    if unknown := sorted(used - material.generations.keys()):
+        raise InputError(f"examples: generation '{shown(unknown[0])}' is not among those of {study.generations}")
+    wanted = {material.generations[clip].prompt_id for clip in used}
+    plan = StudyPlan(
+        study=study.name,
+        kind=study.kind,
+        questions=tuple(question.name for question in study.questions),
+        choices=_choices(study),
+        most_failed=study.checks.most_failed,
+        prompts={i: _wanted(material.prompts[i]) for i in sorted(wanted)},
+        generations={i: _heard(material.generations[i], material.digests[i]) for i in sorted(used)},
+        pages=pages,
+    )
+    with building(folder, force=None, record=PLAN) as place:
+        write_pages(study, plan, place / PAGES)
+        kept = place / PLAN
+        kept.touch(mode=0o600)  # it says which model made what, and holds the keys of the pages
+        kept.write_text(plan.model_dump_json(indent=1), "utf-8")
+    return plan, rejects
+
+
+def _choices(study: Study) -> tuple[str, ...]:
+    if study.kind == "ratings":
+        return tuple(str(value) for value in range(study.scale[0], study.scale[1] + 1))
+    return ("a", "b", "tie") if study.ties else ("a", "b")
+
+
+def _wanted(prompt: Prompt) -> Wanted:
+    return Wanted(
+        text=prompt.text,
+        lyrics=prompt.lyrics,
+        reference=prompt.reference_audio,
+        reference_caption=prompt.reference_caption,
+    )
+
+
+def _heard(made: Generation, digest: str) -> Heard:
+    return Heard(
+        prompt_id=made.prompt_id,
+        model=made.model,
+        audio=made.audio,
+        sha256=digest,
+        conditioned_on=made.conditioned_on,
+    )
+
+
+def _material(study: Study, store: Store | None) -> tuple[Material, list[Reject]]:
+    rejects: list[Reject] = []
+    prompts = {one.prompt_id: one for one in _usable(read_prompts(study.path(study.prompts), study.prompts), rejects)}
+    generations = {}
+    for one in _usable(read_generations(study.path(study.generations), study.generations), rejects):
+        if one.prompt_id in prompts:
+            generations[one.generation_id] = one
+        else:
+            detail = f"expected a prompt of {study.prompts}, found '{one.prompt_id}'"
+            rejects.append(Reject(one.generation_id, "unknown_prompt", detail, one.source_file, one.line))
+    digests = _playable(study, list(generations.values()), rejects)
+    generations = {i: generations[i] for i in digests}
+    if not generations:
+        first = f": {rejects[0].source_file}, line {rejects[0].line}: {rejects[0].detail}" if rejects else ""
+        raise InputError(f"{study.generations}: expected clips that can be played, found none{first}")
+    material = Material(
+        prompts=prompts,
+        generations=generations,
+        digests=digests,
+        groups=_groups(study) if study.kind == "ratings" else {},
+        uncertain=_uncertain(_version(study, store)) if study.uncertain_in else (),
+        known=_known(study, generations) if study.checks.known else (),
+    )
+    return material, rejects
+
+
+def _playable(study: Study, generations: list[Generation], rejects: list[Reject]) -> dict[str, str]:
+    """SHA-256 of each clip that can be decoded and is not silent; the others are rejects."""
+    paths = [clip_path(study, study.generations, one.audio) for one in generations]
+    digests = {}
+    with ThreadPoolExecutor() as pool:
+        for made, clip in zip(generations, pool.map(probe, paths), strict=True):
+            if isinstance(clip, Probe) and clip.peak_dbfs > QUIET_DB:
+                digests[made.generation_id] = clip.clip_sha256
+                continue
+            silent = AudioFault("audio_silent", f"expected a peak above {QUIET_DB:g} dBFS, found a silent clip")
+            fault = silent if isinstance(clip, Probe) else clip
+            rejects.append(Reject(made.generation_id, fault.reason, fault.detail, made.source_file, made.line))
+    return digests
+
+
+def _usable(rows: Iterable[Read | Reject | Note], rejects: list[Reject]) -> Iterable[Read]:
+    for row in rows:
+        if isinstance(row, Reject):
+            rejects.append(row)
+        elif not isinstance(row, Note):
+            yield row
+
+
+def _groups(study: Study) -> dict[str, str]:
+    names = {"prompt_id": "prompt_id", "group": "group"}
+    rows = named_rows(table_file(study.path(study.prompts), study.prompts), names, {})
+    return {str(row["prompt_id"]): str(row["group"]).strip() for _, row in rows if isinstance(row, dict)}
+
+
+def _known(study: Study, generations: dict[str, Generation]) -> list[Known]:
+    written = study.checks.known or ""
+    file = table_file(study.path(written), written)
+    questions = {question.name: question.name for question in study.questions}
+    sides = {"generation_a": "generation_a", "generation_b": "generation_b"}
+    known: dict[Pair, dict[str, str]] = {}
+    for line, row in named_rows(file, sides, questions):
+        if not isinstance(row, dict):
+            continue
+        made = [generations.get(str(row[side])) for side in sides]
+        if made[0] is None or made[1] is None or made[0].prompt_id != made[1].prompt_id:
+            raise InputError(f"{file.name}, line {line}: expected two generations of one prompt in {study.generations}")
+        expected = {name: str(row[name]).strip().lower() for name in questions if given(row[name])}
+        if not expected or not set(expected.values()) <= {"a", "b"}:
+            raise InputError(
+                f"{file.name}, line {line}: expected a or b for one question or more: {', '.join(questions)}"
+            )
+        first, second = sorted(one.generation_id for one in made if one is not None)
+        if first != made[0].generation_id:  # one pair, whichever way a row writes it
+            expected = {name: {"a": "b", "b": "a"}[value] for name, value in expected.items()}
+        before = known.setdefault(Pair(made[0].prompt_id, first, second), {})
+        if any(before.get(name, value) != value for name, value in expected.items()):
+            raise InputError(f"{file.name}, line {line}: contradicts an earlier row about the same pair")
+        before |= expected
+    return [Known(pair, expected) for pair, expected in known.items()]
+
+
+def _version(study: Study, store: Store | None) -> Version:
+    if store is None:
+        raise InputError("uncertain_in: expected a store")
+    return store.find(study.uncertain_in or "")
+
+
+def _uncertain(version: Version) -> set[frozenset[str]]:
+    """Pairs for which a dimension was answered in more than one way."""
+    with duckdb.connect() as connection:
+        for table in ("pairs", "judgments"):
+            view_parquet(connection, table, sorted((version.folder / table).glob("*.parquet")))
+        return {frozenset(row) for row in connection.execute(query("people/uncertain_pairs")).fetchall()}

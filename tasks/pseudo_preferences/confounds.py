@@ -1,0 +1,150 @@
+"""What a judge's choices follow besides what it was asked about: loudness, length, sample rate, and what came later.
+
+For each of these, how often the clip that has more of it won. All together: how many choices a logistic regression
+on their differences alone predicts, fitted on other prompts (`FOLDS` folds of whole prompts, in the order of a hash),
+beside the share of the more frequent letter, which needs no measurement.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.pseudo_tables import CLIPS, CONFOUNDS, JUDGMENTS, LABELS, PAIRS
+from earmark.schemas.tables import UNSPLIT
+from earmark.tasks.evaluation.statistics import accuracy
+from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.staging import Stage
+
+Floats = npt.NDArray[np.float64]
+Row = dict[str, Any]
+
+FEATURES = ("louder", "longer", "higher_rate", "later")
+TOGETHER = "together"
+FOLDS = 5
+RIDGE = 1.0
+"""Penalty on the squared weights of standardised features; that of the intercept is none."""
+NEWTON_STEPS = 50
+
+
+def write_confounds(stage: Stage, config: PseudoPreferences) -> None:
+    """Write `confounds` from the published clips, pairs, judgments and labels; without a choice there is no such table.
+
+    Of several judges, each has rows of its own.
+    """
+    judges = list(config.by_judge()) if config.jurors() else []
+    matched = " and ".join(config.judge.match) or None if config.jurors() else None
+    with connect(stage.work / "spill") as connection:
+        for table in (CLIPS, PAIRS, JUDGMENTS, LABELS):
+            files: list[Path] = [path for paths in stage.tables().get(table.name, {}).values() for path in paths]
+            view_parquet(connection, table.name, files, table.schema)
+        rows = connection.execute(query("pseudo_preferences/confounds"), {"judges": judges}).fetchdf()
+    found = [
+        {"set": key[0], "judge": key[1], "dimension": key[2], "matched": matched, **row}
+        for key, held in rows.groupby(["set", "judge", "dimension"], sort=False)
+        for row in measure(held["prompt_id"].tolist(), held["a_won"].to_numpy(bool), _features(held))
+    ]
+    if found:
+        stage.write(CONFOUNDS, UNSPLIT, [pa.Table.from_pylist(found, CONFOUNDS.schema)])
+
+
+def _features(rows: Any) -> dict[str, Floats]:
+    """Differences of a less b by feature, those alone that are known of every clip and are not all alike."""
+    known = {name: rows[name].to_numpy(float) for name in FEATURES}
+    return {name: values for name, values in known.items() if np.isfinite(values).all() and values.any()}
+
+
+def measure(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: dict[str, Floats]) -> Iterator[Row]:
+    """The rows of `confounds` of one set of choices.
+
+    Args:
+        prompts: what each choice's clips were made from: choices of one prompt are no evidence for each other.
+        a_won: whether a was preferred, (choices,).
+        features: by how much a has more than b, each (choices,).
+    """
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(prompts))}
+    clusters = np.array([numbers[name] for name in prompts])
+    for name, values in features.items():
+        differ = values != 0
+        said = accuracy((a_won == (values > 0))[differ], clusters[differ])
+        yield {"feature": name, "choices": said.samples, "share": said.value, "low": said.low, "high": said.high}
+    if features and len(numbers) > 1:
+        said = accuracy(predicted(prompts, a_won, np.stack([*features.values()], axis=1)) == a_won, clusters)
+        majority = max(float(a_won.mean()), 1 - float(a_won.mean()))
+        interval = {"share": said.value, "low": said.low, "high": said.high}
+        yield {"feature": TOGETHER, "choices": said.samples, **interval, "majority": majority}
+
+
+def predicted(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: Floats) -> npt.NDArray[np.bool_]:
+    """Whether a should win by a regression on the other folds' choices, (choices,).
+
+    Args:
+        prompts: as for `measure`; there are two or more.
+        a_won: as for `measure`.
+        features: (choices, features).
+    """
+    by_hash = sorted(set(prompts), key=lambda name: hashlib.sha256(name.encode()).digest())
+    fold_of = {name: place % FOLDS for place, name in enumerate(by_hash)}
+    folds = np.array([fold_of[name] for name in prompts])
+    says = np.zeros(len(a_won), bool)
+    for fold in range(min(FOLDS, len(by_hash))):
+        test = folds == fold
+        spread = features[~test].std(axis=0)
+        scaled = features / np.where(spread > 0, spread, np.inf)  # one that does not vary says nothing
+        intercept, weights = fit(scaled[~test], a_won[~test])
+        says[test] = intercept + scaled[test] @ weights > 0
+    return says
+
+
+def fit(features: Floats, truth: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
+    """Intercept and weights of a logistic regression with `RIDGE`, by Newton's method (Hastie et al. 2009, 4.4.1).
+
+    Args:
+        features: (samples, features), standardised.
+        truth: (samples,).
+    """
+    width = features.shape[1]
+    if truth.all() or not truth.any():
+        return (1.0 if truth.all() else -1.0), np.zeros(width)
+    given = np.column_stack([np.ones(len(truth)), features])
+    penalty = np.array([0.0, *[RIDGE] * width])
+    weights = np.zeros(width + 1)
+    for _ in range(NEWTON_STEPS):
+        chance = 0.5 * (1 + np.tanh(given @ weights / 2))
+        slope = given.T @ (chance - truth) + penalty * weights
+        curve = (given.T * (chance * (1 - chance))) @ given + np.diag(penalty)
+        step = np.linalg.solve(curve, slope)
+        weights -= step
+        if np.abs(step).max() < 1e-9:
+            break
+    return float(weights[0]), weights[1:]
+
+
+def confounds_section(rows: Sequence[Row]) -> str:
+    """The card's table of what else choices follow."""
+    matched = rows[0]["matched"]
+    alike = f" The judge heard each pair's clips made alike in {matched}; the figures are of the clips as they are."
+    lines = [
+        "How often the louder (LUFS), the longer, the higher-rate clip and the one played later won, ties left out: of "
+        "all `answers`, before the filter, and of the `labels` that are left. `together` is the share of choices that "
+        "a logistic regression on these alone predicts for prompts that it was not fitted on; `majority` is what "
+        "always saying the same letter gets right. Where `together` is far above it, a model may learn loudness or "
+        f"length from the labels.{alike if matched else ''}",
+        "",
+        "| set | judge | dimension | won by | choices | share | 95 % | majority |",
+        "|---|---|---|---|---:|---:|---|---:|",
+    ]
+    for row in rows:
+        share = "" if row["share"] is None else f"{row['share']:.3f}"
+        spread = "" if row["low"] is None else f"{row['low']:.3f} to {row['high']:.3f}"
+        majority = "" if row["majority"] is None else f"{row['majority']:.3f}"
+        cells = (row["set"], row["judge"], row["dimension"], row["feature"].replace("_", " "), f"{row['choices']:,}")
+        lines.append(f"| {' | '.join((*cells, share, spread, majority))} |")
+    return "\n".join(lines)

@@ -1,0 +1,122 @@
+"""What judges of pairs are qualified by: a table of pairs with their truth, and controls made of the build's pairs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import Root
+from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.pseudo_tables import DIMENSIONS
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.ask import Row
+from earmark.tasks.build.media import clip_below, measure
+from earmark.tasks.build.rows import Rows, read_rows
+from earmark.tasks.evaluation.controls import Sides, make_controls
+from earmark.tasks.evaluation.qualification import Exam, Given
+from earmark.tasks.importers.music import Gold, read_gold
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.pseudo_preferences.judging import judge_pairs
+from earmark.tasks.pseudo_preferences.matching import matched
+from earmark.tasks.store.staging import Stage
+
+PLACES = {"forward": {"A": "a", "B": "b"}, "reverse": {"A": "b", "B": "a"}}
+
+
+def questions(stage: Stage, config: PseudoPreferences, pairs: Rows) -> Iterator[Row]:
+    """Rows for the walk over pairs, in dimensions that are asked; heard as pairs are."""
+    rows = list(_questions(stage, config, pairs))
+    changes = matched(stage, config, rows) if config.judge.match else [{}] * len(rows)
+    yield from (row | change for row, change in zip(rows, changes, strict=True))
+
+
+def _questions(stage: Stage, config: PseudoPreferences, pairs: Rows) -> Iterator[Row]:
+    qualify = config.judge.qualify
+    assert qualify is not None
+    if qualify.gold is not None:
+        yield from _gold_rows(stage, config, qualify.gold)
+    folder = config.path(config.generations).parent
+    sides = Sides("pair_id", "prompt_id", "modality", ("musicality",), ("alignment",), lambda file: folder / file)
+    for row in make_controls(stage.work / "controls", read_rows(pairs), qualify, sides, config.seed):
+        truth = {name: better for name, better in row["truth"].items() if name in config.judge.dimensions}
+        if truth or row["control"] == "same":
+            yield {**row, "truth": truth}
+
+
+def answers(draw: Row) -> Iterator[Given]:
+    """What a pass over a pair says, in the pair's own letters."""
+    letters, value = PLACES[draw["order"]], draw["value"]
+    for dimension in draw["dimensions"].split("+"):
+        choice = None if value is None else letters.get(value[dimension], "tie")
+        yield Given(dimension, choice, letters["A"], letters["B"])
+
+
+EXAM = Exam(judge_pairs, questions, answers)
+
+
+def gold_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
+    """The audio files that tables of gold name."""
+    found: dict[str, Path | AudioFault] = {}
+    for written in config.golds():
+        for row in _read(config, written):
+            found |= {f"gold {file}": _clip(config, written, file) for file in _files(row)}
+    return found
+
+
+def _gold_rows(stage: Stage, config: PseudoPreferences, written: str) -> Iterator[Row]:
+    """Questions of a table of gold.
+
+    Raises:
+        InputError: a row or a clip of it cannot be used: truth that is lost unseen would be a wrong figure.
+    """
+    rows = _read(config, written)
+    files = list(dict.fromkeys(file for row in rows for file in _files(row)))
+    paths = [_clip(config, written, file) for file in files]
+    measured = dict(zip(files, measure(stage.store, "measure gold", paths), strict=True))
+    for row in rows:
+        for file in _files(row):
+            if (fault := measured[file][-2]) is not None:
+                raise InputError(f"{row.source_file}, line {row.line}: {fault}: {measured[file][-1]}")
+        clips = {"a": row.audio_a, "b": row.audio_b, "reference": row.reference_audio}
+        shown = {
+            f"{side}_{name}": value
+            for side, file in clips.items()
+            for name, value in _facts(config, written, file, measured).items()
+        }
+        lyrics, reference = "+lyrics" if row.lyrics else "", "+audio" if row.reference_audio else ""
+        yield {
+            **shown,
+            "pair_id": f"gold {row.source_file}:{row.line}",
+            "text": row.text,
+            "lyrics": row.lyrics,
+            "control": "gold",
+            "domain": row.domain or f"text{lyrics}{reference}",
+            "truth": {name: better for name, better in row.truth.items() if name in config.judge.dimensions},
+        }
+
+
+def _facts(config: PseudoPreferences, written: str, file: str | None, measured: dict[str, tuple[object, ...]]) -> Row:
+    if file is None:
+        return {"sha256": None, "file": None, "duration_s": None}
+    sha256, duration_s = measured[file][:2]
+    return {"sha256": sha256, "file": str(_clip(config, written, file)), "duration_s": duration_s}
+
+
+def _read(config: PseudoPreferences, written: str) -> list[Gold]:
+    rows: list[Gold] = []
+    for one in read_gold(config.path(written), written, DIMENSIONS):
+        if isinstance(one, Reject):
+            raise InputError(f"{one.source_file}, line {one.line}: {one.reason}: {one.detail} (judge.qualify.gold)")
+        if not isinstance(one, Note):
+            rows.append(one)
+    return rows
+
+
+def _files(row: Gold) -> list[str]:
+    return [file for file in (row.audio_a, row.audio_b, row.reference_audio) if file]
+
+
+def _clip(config: PseudoPreferences, written: str, file: str) -> Path | AudioFault:
+    root = Root(config.path(written).parent, config.links)
+    return clip_below(root, root.folder / file)

@@ -1,0 +1,183 @@
+"""`pseudo-preferences` of labels that are made already, in the layout of CMI-Pref-Pseudo: nobody is asked.
+
+A generation is a clip of a prompt by a model, and a pair keeps the release's id. Rows that share a prompt, its words or
+reference, or a clip are in one split: the one that the release names for one of them, else one drawn by the config.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from earmark.schemas.files import Root
+from earmark.schemas.places import below
+from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.pseudo_tables import BIAS, CLIPS, JUDGMENTS, LABELS, PAIRS
+from earmark.schemas.tables import SPLITS, UNSPLIT, split_ends
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.fingerprint import file_digests, roots_digest
+from earmark.tasks.build.grouping import group
+from earmark.tasks.build.intake import Intake
+from earmark.tasks.build.media import MEASURED, audio_digest, clip_below
+from earmark.tasks.build.preflight import Peek
+from earmark.tasks.build.references import measure_apart, references_of
+from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.importers.cmi_pref import Label, read_labels
+from earmark.tasks.importers.lists import ListFile
+from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.importers.table import table_file
+from earmark.tasks.pseudo_preferences.clips import clip_rows, with_loudness
+from earmark.tasks.pseudo_preferences.confounds import write_confounds
+from earmark.tasks.store.parquet import row_schema, write_rows
+from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.versions import Store
+
+_TYPES = {
+    "line": "int64",
+    **dict.fromkeys(("confidence_musicality", "confidence_alignment", "mq_a", "mq_b", "if_a", "if_b"), "float64"),
+}
+LABELS_READ = row_schema(", ".join(["row int64", *(f"{name} {_TYPES.get(name, 'string')}" for name in Label._fields)]))
+MEDIA = row_schema(f"file string, {MEASURED}, loudness_lufs float64")
+STRONGEST = ("test", "validation", "ood", "train")
+"""Which of several splits that a release names holds for rows that must stay together."""
+
+
+class Taken(NamedTuple):
+    """What was read of a release, and measured of its audio."""
+
+    labels: Path
+    media: Path
+
+
+def release_files(config: PseudoPreferences) -> list[ListFile]:
+    """The release's files, by their names in the config."""
+    assert config.released is not None
+    return [table_file(config.path(below(config.released.root, name)), name) for name in config.released.files]
+
+
+def read_release(config: PseudoPreferences) -> Iterator[Label | Reject | Note]:
+    """What the release's files hold, in order.
+
+    Raises:
+        InputError: one cannot be read, or has no columns of clips.
+    """
+    for file in release_files(config):
+        yield from read_labels(file, str(config.clips_folder()))
+
+
+def digest_released(config: PseudoPreferences, store: Store) -> dict[str, str]:
+    """SHA-256 of the release's files, and of the audio that they name."""
+    files = release_files(config)
+    lists = [(file.path, config.clips_folder()) for file in files]
+    digests = file_digests((file.name, file.path) for file in files)
+    digests |= roots_digest("paths", lists, partial(read_release, config))
+    clips = (name for row in read_release(config) if isinstance(row, Label) for name in _clips_of(row))
+    return {**digests, "audio": audio_digest(store, "hash audio", _places(config, clips))}
+
+
+def peek_released(config: PseudoPreferences) -> Iterator[Peek]:
+    """The beginning of each of the release's files, and its first clips."""
+    for file in release_files(config):
+        yield Peek(
+            file.name,
+            partial(read_labels, file, str(config.clips_folder())),
+            lambda row: list(_places(config, _clips_of(row)).values()),
+            "released.audio_root",
+            (file.path,),
+        )
+
+
+def _clips_of(row: Label) -> list[str]:
+    return [name for name in (row.audio_a, row.audio_b, row.reference) if name]
+
+
+def _places(config: PseudoPreferences, names: Iterator[str] | list[str]) -> dict[str, Path | AudioFault]:
+    root = Root(config.clips_folder(), config.links)
+    return {name: clip_below(root, root.folder / name) for name in dict.fromkeys(names)}
+
+
+@step("import", unit="released labels", label="import released labels")
+def import_release(stage: Stage, config: PseudoPreferences) -> Done[Path]:
+    """Read the release; what cannot be read, or is kept out, is a reject.
+
+    Raises:
+        InputError: a file or one of its columns is missing.
+    """
+    intake = Intake(references_of(config, stage.store))
+    rows = [(row, *one) for row, one in enumerate(intake.take(read_release(config), LABELS.name, config.limit))]
+    path = stage.work / "released.parquet"
+    write_rows(path, LABELS_READ, rows)
+    return Done(path, intake.account())
+
+
+@step("measure", label="")
+def measure_release(stage: Stage, config: PseudoPreferences, labels: Path) -> Done[Taken]:
+    """Hash and measure every clip and reference, each once."""
+    named = pq.read_table(labels, columns=["audio_a", "audio_b", "reference"])
+    places = _places(config, [name for column in named.columns for name in column.to_pylist() if name])
+    files = list(places.values())
+    measured = with_loudness(stage, files, measure_apart(stage, config, "measure clips", files))
+    media = stage.work / "media.parquet"
+    write_rows(media, MEDIA, [(name, *each) for name, each in zip(places, measured, strict=True)])
+    return Done(Taken(labels, media))
+
+
+@step("labels", unit="released labels", follows="import", table=LABELS.name, label="take released labels")
+def take_released(stage: Stage, config: PseudoPreferences, taken: Taken) -> Done[None]:
+    """Write the published tables; labels whose clips cannot be used are rejects. Nothing is known of single passes."""
+    with connect(stage.work / "spill") as connection:
+        for name, path, schema in (("read", taken.labels, LABELS_READ), ("media", taken.media, MEDIA)):
+            connection.register(name, pq.read_table(path, schema=schema))
+        connection.execute(query("text/plain_words"))
+        connection.execute(query("text/voice_of"))
+        limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
+        connection.execute(query("pseudo_preferences/released_pairs"), limits)
+        _place_pairs(connection)
+        given = {"seed": config.seed, **split_ends(config.shares)}
+        connection.execute(query("pseudo_preferences/released_splits"), given)
+        kept = 0
+        for split in SPLITS:
+            stage.write(CLIPS, split, clip_rows(connection, config, split, "released_clips"))
+            for table in (PAIRS, LABELS):
+                columns = ", ".join(f'"{name}"' for name in table.schema.names)
+                chosen = f"SELECT {columns} FROM taken WHERE split = $split ORDER BY pair_id"
+                rows = connection.sql(chosen, params={"split": split}).to_arrow_reader(100_000)
+                count = stage.write(table, split, rows)
+            kept += count
+        refused = connection.sql(
+            "SELECT 'labels', pair_id, 'labels', reason, detail, source_file, line FROM released_pairs "
+            "WHERE reason IS NOT NULL ORDER BY row"
+        ).to_arrow_table()
+        sources = dict(connection.execute("SELECT source_file, count(*) FROM read GROUP BY ALL").fetchall())
+    for table, split in ((JUDGMENTS, SPLITS[0]), (BIAS, UNSPLIT)):
+        stage.write(table, split, [table.schema.empty_table()])
+    for table in (CLIPS, PAIRS, LABELS):
+        stage.drop_empty_splits(table)
+    write_confounds(stage, config)
+    return Done(None, Account(kept + len(refused), kept, refused, sources=sources))
+
+
+def _place_pairs(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create `groups`: for each usable row its group's name and the split that the release names for it, if any."""
+    rows = connection.execute(query("pseudo_preferences/released_ties")).fetchall()
+    numbers = group([ties for _, ties, _, _ in rows])
+    names: dict[int, str] = {}
+    fixed: dict[int, set[str]] = defaultdict(set)
+    for number, (_, _, name, split) in zip(numbers, rows, strict=True):
+        names[number] = min(name, names.get(number, name))
+        fixed[number] |= {split} if split else set()
+    splits = {number: min(named, key=STRONGEST.index) for number, named in fixed.items() if named}
+    columns = {
+        "row": pa.array([row for row, *_ in rows], pa.int64()),
+        "name": pa.array([names[number] for number in numbers], pa.string()),
+        "fixed": pa.array([splits.get(number) for number in numbers], pa.string()),
+    }
+    connection.register("groups", pa.table(columns))

@@ -1,0 +1,248 @@
+"""Training data for a detector: images with boxes to correct in Label Studio, and what comes back as COCO and YOLO."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+from PIL import Image
+
+from earmark.schemas.errors import InputError, StoreError
+from earmark.schemas.score_questions import QUESTIONS, Detector, Images
+from earmark.tasks.build.progress import working
+from earmark.tasks.exports.folder import RECORD, building
+from earmark.tasks.importers.cells import BadRow, shown
+from earmark.tasks.score_questions.forum.detection import open_detector
+from earmark.tasks.score_questions.forum.links import SUFFIXES
+from earmark.tasks.score_questions.forum.pictures import read_picture
+from earmark.tasks.score_questions.review_files import CONFIG, TASKS, address_of
+from earmark.tasks.score_questions.reviews import json_tasks
+from earmark.tasks.store.versions import Version
+
+BOXES_CONFIG = "label-studio-boxes.xml"
+CONTROL = "boxes"  # the name of the rectangles' control in it
+VALIDATION = 0.2  # share of images, by their hash
+ROOM = "earmark.tasks.score_questions"
+
+
+Size = tuple[int, int]  # width and height, pixels
+
+
+class Labelled(NamedTuple):
+    """A box that a person drew.
+
+    Attributes:
+        kind: its label.
+        left, top, width, height: in pixels of the image.
+    """
+
+    kind: str
+    left: float
+    top: float
+    width: float
+    height: float
+
+
+def write_boxes(
+    images: Iterable[tuple[str, bytes]],
+    detector: Detector,
+    base: Path,
+    folder: Path,
+    *,
+    images_at: str | None,
+    force: bool,
+) -> tuple[int, list[str]]:
+    """Write images with a detector's boxes as a project of Label Studio: its configuration, tasks, and `images/`.
+
+    Args:
+        images: names and files.
+        detector: who draws the first boxes.
+        base: the folder that its model's path starts from.
+        folder: a folder that is not there or is empty.
+        images_at: what Label Studio finds images by, before their file's name; without it they travel in the tasks.
+        force: replace an earlier one.
+
+    Returns:
+        How many images there are, and a line for each that cannot be read.
+
+    Raises:
+        StoreError: the folder is taken, or there is no image.
+    """
+    looks, refused, tasks = open_detector(detector, base), [], []
+    with building(folder.absolute(), force=force) as place, working("look at images") as work:
+        (place / "images").mkdir()
+        for name, content in images:
+            work.advance()
+            try:
+                picture = read_picture(content, Images())
+            except BadRow as why:
+                refused.append(f"{name}: {why.detail}")
+                continue
+            file = f"{picture.sha256}.{picture.extension}"
+            (place / "images" / file).write_bytes(picture.content)
+            sight = looks.look(picture.image)
+            first = [_drawn(box, picture.image.size, sight.kind) for box in sight.boxes]
+            data = {"image": address_of(file, picture.content, images_at), "file": file, "name": name}
+            tasks.append({"data": data, "predictions": [{"model_version": detector.model, "result": first}]})
+        if not tasks:
+            raise StoreError("expected images to draw boxes in, found none that can be read")
+        (place / TASKS).write_text(json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", "utf-8")
+        (place / CONFIG).write_text(resources.files(ROOM).joinpath(BOXES_CONFIG).read_text("utf-8"), "utf-8")
+        (place / RECORD).write_text(json.dumps({"images": len(tasks), "detector": detector.model}) + "\n", "utf-8")
+    return len(tasks), refused
+
+
+def version_images(version: Version) -> Iterator[tuple[str, bytes]]:
+    """The images of a version's questions, by the questions' ids."""
+    for path in version.files(QUESTIONS.name):
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(16, columns=["question_id", "image"]):
+                yield from ((row["question_id"], row["image"]["bytes"]) for row in batch.to_pylist())
+
+
+def folder_images(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """The images of a folder, in the order of their names.
+
+    Raises:
+        InputError: there is no such folder.
+    """
+    if not folder.is_dir():
+        raise InputError(f"--images: expected a folder, found none at {folder}")
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() in SUFFIXES and path.is_file() and not path.is_symlink():
+            yield path.name, path.read_bytes()
+
+
+def write_training_data(exported: Path, returned: Path, folder: Path, *, force: bool) -> dict[str, int]:
+    """Write what Label Studio gave back as training data: `coco.json`, and YOLO's `data.yaml`, `images/`, `labels/`.
+
+    A fifth of the images, by hash, is for validation. Images without a box are kept: they teach what is no score. Of
+    several people's annotations of an image the newest counts.
+
+    Args:
+        exported: the folder that `write_boxes` wrote, for its images.
+        returned: Label Studio's export, JSON or JSON-MIN.
+        folder: a folder that is not there or is empty.
+        force: replace an earlier one.
+
+    Returns:
+        Boxes by label, most first, and under `images` how many images there are.
+
+    Raises:
+        InputError: the export cannot be read, or names an image that was not exported, or a box that is none.
+        StoreError: the folder is taken, or nothing is labelled.
+    """
+    labelled = dict(_labelled(returned, exported))
+    counts = Counter(box.kind for _, boxes in labelled.values() for box in boxes)
+    if not counts:
+        raise StoreError(f"{returned.name}: expected images with boxes, found none")
+    kinds = {kind: number for number, kind in enumerate(sorted(counts))}
+    coco: dict[str, list[dict[str, Any]]] = {
+        "images": [],
+        "annotations": [],
+        "categories": [{"id": number, "name": kind} for kind, number in kinds.items()],
+    }
+    with building(folder.absolute(), force=force) as place:
+        for file, (size, boxes) in sorted(labelled.items()):
+            split = "val" if _spot(file) < VALIDATION else "train"
+            for kind in ("images", "labels"):
+                (place / kind / split).mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(exported / "images" / file, place / "images" / split / file)
+            lines = (f"{kinds[box.kind]} {_yolo(box, size)}\n" for box in boxes)
+            (place / "labels" / split / f"{Path(file).stem}.txt").write_text("".join(lines), "utf-8")
+            image = {"id": len(coco["images"]) + 1, "file_name": f"images/{split}/{file}"}
+            coco["images"].append({**image, "width": size[0], "height": size[1]})
+            for box in boxes:
+                number = len(coco["annotations"]) + 1
+                coco["annotations"].append({"id": number, "image_id": image["id"], **_coco(box, kinds[box.kind])})
+        (place / "coco.json").write_text(json.dumps(coco, indent=1) + "\n", "utf-8")
+        names = "".join(f"  {number}: {json.dumps(kind)}\n" for kind, number in kinds.items())
+        (place / "data.yaml").write_text(f"path: .\ntrain: images/train\nval: images/val\nnames:\n{names}", "utf-8")
+        (place / RECORD).write_text(json.dumps({"images": len(labelled), "boxes": counts}, indent=1) + "\n", "utf-8")
+    return {"images": len(labelled), **dict(counts.most_common())}
+
+
+def _labelled(path: Path, exported: Path) -> Iterator[tuple[str, tuple[Size, list[Labelled]]]]:
+    """Images with their size and boxes, one annotation after another, the newest of an image last."""
+    found: list[tuple[str, str, tuple[Size, list[Labelled]]]] = []
+    for number, task in json_tasks(path, path.name):
+        where = f"{path.name}, task {number}"
+        data = task["data"] if isinstance(task.get("data"), dict) else task
+        file = data.get("file")
+        if not isinstance(file, str) or Path(file).name != file or not (exported / "images" / file).is_file():
+            raise InputError(f"{where}: expected an image of {exported.name} in 'file', found '{shown(str(file))}'")
+        with Image.open(exported / "images" / file) as image:
+            size = image.size
+        if isinstance(task.get("annotations"), list):
+            drawn = [one for one in task["annotations"] if isinstance(one, dict) and not one.get("was_cancelled")]
+            answers = [(one, [_value(part) for part in _several(one.get("result"))]) for one in drawn]
+        else:  # JSON-MIN: the task's data and the answer side by side
+            answers = [(task, _several(task.get(CONTROL)))]
+        found += [
+            (str(one.get("updated_at", "")), file, (size, _boxes(values, size, where))) for one, values in answers
+        ]
+    for _, file, boxes in sorted(found, key=lambda one: one[0]):
+        yield file, boxes
+
+
+def _several(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value] if value else []
+
+
+def _value(part: Any) -> Any:
+    return part.get("value") if isinstance(part, dict) else part
+
+
+def _boxes(values: Sequence[Any], size: Size, where: str) -> list[Labelled]:
+    """Boxes in pixels; of a turned one the upright box around it."""
+    boxes = []
+    for value in values:
+        try:
+            (kind, *_) = value["rectanglelabels"]
+            shares = np.array([float(value[name]) for name in ("x", "y", "width", "height")]) / 100
+            turned = math.radians(float(value.get("rotation") or 0))
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError):
+            shares, kind, turned = np.array([np.nan]), "", 0.0
+        if not np.isfinite(shares).all() or not math.isfinite(turned) or (shares[2:] < 0).any():
+            raise InputError(
+                f"{where}: expected boxes with a label, in per cent of the image, found '{shown(str(value))}'"
+            )
+        left, top, width, height = shares * (*size, *size)
+        along, down = np.array([math.cos(turned), math.sin(turned)]), np.array([-math.sin(turned), math.cos(turned)])
+        corners = np.array([left, top]) + [x * along + y * down for x in (0, width) for y in (0, height)]
+        (x0, y0), (x1, y1) = corners.min(axis=0).clip(0, size), corners.max(axis=0).clip(0, size)
+        boxes.append(Labelled(str(kind), float(x0), float(y0), float(x1 - x0), float(y1 - y0)))
+    return boxes
+
+
+def _drawn(box: tuple[int, int, int, int], size: tuple[int, int], kind: str) -> dict[str, Any]:
+    """A box as Label Studio shows it."""
+    x, y, width, height = (100 * part / side for part, side in zip(box, size * 2, strict=True))
+    value = {"x": x, "y": y, "width": width, "height": height, "rotation": 0, "rectanglelabels": [kind or "score"]}
+    named = {"type": "rectanglelabels", "from_name": CONTROL, "to_name": "image"}
+    return {**named, "original_width": size[0], "original_height": size[1], "image_rotation": 0, "value": value}
+
+
+def _yolo(box: Labelled, size: Size) -> str:
+    """Middle and sides as shares of the image."""
+    middle = (box.left + box.width / 2, box.top + box.height / 2)
+    edges = zip((*middle, box.width, box.height), size * 2, strict=True)
+    return " ".join(f"{edge / side:.6f}" for edge, side in edges)
+
+
+def _coco(box: Labelled, category: int) -> dict[str, Any]:
+    edges = [round(edge, 2) for edge in box[1:]]
+    return {"category_id": category, "bbox": edges, "area": round(box.width * box.height, 2), "iscrowd": 0}
+
+
+def _spot(file: str) -> float:
+    return int.from_bytes(hashlib.sha256(file.encode()).digest()[:8], "big") / 2**64

@@ -1,0 +1,73 @@
+"""Labelled questions of a user's own, which a labeller is shown in place of the prompts' own words."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import read_regular
+from earmark.schemas.score_questions import CATEGORIES, DIFFICULTIES, LABELLED, ScoreQuestions
+from earmark.tasks.importers.lines import unreadable
+
+MOST = 50
+"""Examples of one label: each stands in every request about it."""
+
+
+def examples_of(config: ScoreQuestions, label: str) -> tuple[dict[str, str], ...]:
+    """The examples of `taxonomy` or `difficulty`, in the file's order; none where the config names no file.
+
+    Returns:
+        `question` and `label`: the difficulty, or category and subcategory.
+
+    Raises:
+        InputError: the file cannot be read, or a line is no example.
+    """
+    written = config.examples()[label]
+    if written is None:
+        return ()
+    path = config.path(written)
+    try:
+        state = path.stat()
+    except OSError as error:
+        raise unreadable(written, error) from None
+    return _read(path, label, f"{written} (key `{label}.examples`)", (state.st_size, state.st_mtime_ns))
+
+
+@cache
+def _read(path: Path, label: str, name: str, state: tuple[int, int]) -> tuple[dict[str, str], ...]:
+    try:
+        lines = read_regular(path).decode("utf-8-sig").split("\n")  # no other break: JSON may hold U+2028
+    except OSError as error:
+        raise unreadable(name, error) from None
+    except UnicodeDecodeError:
+        raise InputError(f"{name}: expected text in UTF-8") from None
+    numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
+    if not 1 <= len(numbered) <= MOST:
+        raise InputError(f"{name}: expected 1 to {MOST} examples, a JSON object a line, found {len(numbered)}")
+    return tuple(_example(line, label, f"{name}, line {number}") for number, line in numbered)
+
+
+def _example(line: str, label: str, where: str) -> dict[str, str]:
+    fields = ("question", *LABELLED[label])
+    try:
+        value: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict) or set(value) != set(fields):
+        raise InputError(f"{where}: expected a JSON object with {', '.join(fields)}, found {line[:80]!r}")
+    if stray := [name for name in fields if not isinstance(value[name], str) or not value[name].strip()]:
+        raise InputError(f"{where}: expected text in {stray[0]}, found {str(value[stray[0]])[:80]!r}")
+    if label == "difficulty":
+        _known(value, "difficulty", DIFFICULTIES, where)
+        return {"question": value["question"], "label": value["difficulty"]}
+    _known(value, "category", tuple(CATEGORIES), where)
+    _known(value, "subcategory", CATEGORIES[value["category"]], where)
+    return {"question": value["question"], "label": f"{value['category']}: {value['subcategory']}"}
+
+
+def _known(value: dict[str, str], name: str, known: tuple[str, ...], where: str) -> None:
+    if value[name] not in known:
+        raise InputError(f"{where}: expected one of {', '.join(known)} in {name}, found {value[name][:80]!r}")

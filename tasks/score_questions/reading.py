@@ -1,0 +1,149 @@
+"""What came of reading every option: which left and why, and how often the reader knows a right option."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from earmark.schemas.score_questions import OPTIONS, ScoreQuestions
+from earmark.tasks.build.rows import read_rows
+from earmark.tasks.build.step import Account
+from earmark.tasks.build.walk import Walked
+from earmark.tasks.importers.rows import Reject
+from earmark.tasks.score_questions.writing import READINGS
+from earmark.tasks.store.figures import Grid
+
+HEADING = "Whether wrong options could be right"
+KINDS = {"distractor": "written", "comment": "other comments", "truth": "right options, for comparison"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a reader says of one option.
+
+    Attributes:
+        thread: the question's thread, by key.
+        ask: `contradict` or `check`.
+        kind: `distractor`, `comment` or `truth`.
+        option: its text.
+        may_be_right: whether the answer says so; None without an answer.
+        failure: reason and detail, where there is no answer.
+    """
+
+    thread: str
+    ask: str
+    kind: str
+    option: str
+    may_be_right: bool | None
+    failure: tuple[str, str] | None
+
+    @property
+    def leaves(self) -> bool:
+        """Whether the option is none for it: a wrong one that may be right, or that nobody could tell about."""
+        return self.kind != "truth" and self.may_be_right is not False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How options of one kind were read.
+
+    Attributes:
+        kind: `distractor`, `comment` or `truth`.
+        answered: options about which there is an answer.
+        may_be_right: of these, that could be right; of comments, also those that do not contradict the right one.
+        unanswered: options without an answer.
+    """
+
+    kind: str
+    answered: int
+    may_be_right: int
+    unanswered: int
+
+    @property
+    def interval(self) -> tuple[float, float, float]:
+        """The share that could be right, and its interval of 95 % (Wilson 1927)."""
+        from scipy.stats import binomtest  # here: loading it takes longer than most commands
+
+        ends = binomtest(self.may_be_right, self.answered).proportion_ci(method="wilson")
+        return self.may_be_right / self.answered, float(ends.low), float(ends.high)
+
+
+def readings_of(written: Walked) -> list[Reading]:
+    """How every option was read, in order."""
+    threads = {at: row["thread_key"] for at, row in enumerate(read_rows(written.source))}
+    return [
+        Reading(
+            threads[draw["at"]],
+            draw["ask"],
+            draw["kind"],
+            draw["option"],
+            None if draw["reason"] else draw["value"] == READINGS[draw["ask"]],
+            (draw["reason"], draw["detail"]) if draw["reason"] else None,
+        )
+        for draw in written.read_draws()
+        if draw["ask"] in READINGS and draw["last"]
+    ]
+
+
+def kinds_of(readings: Iterable[Reading]) -> list[Kind]:
+    """How options were read, by kind; none of kinds that there are not."""
+    last = {(one.thread, one.option): one for one in readings}  # what contradicts is read again by itself
+    counts = []
+    for kind in KINDS:
+        own = [one.may_be_right for one in last.values() if one.kind == kind]
+        if own:
+            counts.append(Kind(kind, len(own) - own.count(None), own.count(True), own.count(None)))
+    return counts
+
+
+def account_of(readings: Iterable[Reading]) -> Account:
+    """Every wrong option that was read: it stays in its question, or is a reject."""
+    last = {(one.thread, one.option): one for one in readings if one.kind != "truth"}
+    rejects = [(OPTIONS.name, _reject(one)) for one in last.values() if one.leaves]
+    return Account(len(last), len(last) - len(rejects), rejects, name="options", unit="options")
+
+
+def _reject(one: Reading) -> Reject:
+    says = {
+        "contradict": "expected an option that contradicts the right one, found one that does not",
+        "check": "expected a wrong option, found one that could be right",
+    }
+    reason, detail = one.failure or ("may_be_right", says[one.ask])
+    return Reject(one.thread, reason, f"{detail}: {one.option[:80]!r}", "", None)
+
+
+def grid_of(kinds: Iterable[Kind]) -> Grid:
+    """How many of each kind of option could be right."""
+    rows = tuple((KINDS[one.kind], one.answered, one.may_be_right, *one.interval) for one in kinds if one.answered)
+    columns = ("options", "read", "could be right", "share", "from", "to")
+    says = "By the reader. Wilson intervals of 95 %. A reader who seldom says so of right options knows little."
+    return Grid(HEADING, columns, rows, columns[3:], says)
+
+
+def card_section(config: ScoreQuestions, kinds: Iterable[Kind]) -> dict[str, str]:
+    """The card's own section: who read the options, and the share that left."""
+    if config.reader is None:
+        return {HEADING: "Nobody checked the options: the config names no `[reader]`."}
+    kinds = list(kinds)
+    wrong = [one for one in kinds if one.kind != "truth"]
+    read, unanswered = (
+        sum(counts) for counts in zip((0, 0), *((k.answered, k.unanswered) for k in wrong), strict=True)
+    )
+    right = sum(one.may_be_right for one in wrong)
+    share = (right + unanswered) / (read + unanswered) if read + unanswered else 0.0
+    seen = "with" if config.reader.sees_image else "without"
+    same = config.reader.annotator == config.writer.annotator
+    lines = [
+        f"`{config.reader.annotator}` read each option by itself, {seen} the score. Of {read + unanswered:,} wrong "
+        f"options {right + unanswered:,} left ({share:.1%}): {right:,} could be right, {unanswered:,} have no answer. "
+        + ("**It also wrote the options: it is no independent reader.**" if same else "It did not write them."),
+        "",
+        *(
+            "- {}: {:,} of {:,} could be right ({:.1%}, 95 %: {:.1%} to {:.1%})".format(
+                KINDS[one.kind], one.may_be_right, one.answered, *one.interval
+            )
+            for one in kinds
+            if one.answered
+        ),
+    ]
+    return {HEADING: "\n".join(lines)}

@@ -1,0 +1,299 @@
+"""Every corpus at its paper's size, or a share of it, from nothing to a committed version, against servers of ours.
+
+    .venv/bin/python -m tests.benchmarks.rehearse [--corpus NAME ...] [--share 0.02] [--latency-ms 75]
+
+Clips are 3 s of noise, each its own; texts are made up. A server in a process of its own answers as a model would, as
+the schema wants it, after `--latency-ms` (a tenth of the answers take four times as long), and 1 % of exchanges go
+wrong in one of eight ways. Each build is `earmark build`, a process of its own, whose processor time, memory and steps
+are measured; then the same command again, which finds the version up to date; then once more with `--force`, which
+reads every answer from the ledger. Full size takes about an hour and 40 GB; it is never part of CI.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.request import urlopen
+
+import numpy as np
+import soundfile
+
+RATE_HZ, SECONDS = 16_000, 3.0
+ASKED = {"retry_base_s": 0.05, "retry_longest_s": 1.0, "total_timeout_s": 120.0, "max_concurrency": 64, "retries": 8}
+MODELS = ("ant", "bee", "cat", "dog")
+FAULTS = ("reset", "429", "429_retry_after", "500", "503", "truncated_body", "truncated_json", "wrong_content_type")
+
+
+class Size(NamedTuple):
+    """What a build took.
+
+    Attributes:
+        wall_s: seconds until the command ended.
+        processor_s: of the build's process and those it waited for.
+        peak_mb: the most memory of that process.
+        steps: seconds until each step's output was there, from the one before it.
+    """
+
+    wall_s: float
+    processor_s: float
+    peak_mb: float
+    steps: dict[str, float]
+
+
+def write_clip(path: Path, seed: int) -> None:
+    """Three seconds of noise of a seed's own, whose loudness moves."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    dice = np.random.default_rng(seed)
+    frames = round(RATE_HZ * SECONDS)
+    swell = np.interp(np.arange(frames), np.linspace(0, frames, 13), dice.uniform(0.05, 0.5, 13))
+    soundfile.write(path, (swell * dice.uniform(-0.6, 0.6, frames)).astype(np.float32), RATE_HZ, subtype="PCM_16")
+
+
+def toml_of(values: Mapping[str, Any]) -> str:
+    """Values as TOML: tables of the top level by their headers, all below them inline."""
+
+    def cell(value: Any) -> str:
+        if isinstance(value, Mapping):
+            return "{ " + ", ".join(f"{key} = {cell(held)}" for key, held in value.items()) + " }"
+        if isinstance(value, list):
+            return "[" + ", ".join(map(cell, value)) + "]"
+        return json.dumps(value)
+
+    lines = [f"{key} = {cell(value)}" for key, value in values.items() if not isinstance(value, Mapping)]
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            lines += [f"[{key}]", *(f"{name} = {cell(held)}" for name, held in value.items())]
+    return "\n".join(lines) + "\n"
+
+
+def asked(base_url: str, model: str, hears: bool = True, **more: Any) -> dict[str, Any]:
+    """An annotator on our server."""
+    hearing = {"hearing": {"sample_rate_hz": RATE_HZ}} if hears else {}
+    return {"annotator": f"openai:{model}", "base_url": base_url, **ASKED, **hearing, **more}
+
+
+def mos_preferences(folder: Path, share: float, base_url: str) -> dict[str, Any]:
+    """74,478 pairs of rated clips, each compared by a critic (MOS-RMBench, Table 1)."""
+    clips, pairs = max(60, round(20_000 * share)), round(74_478 * share)
+    dice = random.Random(17)
+    rows = ["file,mos,system,content"]
+    for number in range(clips):
+        write_clip(folder / f"clips/{number}.wav", number)
+        rows.append(f"clips/{number}.wav,{dice.uniform(1, 5):.3f},s{number % 40},c{number // 10}")
+    (folder / "ratings.csv").write_text("\n".join(rows) + "\n")
+    columns = {"file": "file", "mos": "mos", "system": "system", "content": "content"}
+    source = {"name": "study", "format": "table", "files": {"train": "ratings.csv"}, "columns": columns}
+    return {
+        "audio": "index",
+        "sources": [source],
+        "quotas": {"study": {"train": pairs}},
+        "triplets": {"count": 0},
+        "critiques": asked(base_url, "hears", clips=0, tries=2),
+    }
+
+
+def pseudo_preferences(folder: Path, share: float, base_url: str) -> dict[str, Any]:
+    """129,545 pairs of generated music, each judged in both orders (CMI-RewardBench, section 3)."""
+    pairs = round(129_545 * share)
+    prompts = max(10, -(-pairs // 5))
+    with (folder / "prompts.jsonl").open("w") as texts, (folder / "generations.jsonl").open("w") as made:
+        for number in range(prompts):
+            text = f"A tune in {60 + number} beats a minute, number {number * 7}"
+            texts.write(json.dumps({"prompt_id": f"p{number}", "text": text}) + "\n")
+            for at, model in enumerate(MODELS):
+                name = f"p{number}-{model}"
+                write_clip(folder / f"clips/{name}.wav", number * len(MODELS) + at)
+                row = {"generation_id": name, "prompt_id": f"p{number}", "model": model, "audio": f"clips/{name}.wav"}
+                made.write(json.dumps({**row, "status": "ok"}) + "\n")
+    tables = {"prompts": "prompts.jsonl", "generations": "generations.jsonl"}
+    return {**tables, "pairs": {"count": pairs}, "judge": asked(base_url, "hears")}
+
+
+def captions(folder: Path, share: float, base_url: str) -> dict[str, Any]:
+    """55,701 tracks, captioned by both pipelines (ATTM)."""
+    rows = ["track_id,audio,artist_id,tags"]
+    for number in range(max(20, round(55_701 * share))):
+        write_clip(folder / f"clips/{number}.wav", number)
+        rows.append(f"t{number},clips/{number}.wav,a{number % 997},instrument---piano;mood/theme---calm")
+    (folder / "tracks.csv").write_text("\n".join(rows) + "\n")
+    two = {"listen": asked(base_url, "hears", ask="describe"), "refine": asked(base_url, "reads", hears=False)}
+    pipelines = [{"name": "direct", "listen": asked(base_url, "hears")}, {"name": "refined", **two}]
+    return {"source": {"name": "tracks", "format": "table", "tracks": "tracks.csv"}, "pipelines": pipelines}
+
+
+def instruction_rubrics(folder: Path, share: float, base_url: str) -> dict[str, Any]:
+    """105,000 samples, half of them negatives (AnyAudio-Judge)."""
+    from tests.instruction_rubrics.rubrics import caption
+
+    rows = ["id,audio,text"]
+    for number in range(max(60, round(105_000 * share / 2))):
+        write_clip(folder / f"clips/{number}.wav", number)
+        rows.append(f'c{number},clips/{number}.wav,"{caption(number)}"')
+    (folder / "captions.csv").write_text("\n".join(rows) + "\n")
+    source = {"name": "music", "subset": "music", "domain": "music", "captions": "captions.csv"}
+    return {
+        "bench_share": 0.1,
+        "sources": [source],
+        "disjoint": {"fingerprint": 0},
+        "judge": asked(base_url, "hears"),
+        "writer": asked(base_url, "writes", hears=False),
+    }
+
+
+def human_preferences(folder: Path, share: float, base_url: str) -> dict[str, Any]:
+    """4,027 votes (CMI-Pref)."""
+    from tests.human_preferences.votes import vote
+
+    votes = round(4_027 * share)
+    for number in range(votes):
+        for letter in "ab":
+            write_clip(folder / f"{number}-{letter}.wav", 2 * number + (letter == "a"))
+    rows = [vote(number, f"w{number % 31}") for number in range(votes)]
+    (folder / "votes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = {"name": "votes", "format": "cmi-pref", "root": ".", "files": ["votes.jsonl"], "audio_root": "."}
+    return {"audio": "index", "sources": [source], "split": {"test": 0}}
+
+
+def instrumentals(folder: Path, share: float, base_url: str) -> dict[str, Any]:
+    """55,701 tracks, whose middle is taken out without a model (ATTM)."""
+    values = captions(folder, share, base_url)
+    return {"source": values["source"], "separator": {"model": "centre-removal"}, "output": {"codec": "flac"}}
+
+
+CORPORA: Mapping[str, Callable[[Path, float, str], dict[str, Any]]] = {
+    "mos-preferences": mos_preferences,
+    "pseudo-preferences": pseudo_preferences,
+    "captions": captions,
+    "instruction-rubrics": instruction_rubrics,
+    "human-preferences": human_preferences,
+    "instrumentals": instrumentals,
+}
+
+
+def serve(corpus: str, latency_s: float) -> None:
+    """Answer as the model of a corpus would, until the process is ended; prints the port."""
+    import asyncio
+
+    from tests.instruction_rubrics.rubrics import rubric_answer
+    from tests.servers.faults import Faults
+    from tests.servers.openai_server import OpenAIServer, caption_answer, critic_answer, listening_answer
+
+    answers = {
+        "mos-preferences": critic_answer,
+        "pseudo-preferences": listening_answer,
+        "captions": caption_answer,
+        "instruction-rubrics": rubric_answer,
+    }
+
+    async def run() -> None:
+        faults = Faults(rate=0.01, kinds=FAULTS, latency_s=latency_s, long_tail=True)
+        server = await OpenAIServer(faults, answers.get(corpus, caption_answer)).start()
+        print(f"port={server.port}", flush=True)
+        await asyncio.Event().wait()
+
+    asyncio.run(run())
+
+
+@contextmanager
+def server_of(corpus: str, latency_ms: float) -> Iterator[str]:
+    """A server in a process of its own; gives its address."""
+    command = [sys.executable, "-m", "tests.benchmarks.rehearse", "--serve", corpus, "--latency-ms", f"{latency_ms}"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            port = int(process.stdout.readline().partition("=")[2])
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def measured(command: list[str], store: Path) -> Size:
+    """Run a command to its end, which must be a good one."""
+    steps: dict[str, float] = {}
+    ended = threading.Event()
+    start = time.perf_counter()
+
+    def watch() -> None:
+        last = start
+        while not ended.wait(0.05):
+            for path in sorted(store.glob("*/.staging/*/steps/*.output")):
+                if path.stem not in steps:
+                    now = time.perf_counter()
+                    steps[path.stem], last = now - last, now
+
+    threading.Thread(target=watch, daemon=True).start()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    _, status, used = os.wait4(process.pid, 0)
+    ended.set()
+    if status:
+        raise SystemExit(f"{' '.join(command)}: ended with {os.waitstatus_to_exitcode(status)}")
+    return Size(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, steps)
+
+
+def rehearse(corpus: str, share: float, latency_ms: float, folder: Path) -> str:
+    """A line of the table."""
+    inputs, store = folder / "inputs", folder / "store"
+    inputs.mkdir(parents=True)
+    with server_of(corpus, latency_ms) as address:
+        values = {"corpus": corpus, **CORPORA[corpus](inputs, share, f"{address}/v1")}
+        (inputs / "build.toml").write_text(toml_of(values))
+        build = [sys.executable, "-m", "earmark.flows.command.cli", "build", corpus, "-c", str(inputs / "build.toml")]
+        build += ["--store", str(store), "--json"]
+        first = measured(build, store)
+        with urlopen(f"{address}/counts") as reply:
+            counts = json.load(reply)
+        again, forced = measured(build, store), measured([*build, "--force"], store)
+        with urlopen(f"{address}/counts") as reply:
+            more = json.load(reply)["asked"] - counts["asked"]
+    if more:
+        raise SystemExit(f"{corpus}: {more} requests were sent again")
+    manifest = json.loads((store / corpus / "v1/manifest.json").read_text())
+    rows = sum(sum(splits.values()) for name, splits in manifest["rows"].items() if name != "rejects")
+    each = f"{1000 * first.processor_s / counts['distinct']:.2f}" if counts["distinct"] else "–"
+    disk = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
+    longest = max(first.steps, key=lambda name: first.steps[name], default="–")
+    cells = (
+        corpus, f"{rows:,}", f"{first.wall_s:.0f}", f"{counts['distinct']:,}", f"{counts['faults']:,}",
+        f"{first.processor_s:.0f}", each, f"{first.peak_mb:,.0f}", f"{disk / 1e6:,.0f}",
+        f"{longest} {first.steps.get(longest, 0):.0f}", f"{again.wall_s:.1f}", f"{forced.wall_s:.0f}",
+    )  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+HEAD = (
+    "| corpus | rows | wall, s | requests | faults | processor, s | ms a request | peak, MB | store, MB "
+    "| longest step, s | no-op, s | from the ledger, s |\n|---|" + "--:|" * 11
+)
+
+
+def main() -> None:
+    """Rehearse the corpora and print a table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this; may be given more than once")
+    parser.add_argument("--share", type=float, default=1.0, help="of the paper's size, such as 0.02")
+    parser.add_argument("--latency-ms", type=float, default=75.0)
+    parser.add_argument("--folder", type=Path, help="where inputs and stores go; default: a temporary one")
+    parser.add_argument("--serve", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        serve(options.serve, options.latency_ms / 1000)
+        return
+    print(HEAD, flush=True)
+    for corpus in options.corpus or CORPORA:
+        with tempfile.TemporaryDirectory(dir=options.folder) as folder:
+            print(rehearse(corpus, options.share, options.latency_ms, Path(folder) / corpus), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,207 @@
+"""Instructions taken apart: by domain, in parts, read by a second model, and drawn twice."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from earmark.schemas.errors import ConfigError
+from earmark.tasks.instruction_rubrics.checks import usable_items
+from earmark.tasks.instruction_rubrics.decomposing import LEAST_OVERLAP, agreement
+from tests.annotation.conftest import LocalServer
+from tests.builds import rows_of
+from tests.instruction_rubrics.rubrics import (
+    QUICK,
+    asked_for,
+    build_rubrics,
+    caption,
+    config_of,
+    fences,
+    rubric_answer,
+    write_captions,
+)
+from tests.servers.faults import Faults
+from tests.servers.openai_server import OpenAIServer
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    """A model that hears, and one that writes; the second reader denies what bears on the bells."""
+    with LocalServer(Faults()) as started:
+        started.answer = answer
+        started.keep_bodies = True
+        yield started
+
+
+def scene(number: int) -> str:
+    """A minute of a film: 45 clauses."""
+    return ", ".join(f"{caption(number).split()[1]} moment {number} {at} of the scene" for at in range(45))
+
+
+def answer(body: dict[str, Any], content: str) -> str:
+    """As `rubric_answer`, with items for every clause, and a second reader."""
+    ask, held = asked_for(body), fences(body)
+    if ask == "direction":
+        items = [text for name, text in held if name == "item"]
+        said = [{"id": n, "answer": "no" if "bells" in text else "yes"} for n, text in enumerate(items, 1)]
+        return json.dumps({"items": said})
+    if ask.startswith("decompose"):
+        parts = [part.strip() for part in held[0][1].split(",")]
+        found = [{"dimension": "words", "question": f"Is it so: {part}?", "basis": part} for part in parts]
+        return json.dumps({"items": found[:-1] if body.get("temperature") else found})
+    return rubric_answer(body, content)
+
+
+@pytest.mark.slow
+def test_a_minute_of_film_has_as_many_items_as_it_has_constraints(tmp_path: Path, server: OpenAIServer) -> None:
+    source = write_captions(tmp_path, "films", map(scene, range(4))) | {"domain": "mixed"}
+    config = config_of(
+        tmp_path, source, base_url=server.base_url, bench_share=0.0, decomposition={"prompts": "domain"},
+        negatives={"swap": 1, "perturb": 0},
+    )  # fmt: skip
+    version = build_rubrics(config, tmp_path / "store")
+    samples = [row for row in rows_of(version, "samples") if row["language"] == "en"]
+    assert len(samples) == 8
+    assert {row["items"] for row in samples} == {45}
+    shown = [(asked_for(body), sum(name == "item" for name, _ in fences(body))) for body in server.bodies]
+    for ask in ("filter", "labels", "rationales"):
+        assert sorted(count for name, count in shown if name == ask) == sorted([20, 20, 5] * 4)
+    assert sum(name == "decompose-mixed" for name, _ in shown) == 4
+    labels, items = rows_of(version, "labels"), rows_of(version, "items")
+    assert {row["language"]: 0 for row in items} == {"en": 0, "zh": 0}
+    of_one = [row for row in labels if row["sample_id"] == samples[0]["sample_id"] and row["language"] == "en"]
+    assert [row["item"] for row in of_one] == list(range(1, 46))
+    assert len({row["request_key"] for row in of_one}) == 3, "each label names the request that gave it"
+    texts = {row["text"] for row in rows_of(version, "instructions") if row["original"]}
+    for row in (row for row in items if row["language"] == "en"):
+        assert any(row["basis"] in text for text in texts)
+
+
+@pytest.mark.slow
+def test_items_that_a_second_model_denies_are_flagged_and_two_draws_are_compared(
+    tmp_path: Path, server: OpenAIServer
+) -> None:
+    source = write_captions(tmp_path, "real", map(caption, range(8)))
+    config = config_of(
+        tmp_path, source, base_url=server.base_url, bench_share=0.0, negatives={"swap": 1, "perturb": 0},
+        reader={**QUICK, "annotator": "openai:reads", "base_url": server.base_url},
+        decomposition={"prompts": "domain", "stability": 1.0},
+    )  # fmt: skip
+    version = build_rubrics(config, tmp_path / "store")
+    for row in rows_of(version, "items"):
+        assert ("direction" in row["flags"]) == ("bells" in row["basis"])
+    card = (version.folder / "README.md").read_text("utf-8")
+    # Three clauses, of which the second draw has two: 2 · 2 / (3 + 2).
+    assert "8 instructions were taken apart twice: 80% of the items of both draws match" in card
+    assert sum(asked_for(body) == "decompose-music" for body in server.bodies) == 16
+    assert {one.annotator for one in config.asked().values()} == {"openai:hears", "openai:writes", "openai:reads"}
+    assert set(version.manifest.prompts) >= {"rubric-decompose-music@1", "rubric-direction@1"}
+    assert "rubric-decompose@1" not in version.manifest.prompts
+
+
+WORDS = "a b c d e f g h"
+ENDS = st.tuples(st.integers(0, 7), st.integers(0, 7)).map(sorted)
+SPANS = ENDS.map(lambda ends: " ".join(WORDS.split()[ends[0] : ends[1] + 1]))
+DRAWS = st.lists(SPANS.map(lambda basis: {"basis": basis}), min_size=1, max_size=5)
+
+
+@given(DRAWS, DRAWS)
+def test_agreement_is_the_largest_matching_of_items_on_the_same_words(
+    first: list[dict[str, str]], second: list[dict[str, str]]
+) -> None:
+    """Against all ways to pair the items, and words as sets of places."""
+
+    def near(one: str, other: str) -> bool:
+        places = [set(range(WORDS.index(text), WORDS.index(text) + len(text))) for text in (one, other)]
+        covered = range(min(map(min, places)), max(map(max, places)) + 1)
+        return len(places[0] & places[1]) / len(covered) >= LEAST_OVERLAP
+
+    few, many = sorted((first, second), key=len)
+    best = max(
+        sum(near(one["basis"], other["basis"]) for one, other in zip(few, order, strict=True))
+        for order in itertools.permutations(many, len(few))
+    )
+    assert agreement(WORDS, first, second) == pytest.approx(2 * best / (len(first) + len(second)))
+    assert agreement(WORDS, first, first) == 1
+
+
+def judge(base_url: str, **values: Any) -> dict[str, Any]:
+    """A judge that hears."""
+    return {**QUICK, "annotator": "openai:hears", "base_url": base_url, "hearing": {"sample_rate_hz": 8000}, **values}
+
+
+def test_a_long_mix_that_is_heard_by_items_is_committed(tmp_path: Path, server: OpenAIServer) -> None:
+    """45 items are three questions a pass, one of which is answered with wrong numbers at first; a row is one pass."""
+    odd: list[str] = []
+
+    def heard(body: dict[str, Any], content: str) -> str:
+        said = answer(body, content)
+        if asked_for(body) == "hear" and not odd:
+            odd.append(said)
+            items = json.loads(said)["items"]
+            return json.dumps({"items": [{**item, "id": 2} for item in items]})
+        return said
+
+    server.answer = heard
+    films = write_captions(tmp_path, "films", map(scene, range(4))) | {
+        "domain": "mixed", "verify": {"by_items": True, "swaps": "none"}
+    }  # fmt: skip
+    config = config_of(
+        tmp_path, films, base_url=server.base_url, bench_share=0.0, decomposition={"prompts": "domain"},
+        negatives={"swap": 1, "perturb": 0},
+    )  # fmt: skip
+    version = build_rubrics(config, tmp_path / "store")
+    assert odd
+    judgments = rows_of(version, "judgments")
+    assert [(row["question"], row["pass"]) for row in judgments] == [("verify", 1)] * 4
+    assert all(row["answer"] for row in judgments)
+    assert "clips judged twice" not in (version.folder / "README.md").read_text("utf-8")  # real audio is heard once
+
+
+def test_generated_clips_that_are_heard_in_parts_count_once(tmp_path: Path, server: OpenAIServer) -> None:
+    """Of four clips one fails its first pass, one both; each pass is three questions."""
+
+    def heard(body: dict[str, Any], content: str) -> str:
+        said = answer(body, content)
+        if asked_for(body) != "hear":
+            return said
+        held, again = " ".join(text for _, text in fences(body)), bool(body.get("temperature"))
+        fails = ("moment 1 44 " in held and not again) or "moment 2 44 " in held
+        items = json.loads(said)["items"]
+        return json.dumps({"items": [{**item, "answer": "no" if fails else "yes"} for item in items]})
+
+    server.answer = heard
+    films = write_captions(tmp_path, "films", map(scene, range(4))) | {
+        "domain": "mixed", "generated": True, "verify": {"by_items": True, "swaps": "none"}
+    }  # fmt: skip
+    config = config_of(
+        tmp_path, films, base_url=server.base_url, bench_share=0.0, decomposition={"prompts": "domain"},
+        negatives={"swap": 1, "perturb": 0}, judge=judge(server.base_url, again_temperature=0.7),
+    )  # fmt: skip
+    card = (build_rubrics(config, tmp_path / "store").folder / "README.md").read_text("utf-8")
+    assert "Of 4 generated clips judged twice, 2 failed a pass, 1 of these both: an overlap of 50%." in card
+
+
+def test_an_item_that_rests_on_nothing_is_dropped() -> None:
+    items = [{"question": "Is it so?", "basis": " "}, {"question": "A bell?", "basis": "a bell"}]
+    assert [one["question"] for one in usable_items("A bell rings.", items)[0]] == ["A bell?"]
+
+
+def test_a_second_draw_is_another_one(tmp_path: Path, server: OpenAIServer) -> None:
+    source = write_captions(tmp_path, "made", map(caption, range(4))) | {"generated": True}
+    same = judge(server.base_url, temperature=0.0, again_temperature=0.0, repair="explain")
+    with pytest.raises(ConfigError, match="judge: it judges generated audio twice, and would be paid for the same"):
+        config_of(tmp_path, source, base_url=server.base_url, judge=same)
+    config = config_of(tmp_path, source, base_url=server.base_url, bench_share=0.0,
+                       judge=judge(server.base_url, temperature=None))  # fmt: skip
+    build_rubrics(config, tmp_path / "store")
+    verified = [body for body in server.bodies if asked_for(body) == "verify"]
+    assert len(verified) == 8
+    assert not any("temperature" in body for body in verified), "left to the server, in both passes"

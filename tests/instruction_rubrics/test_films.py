@@ -1,0 +1,156 @@
+"""From films on disk to rubrics of mixed audio: cut into segments, captioned by `mix`, taken in as a source."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import soundfile
+
+import earmark.flows.captions as captions_flow
+from earmark.schemas.captions import CORPUS
+from earmark.schemas.config import BuildConfig
+from earmark.schemas.errors import ConfigError, StoreError
+from earmark.tasks.build.forecast import forecast
+from earmark.tasks.store.versions import Store, Version, verify
+from tests.annotation.conftest import LocalServer
+from tests.builds import rows_of
+from tests.captions.captions import QUICK, SMALL_HEARING, build_captions, write_tracks
+from tests.conftest import ROOT
+from tests.flows.test_cli import as_json, earmark
+from tests.instruction_rubrics.films import FILMS, answer, films_config, write_films
+from tests.instruction_rubrics.rubrics import build_rubrics
+from tests.instruction_rubrics.rubrics import config_of as rubrics_config
+from tests.servers.faults import Faults
+from tests.servers.openai_server import OpenAIServer
+
+
+@pytest.fixture
+def server() -> Iterator[OpenAIServer]:
+    """A model that hears, reads and writes."""
+    with LocalServer(Faults()) as started:
+        started.answer = answer
+        yield started
+
+
+def seconds(version: Version) -> dict[str, list[tuple[float, float]]]:
+    """Where each film's segments and rejects lie."""
+    spans = defaultdict(list)
+    for row in rows_of(version, "segments"):
+        spans[row["recording"]].append((row["start_s"], row["end_s"]))
+    for row in rows_of(version, "rejects"):
+        if row["reason"].startswith("segment_"):
+            start, _, rest = row["detail"].partition(" s to ")
+            spans[row["item"]].append((float(start), float(rest.partition(" s:")[0])))
+    return spans
+
+
+def test_every_second_of_a_film_is_in_a_segment_or_a_reject(server: OpenAIServer, tmp_path: Path) -> None:
+    write_films(tmp_path)
+    config = films_config(tmp_path, server.base_url)
+    facts = forecast(CORPUS, captions_flow.build.story, config, Store(tmp_path / "dry"))  # type: ignore[attr-defined]
+    assert facts is not None
+    assert facts["requests"] == FILMS * 4, "fourteen seconds are planned as four segments; nothing is cut for that"
+    assert not (tmp_path / "dry/segments").exists()
+    version = build_captions(config, tmp_path / "store")
+    verify(version)
+    for film, spans in seconds(version).items():
+        ends = sorted(spans)
+        assert [end for _, end in ends[:-1]] == [start for start, _ in ends[1:]], film
+        assert (ends[0][0], ends[-1][1]) == (0, 14)
+    reasons = Counter(row["reason"] for row in rows_of(version, "rejects"))
+    assert reasons == {"segment_silent": 2 * FILMS, "segment_too_short": FILMS, "audio_silent": 1}
+    films = {row["recording"]: row["recording_sha256"] for row in rows_of(version, "segments")}
+    for row in rows_of(version, "rejects"):
+        if row["item"] in films:
+            assert {"kind": "clip", "id": films[row["item"]]} in row["made_from"], "leaves with its film"
+    rows = rows_of(version, "segments")
+    assert all(2 <= row["duration_s"] <= 4 for row in rows)
+    assert {round(row["end_s"], 1) for row in rows} >= {6.1}, "cut in the middle of the pause"
+    for row in rows:
+        samples, rate = soundfile.read(version.folder / row["file"])
+        whole, _ = soundfile.read(tmp_path / f"{row['recording']}.wav")
+        start = round(row["start_s"] * rate)
+        assert np.array_equal(samples, whole[start : start + len(samples)])
+    captions = {row["clip_id"]: row for row in rows_of(version, "captions")}
+    assert captions.keys() == {row["clip_id"] for row in rows}
+    assert all(row["start_s"] == [0] and row["end_s"] == [pytest.approx(row["end_s"][0])] for row in captions.values())
+
+
+def as_toml(folder: Path, name: str, config: BuildConfig) -> None:
+    """Write a config where a rebuild finds it."""
+
+    def shown(value: Any) -> str:
+        if isinstance(value, dict):
+            return "{" + ", ".join(f"{json.dumps(key)} = {shown(one)}" for key, one in value.items()) + "}"
+        return f"[{', '.join(map(shown, value))}]" if isinstance(value, list) else json.dumps(value)
+
+    values = config.model_dump(mode="json", exclude={"base"}, exclude_none=True, exclude_unset=True)
+    (folder / name).write_text("".join(f"{key} = {shown(one)}\n" for key, one in values.items()), "utf-8")
+
+
+@pytest.mark.slow
+def test_one_rebuild_makes_rubrics_of_mixed_audio_from_films(server: OpenAIServer, tmp_path: Path) -> None:
+    write_films(tmp_path)
+    models: dict[str, Any] = {
+        name: {**QUICK, "annotator": "openai:m", "base_url": server.base_url, "most_failed": 1.0}
+        for name in ("judge", "writer")
+    }
+    models["judge"]["hearing"] = SMALL_HEARING
+    source = {"name": "films", "subset": "mix", "domain": "mixed", "version": "captions", "set": "test"}
+    apart = {"fingerprint": 0, "captions": 1.0}
+    rubrics = rubrics_config(tmp_path, source, corpus="instruction-rubrics", languages=["en"], disjoint=apart, **models)
+    closed = {"films": {"licence": "proprietary", "redistribute": "none"}}
+    as_toml(tmp_path, "captions-films.toml", films_config(tmp_path, server.base_url, licences=closed))
+    as_toml(tmp_path, "instruction-rubrics-bench.toml", rubrics)
+    config = tmp_path / "mixed.toml"
+    config.write_text((ROOT / "deploy/mixed-audio.toml").read_text("utf-8").replace('"configs/', '"'), "utf-8")
+    store = Store(tmp_path / "store")
+    with pytest.raises(StoreError, match="no version of 'captions'"):
+        build_rubrics(rubrics, store.root)
+    before = {row["corpus"]: row["would"] for row in as_json(store.root, "rebuild", "-c", config, "--dry-run")}
+    assert before == {"captions": "build", "instruction-rubrics": "wait"}
+    earmark(store.root, "rebuild", "-c", config)
+    version, built = store.find("captions"), store.find("instruction-rubrics")
+    verify(built)
+    segments = {row["clip_sha256"]: row for row in rows_of(version, "segments")}
+    clips = {row["clip_sha256"]: row for row in rows_of(built, "clips")}
+    assert clips.keys() <= segments.keys()
+    assert len(clips) >= FILMS
+    groups = defaultdict(set)
+    for sha256, row in clips.items():
+        groups[segments[sha256]["recording"]].add(row["group_id"])
+    assert {len(one) for one in groups.values()} == {1}, "a film's clips are one group"
+    assert [(parent.corpus, parent.version) for parent in built.manifest.parents] == [("captions", version.name)]
+    texts = {row["text"] for row in rows_of(version, "captions")}
+    assert {row["instruction"] for row in rows_of(built, "samples") if row["kind"] == "pos"} <= texts
+    assert {row["domain"] for row in rows_of(built, "samples")} == {"mixed"}
+    assert {row["source_file"] for row in rows_of(built, "samples")} == {"captions@v1"}
+    with pytest.raises(ConfigError, match="expected 'films', by which captions v1 forbids to pass its clips on"):
+        build_rubrics(rubrics_config(tmp_path, {**source, "name": "others"}), store.root)
+
+
+def test_a_source_is_a_list_or_a_version_of_segments(server: OpenAIServer, tmp_path: Path) -> None:
+    def source(**values: Any) -> Any:
+        return rubrics_config(tmp_path, {"name": "films", "subset": "mix", "domain": "mixed", **values})
+
+    for values, message in (
+        ({}, "either 'captions' or 'version'"),
+        ({"captions": "a.csv", "split": "test"}, "'split' picks from a 'version'"),
+        ({"version": "captions", "audio_root": "x"}, "expected no 'audio_root'"),
+        ({"version": "instrumentals"}, "expected 'captions' or 'captions@vN'"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            source(**values)
+    with pytest.raises(ConfigError, match=r"at least segments\.most_s"):
+        films_config(tmp_path, "http://x/v1", segments={"most_s": 90})
+    write_tracks(tmp_path, 2)
+    plain = {"source": {"name": "t", "format": "table", "tracks": "tracks.csv"}, "tracks": {"shortest_s": 0.1}}
+    build_captions(films_config(tmp_path, server.base_url, segments=None, **plain), tmp_path / "store")
+    with pytest.raises(StoreError, match=r"expected segments, found none; build captions with \[segments\]"):
+        build_rubrics(source(version="captions"), tmp_path / "store")

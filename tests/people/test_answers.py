@@ -1,0 +1,298 @@
+"""Returned files: what is taken, what is refused, and the votes that come of it, as the importer reads them."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+import urllib.error
+import urllib.request
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from earmark.flows.command.cli import app
+from earmark.flows.command.metrics import for_hosts
+from earmark.schemas.human_preferences import Source
+from earmark.schemas.study import Page, StudyPlan
+from earmark.tasks.importers.lists import ListFile
+from earmark.tasks.importers.preferences import VOTE_LAYOUTS
+from earmark.tasks.importers.votes import Vote
+from earmark.tasks.people.answers import parse_answers, read_answers, read_plan, votes_of
+from earmark.tasks.people.served import StudyApp, make_study_server
+
+ROOT = Path(__file__).resolve().parents[2]
+CONFIG = ROOT / "data/demo/study.toml"
+
+
+def _anywhere(config: str) -> str:
+    """The demo's config, which may lie in another folder than what it names."""
+    return re.sub(r'"(music|study)/', rf'"{ROOT}/data/demo/\1/', config)
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("start") / "study"
+    run = CliRunner().invoke(app, ["study", "start", "--config", str(CONFIG), "--out", str(folder)])
+    assert run.exit_code == 0, run.output
+    return folder
+
+
+@pytest.fixture(scope="module")
+def plan(study: Path) -> StudyPlan:
+    return read_plan(study)
+
+
+def choices(plan: StudyPlan, page: Page, pick: Callable[[str], str]) -> dict[str, Any]:
+    """Answers by trial as a page writes them; `pick` gets a question."""
+    return {
+        trial.id: {
+            "response": {
+                **{question: pick(question) for question in plan.questions},
+                **{f"confidence_{question}": "3" for question in plan.questions},
+                "feedback": "",
+            },
+            "heard_s": {"a": 2.0, "b": 2.0},
+            "seconds": 9.5,
+            "at": "2026-03-01T10:00:00.000Z",
+        }
+        for trial in page.trials
+    }
+
+
+def returned(plan: StudyPlan, page: Page, answers: dict[str, Any], **changed: str) -> bytes:
+    body = json.dumps(answers, ensure_ascii=False)
+    file = {"format": "earmark-study/1", "study": plan.study, "page": page.name, "key": page.key, "body": body}
+    return json.dumps({**file, "crc32": f"{zlib.crc32(body.encode()):08x}", **changed}).encode()
+
+
+def as_shown(plan: StudyPlan, page: Page) -> dict[str, Any]:
+    """Answers that know the demo: the lesser model name is better, and never fail a check."""
+    answers = choices(plan, page, lambda _: "a")
+    for trial in page.trials:
+        best = min("ab", key=lambda letter: plan.generations[trial.clips[letter]].model)
+        answers[trial.id]["response"] |= dict.fromkeys(plan.questions, best)
+    return answers
+
+
+def test_votes_are_read_by_the_importer(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
+    files = []
+    for page in plan.pages:
+        files.append(tmp_path / f"{page.name}.json")
+        files[-1].write_bytes(returned(plan, page, as_shown(plan, page)))
+    out = tmp_path / "votes.jsonl"
+    run = CliRunner().invoke(app, ["study", "fetch", str(study), *map(str, files), "--out", str(out)])
+    assert run.exit_code == 0, run.output
+    assert "24 votes of 3 annotators" in run.output
+    source = Source(name="study", format="votes", files=("votes.jsonl",))
+    file = ListFile(out, "study/votes.jsonl", "", "jsonl")
+    votes = list(VOTE_LAYOUTS.find("votes").read(source, [file], str(tmp_path)))
+    assert all(isinstance(vote, Vote) for vote in votes), votes
+    assert len(votes) == 24
+    for vote in votes:
+        better = vote.model_a if vote.musicality == "a" else vote.model_b
+        assert better == min(vote.model_a, vote.model_b)
+        assert (vote.date, vote.listened_a_s, vote.confidence_alignment) == ("2026-03-01", 2.0, 3.0)
+    by_pair: dict[frozenset[str], set[str]] = {}
+    for vote in votes:
+        by_pair.setdefault(frozenset((vote.audio_a, vote.audio_b)), set()).add(vote.annotator)
+    assert [len(names) for names in by_pair.values()] == [2] * 12, "each pair has two annotators' votes and no check"
+    shown = json.loads(CliRunner().invoke(app, ["study", "status", str(study), *map(str, files), "--json"]).output)
+    assert shown["agreement"] == {"alignment": 1.0, "musicality": 1.0}, "all prefer the same clip of each pair"
+    assert all(one["repeats_same"] == one["repeats"] == 4 for one in shown["pages"])
+
+
+def test_who_always_says_a_is_inconsistent_and_agrees_by_chance(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
+    for page in plan.pages:
+        (tmp_path / f"{page.name}.json").write_bytes(returned(plan, page, choices(plan, page, lambda _: "a")))
+    files = sorted(map(str, tmp_path.glob("*.json")))
+    facts = json.loads(CliRunner().invoke(app, ["study", "status", str(study), *files, "--json"]).output)
+    assert all(one["repeats_same"] == 0 for one in facts["pages"]), "the same letter is not the same clip"
+    assert not any(value is not None and value > 0.99 for value in facts["agreement"].values())
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"crc32": "00000000"}, "do not fit their checksum"),
+        ({"study": "another"}, "belongs to study 'another', not 'demo'"),
+        ({"key": "0" * 32}, "its page is not one of this study"),
+        ({"format": "other/1"}, "expected the JSON file that a study's page saves"),
+    ],
+)
+def test_files_that_are_refused(
+    study: Path, plan: StudyPlan, tmp_path: Path, changed: dict[str, str], message: str
+) -> None:
+    page = plan.pages[0]
+    path = tmp_path / "x.json"
+    path.write_bytes(returned(plan, page, choices(plan, page, lambda _: "a"), **changed))
+    kept, refused = read_answers(plan, study, [path])
+    assert kept == []
+    assert len(refused) == 1
+    assert message in refused[0]
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [("tie", "expected one of a, b for alignment, found 'tie'"), ("", "found ''"), ("a\n", "expected one of a, b")],
+)
+def test_answers_that_were_not_asked(study: Path, plan: StudyPlan, tmp_path: Path, value: str, message: str) -> None:
+    page = plan.pages[0]
+    path = tmp_path / "x.json"
+    path.write_bytes(returned(plan, page, choices(plan, page, lambda _: value)))
+    kept, refused = read_answers(plan, study, [path])
+    assert (kept, len(refused)) == ([], 1)
+    assert message in refused[0]
+
+
+def test_doubled_files(study: Path, plan: StudyPlan, tmp_path: Path) -> None:
+    page = plan.pages[0]
+    whole = choices(plan, page, lambda _: "a")
+    part = dict(list(whole.items())[:3])
+    other = choices(plan, page, lambda _: "b")
+    paths = [tmp_path / f"{number}.json" for number in range(3)]
+    for path, answers in zip(paths, (part, whole, other), strict=True):
+        path.write_bytes(returned(plan, page, answers))
+    kept, refused = read_answers(plan, study, [paths[0], paths[1], paths[1]])
+    assert ([len(one.answers) for one in kept], refused) == ([len(page.trials)], [])
+    kept, refused = read_answers(plan, study, paths)
+    assert kept == []
+    assert "different answers of page p001; neither is used" in refused[0]
+
+
+@pytest.fixture
+def address(study: Path, plan: StudyPlan) -> Iterator[str]:
+    server = make_study_server(for_hosts(StudyApp(plan, study), {"127.0.0.1"}, "--name"), "127.0.0.1", 0)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    for path in (study / "answers").glob("*.json"):
+        path.unlink()
+
+
+def ask(url: str, body: bytes | None = None, **headers: str) -> tuple[int, bytes]:
+    request = urllib.request.Request(url, data=body, headers={"Content-Type": "application/json", **headers})
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return answer.status, answer.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_served_answers_only_grow(address: str, study: Path, plan: StudyPlan) -> None:
+    page, other = plan.pages[:2]
+    here = f"{address}/{page.key}/answers"
+    whole = choices(plan, page, lambda _: "a")
+    part = dict(list(whole.items())[:3])
+    assert ask(here, returned(plan, page, part)) == (200, b"kept")
+    assert ask(here, returned(plan, page, whole)) == (200, b"kept")
+    assert ask(here, returned(plan, page, part))[0] == 409, "an old tab took answers away"
+    assert ask(here, returned(plan, page, choices(plan, page, lambda _: "b")))[0] == 409
+    assert ask(here, returned(plan, other, choices(plan, other, lambda _: "a")))[0] == 400
+    assert ask(here, b"{}")[0] == 400
+    assert ask(here, returned(plan, page, whole), **{"Content-Type": "text/plain"})[0] == 415
+    assert [len(one.answers) for one in read_answers(plan, study, [])[0]] == [len(whole)]
+
+
+def test_a_served_page_gives_back_what_was_sent(address: str, plan: StudyPlan) -> None:
+    page = plan.pages[0]
+    here = f"{address}/{page.key}/answers"
+    assert ask(here)[0] == 204
+    sent = returned(plan, page, choices(plan, page, lambda _: "a"))
+    assert ask(here, sent)[0] == 200
+    assert ask(here) == (200, sent)
+
+
+def test_parts_of_a_file(address: str, plan: StudyPlan, study: Path) -> None:
+    """As Safari asks for sound."""
+    url = f"{address}/{plan.pages[0].key}/"
+    whole = (study / "pages/p001.html").read_bytes()
+    assert ask(url, Range="bytes=0-1") == (206, whole[:2])
+    assert ask(url, Range="bytes=100-") == (206, whole[100:])
+    assert ask(url, Range=f"bytes=10-{10 * len(whole)}") == (206, whole[10:])
+    assert ask(url, Range="bytes=9-2")[0] == 200
+    assert ask(url, Range=f"bytes={len(whole)}-") == (200, whole)
+
+
+def test_rows_about_one_known_pair_are_one_trial(tmp_path: Path) -> None:
+    """A line a question, also in the other order, is how one writes such a table."""
+    known = tmp_path / "known.csv"
+    known.write_text(
+        "generation_a,generation_b,musicality,alignment\np02-aster-1,p02-dahlia-1,a,\np02-dahlia-1,p02-aster-1,,b\n"
+    )
+    text = CONFIG.read_text().replace('"study/known.csv"', f'"{known}"')
+    config = tmp_path / "study.toml"
+    config.write_text(_anywhere(text))
+    words = ["study", "start", "--config", str(config), "--out"]
+    assert CliRunner().invoke(app, [*words, str(tmp_path / "out")]).exit_code == 0
+    for page in read_plan(tmp_path / "out").pages:
+        (trial,) = (trial for trial in page.trials if trial.kind == "known")
+        right = next(letter for letter, clip in trial.clips.items() if clip == "p02-aster-1")
+        assert trial.expected == {"musicality": right, "alignment": right}
+    known.write_text(known.read_text() + "p02-aster-1,p02-dahlia-1,b,\n")
+    refused = CliRunner().invoke(app, [*words, str(tmp_path / "again")])
+    assert "line 4: contradicts an earlier row about the same pair" in str(refused.exception)
+
+
+def test_two_starts_are_two_groups_of_people(plan: StudyPlan, tmp_path: Path) -> None:
+    """Or the votes of the second would fall as doubled, and its p001 be taken for the first's."""
+    run = CliRunner().invoke(app, ["study", "start", "--config", str(CONFIG), "--out", str(tmp_path / "again")])
+    assert run.exit_code == 0
+    again = read_plan(tmp_path / "again")
+    rows = [
+        votes_of(one, [parse_answers(one, returned(one, one.pages[0], as_shown(one, one.pages[0])), "x")])
+        for one in (plan, again)
+    ]
+    for name in ("vote_id", "annotator"):
+        assert not {row[name] for row in rows[0]} & {row[name] for row in rows[1]}
+
+
+def test_strangers_learn_nothing(address: str, plan: StudyPlan) -> None:
+    key = plan.pages[0].key
+    for path in (
+        "/",
+        f"/{'0' * 32}/",
+        "/plan.json",
+        f"/{key}/plan.json",
+        f"/{key}/../plan.json",
+        f"/{key}/clips/../../plan.json",
+    ):
+        assert ask(address + path)[0] == 404, path
+    assert ask(f"{address}/{key}/")[0] == 200
+    assert ask(f"{address}/{key}/", Host="evil.example")[0] == 403
+
+
+def test_the_plan_is_for_the_lab_alone(study: Path) -> None:
+    assert os.stat(study / "plan.json").st_mode & 0o077 == 0  # noqa: PTH116
+    run = CliRunner().invoke(app, ["study", "start", "--config", str(CONFIG), "--out", str(study)])
+    assert run.exit_code == 1, "a study that runs was written over"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('known = "nothing.csv"', "nothing.csv"),
+        ('consent = "nothing.md"', "nothing.md"),
+        ("pairs = 5000", "need 10000 places"),
+        ("per_pair = 9", "per_pair = 9 needs as many annotators, found 3"),
+        ("ratio = 2", "unknown key 'ratio'"),
+    ],
+)
+def test_bad_configs(tmp_path: Path, line: str, message: str) -> None:
+    name = line.split(" = ")[0]
+    text = _anywhere(CONFIG.read_text())
+    lines = [one for one in text.splitlines() if not one.startswith(f"{name} =")]
+    lines.insert(lines.index("[checks]") + (name == "known"), line)
+    path = tmp_path / "study.toml"
+    path.write_text("\n".join(lines))
+    run = CliRunner().invoke(app, ["study", "start", "--config", str(path), "--out", str(tmp_path / "out")])
+    assert run.exit_code == 1
+    text = run.output + (str(run.exception) if run.exception else "")
+    assert message in text, text
+    assert not (tmp_path / "out").exists()

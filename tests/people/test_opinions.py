@@ -1,0 +1,139 @@
+"""A listening test from its pages to the board of the systems that were heard."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import statistics
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import soundfile
+from scipy.stats import t
+from typer.testing import CliRunner
+
+from earmark.flows.command.cli import app
+from earmark.tasks.people.answers import read_plan
+from earmark.tasks.store.versions import Version
+from tests.music_prompts.prompt_builds import build_prompts, config_of, made_tracks, write_tracks
+from tests.people.test_answers import returned
+
+SYSTEMS = ("ours", "theirs")
+RATE = 16_000
+
+
+def earmark(*words: object, code: int = 0) -> str:
+    run = CliRunner().invoke(app, list(map(str, words)))
+    assert run.exit_code == code, run.output
+    return str(run.exception) if code else run.stdout
+
+
+@pytest.fixture(scope="module")
+def version(tmp_path_factory: pytest.TempPathFactory) -> Version:
+    """A version of prompts, on which two systems were scored."""
+    folder = tmp_path_factory.mktemp("heard")
+    write_tracks(folder / "tracks.tsv", made_tracks(300))
+    counts = {"strict_id": 8, "improvised_id": 4, "strict_ood": 4}
+    built = build_prompts(config_of(folder, prompts=counts), folder / "store")
+    for seed, system in enumerate(SYSTEMS):
+        (folder / system).mkdir()
+        for place, row in enumerate(prompts_of(built)):
+            noise = np.random.default_rng((seed, place)).uniform(-0.1, 0.1, RATE // 2)
+            soundfile.write(folder / system / f"{row['prompt_id']}.wav", noise, RATE)
+        earmark("score", "music-prompts@v1", "-g", folder / system, "--store", folder / "store")
+    return built
+
+
+def prompts_of(version: Version) -> list[dict[str, Any]]:
+    return pq.read_table(version.files("prompts"), columns=["prompt_id", "text", "distribution"]).to_pylist()
+
+
+def listening_test(version: Version, folder: Path, name: str, before: str = "") -> Path:
+    """A study in which every system's clips are rated; `before` goes before the prompts' ids."""
+    rows = prompts_of(version)
+    asked = [f'{before}{row["prompt_id"]},"{row["text"]}",{row["distribution"]}' for row in rows]
+    folder.mkdir()
+    (folder / "prompts.csv").write_text("\n".join(["prompt_id,text,group", *asked]) + "\n")
+    made = ["generation_id,prompt_id,model,audio"]
+    for system in SYSTEMS:
+        shutil.copytree(version.folder.parents[2] / system, folder / system)
+        ids = [row["prompt_id"] for row in rows]
+        made += [f"{system}-{one},{before}{one},{system},{system}/{one}.wav" for one in ids]
+    (folder / "generations.csv").write_text("\n".join(made) + "\n")
+    (folder / "study.toml").write_text(
+        f'name = "{name}"\nkind = "ratings"\nprompts = "prompts.csv"\ngenerations = "generations.csv"\n'
+        "annotators = 3\nquestionnaires = 2\neach = { ood = 1, id = 3 }\n"
+        '[[questions]]\nname = "quality"\ntext = "How good?"\n[[questions]]\nname = "adherence"\ntext = "How near?"\n'
+    )
+    earmark("study", "start", "--config", folder / "study.toml", "--out", folder / "study")
+    return folder / "study"
+
+
+def answers(study: Path) -> list[Path]:
+    """Everyone's answers: `theirs` gets 5 and 1, `ours` a number by page."""
+    plan, paths = read_plan(study), []
+    for number, page in enumerate(plan.pages, 2):
+        body = {}
+        for trial in page.trials:
+            ours = plan.generations[trial.clips["a"]].model == "ours"
+            said = {"quality": str(number), "adherence": "3"} if ours else {"quality": "5", "adherence": "1"}
+            body[trial.id] = {
+                "response": {**said, "feedback": ""},
+                "heard_s": {"a": 1.0},
+                "seconds": 4.0,
+                "at": "2026-03-01T10:00:00.000Z",
+            }
+        paths.append(study / f"{page.name}-answers.json")
+        paths[-1].write_bytes(returned(plan, page, body))
+    return paths
+
+
+def test_the_board_shows_what_people_said(version: Version, tmp_path: Path) -> None:
+    store = version.folder.parents[1]
+    study = listening_test(version, tmp_path / "phase", "phase-2")
+    said = ["study", "status", study, *answers(study), "--record", "music-prompts@v1", "--store", store]
+    assert "kept beside music-prompts@v1" in earmark(*said)
+    board = json.loads(earmark("score", "music-prompts@v1", "--compare", "all", "--store", store, "--json"))
+    (test,) = board["listening"]
+    found = {(row["system"], row["question"]): row for row in test["mos"]}
+    assert {key: row["mos"] for key, row in found.items() if key != ("ours", "quality")} == {
+        ("ours", "adherence"): 3.0, ("theirs", "quality"): 5.0, ("theirs", "adherence"): 1.0,
+    }  # fmt: skip
+    ours = found["ours", "quality"]
+    assert (ours["ratings"], ours["annotators"], ours["mos"]) == (12, 3, 3.0)
+    spread = t.interval(0.95, 2, loc=3.0, scale=statistics.stdev([2, 3, 4]) / 3**0.5)
+    assert ours["half_width"] == pytest.approx(spread[1] - 3.0)
+    page = (Path(board["folder"]) / "README.md").read_text("utf-8")
+    table = page.partition("listening test phase-2")[2]
+    assert "3.00 ± 2.48 (12 ratings of 3)" in table
+    assert table.index("| ours |") < table.index("| theirs |"), "a tie of means keeps the names' order"
+    earmark(*said)  # again: the record is replaced
+    again = json.loads(earmark("score", "music-prompts@v1", "--compare", "all", "--store", store, "--json"))
+    assert again["listening"] == board["listening"]
+
+
+def test_another_versions_study_is_refused(version: Version, tmp_path: Path) -> None:
+    store = version.folder.parents[1]
+    study = listening_test(version, tmp_path / "other", "other", before="strange-")
+    said = ["study", "status", study, *answers(study), "--record", "music-prompts@v1", "--store", store]
+    line = earmark(*said, code=1)
+    assert "prompt 'strange-" in line
+    assert "is none of that version" in line
+    assert not list(store.glob("evaluations/music-prompts/v1/study-other*"))
+
+
+def test_a_record_needs_answers(version: Version, tmp_path: Path) -> None:
+    study, store = listening_test(version, tmp_path / "early", "early"), version.folder.parents[1]
+    none = ["study", "status", study, "--record", "music-prompts@v1", "--store", store]
+    assert "no answer counts yet" in earmark(*none, code=1)
+
+
+def test_a_study_without_a_clip_to_play_is_one_line(version: Version, tmp_path: Path) -> None:
+    listening_test(version, tmp_path / "mute", "mute")
+    for path in (tmp_path / "mute").glob("*/*.wav"):
+        path.unlink()
+    said = earmark("study", "start", "--config", tmp_path / "mute/study.toml", "--out", tmp_path / "new", code=1)
+    assert "expected clips that can be played, found none: generations.csv, line 2" in said

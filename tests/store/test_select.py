@@ -1,0 +1,111 @@
+"""People's own SQL: which version a name means, what is refused, and that answers are those of Arrow."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from earmark.flows.command.cli import app
+from tests.builds import build_version, config_of, contents_of
+
+
+def rated(folder: Path, rows: int) -> Path:
+    (folder / "ratings.csv").write_text("\n".join(["f,m,c", *(f"{n}.wav,{1 + n % 5},c{n // 5}" for n in range(rows))]))
+    source = {"name": "one", "format": "table", "columns": {"file": "f", "mos": "m", "content": "c"}}
+    build_version(config_of(folder, {**source, "files": {"train": "ratings.csv"}}), folder / "store")
+    return folder / "store"
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two versions: of ten clips, then of fifteen."""
+    folder = tmp_path_factory.mktemp("selected")
+    rated(folder, 10)
+    return rated(folder, 15)
+
+
+def answer(store: Path, statement: str, *options: str, code: int = 0) -> str:
+    ended = CliRunner().invoke(app, ["sql", statement, "--store", str(store), *options])
+    if ended.exception is not None and not isinstance(ended.exception, SystemExit):
+        return str(ended.exception)
+    assert ended.exit_code == code
+    return ended.stdout
+
+
+@pytest.mark.parametrize("name", ["'mos-preferences@v1'", '"mos-preferences@v1"'])
+def test_a_versions_table_is_what_arrow_reads(store: Path, name: str) -> None:
+    statement = f"SELECT mos, count(*) AS clips FROM {name}.ratings GROUP BY mos ORDER BY mos"
+    files = sorted((store / "mos-preferences/v1/ratings").glob("*.parquet"))
+    counts = pc.value_counts(pq.read_table(files)["mos"]).to_pylist()
+    expected = sorted(({"mos": one["values"], "clips": one["counts"]} for one in counts), key=lambda row: row["mos"])
+    assert json.loads(answer(store, statement, "--json")) == expected
+
+
+def test_versions_join_and_a_corpus_alone_is_its_newest(store: Path, tmp_path: Path) -> None:
+    later = (
+        "FROM 'mos-preferences' . ratings ANTI JOIN 'mos-preferences@v1'.ratings USING (sample_id) ORDER BY sample_id"
+    )
+    rows = json.loads(answer(store, f"SELECT sample_id {later}", "--json"))
+    assert [row["sample_id"] for row in rows] == sorted(f"one/{n}.wav" for n in range(10, 15))
+    for name in ("rows.csv", "rows.parquet"):
+        answer(store, f"SELECT sample_id {later}", "--out", str(tmp_path / name))
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        assert list(csv.DictReader(file)) == rows
+    assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == rows
+
+
+def test_aliases_and_texts_are_no_versions(store: Path) -> None:
+    statement = """SELECT "r".sample_id, 'a-b.c' AS word FROM 'mos-preferences@v1'.ratings AS "r" LIMIT 1"""
+    assert json.loads(answer(store, statement, "--json"))[0]["word"] == "a-b.c"
+
+
+def test_json_is_valid_whatever_the_numbers(store: Path) -> None:
+    """Other readers refuse NaN; DuckDB's sums of whole numbers are wider than Arrow's."""
+    statement = "SELECT 'nan'::DOUBLE AS nan, [{'x': 'inf'::FLOAT}] AS far, sum(n) AS s, 1.25::DECIMAL(4, 2) AS d"
+    said = answer(store, f"{statement} FROM range(5) AS r(n)", "--json")
+    rows = json.loads(said, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+    assert rows == [{"nan": None, "far": [{"x": None}], "s": 10, "d": 1.25}]
+
+
+@pytest.mark.parametrize(
+    ("statement", "says"),
+    [
+        ("FROM 'mos-preferences@v9'.pairs", "has no v9"),
+        ("FROM 'nothing'.pairs", "no version of 'nothing'"),
+        ("FROM 'mos-preferences'.pears", "pears does not exist"),
+        ("SELECT zz FROM 'mos-preferences'.pairs", '"zz" not found'),
+        ("SELEC 1", "syntax error"),
+        ("SELECT 1; SELECT 2", "expected one SELECT, found 2 statements"),
+        ("", "expected one SELECT, found 0 statements"),
+        ("COPY (SELECT 1) TO 'x.csv'", "expected one SELECT, found COPY"),
+        ("DROP TABLE 'mos-preferences@v1'.pairs", "expected one SELECT, found DROP"),
+        ("SELECT sample_id::INT FROM 'mos-preferences'.ratings", "Could not convert"),
+    ],
+)
+@pytest.mark.parametrize("form", ["--json", "--out"])
+def test_what_is_refused_is_one_line_and_leaves_nothing(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str, says: str, form: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    before = contents_of(store / "mos-preferences/v1")
+    said = answer(store, statement, form, *(["rows.csv"] if form == "--out" else []), code=1)
+    assert says in said
+    assert "\n" not in said
+    assert not list(tmp_path.iterdir())
+    assert contents_of(store / "mos-preferences/v1") == before
+
+
+def test_a_file_of_another_form_is_refused(store: Path, tmp_path: Path) -> None:
+    assert "expected a name in .csv or .parquet" in answer(store, "SELECT 1", "--out", str(tmp_path / "x.txt"), code=1)
+
+
+def test_the_terminal_shows_so_many_rows(store: Path) -> None:
+    shown = answer(store, "SELECT sample_id FROM 'mos-preferences@v1'.ratings", "--limit", "4")
+    assert "10 rows" in shown
+    assert shown.count(".wav") == 4
