@@ -33,10 +33,13 @@ def how(stop: KeyboardInterrupt) -> str:
 
 
 def stop_behind(error: BaseException | None) -> KeyboardInterrupt | None:
-    """The stop that an error is or came of: Prefect, stopped while it begins a task, falls over that itself."""
+    """The stop that an error is or came of: Prefect, stopped while it begins a task, falls over that itself, and then
+    does not pass on its own SIGTERM."""
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
             return error
+        if (type(error).__module__, type(error).__name__) == PREFECTS_STOP:
+            return Terminated()
         error = error.__cause__ or error.__context__
     return None
 
@@ -79,4 +82,5 @@ def _is_of_prefects_server(error: BaseException) -> bool:
     return any(kind.__module__.startswith("httpx") for kind in type(error).__mro__)
 
 
-DUCKDB_IO = ("_duckdb", "IOException")  # by name: DuckDB takes long to import
+DUCKDB_IO = ("_duckdb", "IOException")  # by name: DuckDB and Prefect take long to import
+PREFECTS_STOP = ("prefect.exceptions", "TerminationSignal")

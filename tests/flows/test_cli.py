@@ -393,6 +393,44 @@ def test_a_stop_that_prefect_fell_over_is_a_stop() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("sent", ["SIGINT", "SIGTERM"])
+def test_a_signal_while_prefect_begins_a_task_is_a_stop(sent: str, tmp_path: Path) -> None:
+    """The signal comes while Prefect looks through a task's parameters, when it has no task run to give a state."""
+    script = f"""
+import os, signal
+from pydantic import BaseModel
+from earmark.flows.command.ending import Terminated, end_in_order, how, stop_behind
+signal.signal(signal.SIGINT, signal.default_int_handler)
+end_in_order()
+from prefect import flow, task
+
+class Looked(BaseModel):
+    value: int = 0
+
+    def __iter__(self):
+        os.kill(os.getpid(), signal.{sent})
+        return super().__iter__()
+
+@task
+def work(looked):
+    print("not stopped")
+
+@flow
+def build():
+    work(Looked())
+
+try:
+    build()
+except BaseException as error:
+    print(how(stop_behind(error)))
+"""
+    env = {**environment(tmp_path / "store"), "PREFECT_LOGGING_LEVEL": "CRITICAL"}
+    ran = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=120)
+    expected = {"SIGINT": "stopped from the keyboard", "SIGTERM": "ended by SIGTERM"}[sent]
+    assert ran.stdout.splitlines() == [expected], ran.stderr
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sent", "code", "why"),
     [(signal.SIGINT, 130, "stopped from the keyboard"), (signal.SIGTERM, 143, "ended by SIGTERM")],
