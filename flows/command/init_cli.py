@@ -22,7 +22,7 @@ def init(
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: CORPUS.toml.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the config.")] = False,
 ) -> None:
-    """Write a config for a table of rated clips: columns, scale, header and delimiter are guessed, and said.
+    """Write a config for a table of rated clips, and print what was guessed: columns, scale, header, delimiter.
 
     **Example:** `earmark init mos-preferences --from ratings.csv`
     """
@@ -52,11 +52,12 @@ def init(
 
 def guesses(guess: Guess) -> list[str]:
     """What was guessed, a line each."""
-    held = ", ".join(f"{what} = {column}" for what, column in guess.columns.items())
-    mark = {"": "as its ending says", "\t": "tab", " ": "space"}.get(guess.delimiter, guess.delimiter)
+    columns = ", ".join(f"{what} = {column}" for what, column in guess.columns.items())
+    mark = {",": "comma", "\t": "tab", ";": "semicolon", " ": "space"}.get(guess.delimiter, guess.delimiter)
+    form = f"; delimiter: {mark}; header: {'none' if guess.header else 'the first row'}" if mark else ""
     return [
-        f"looked at {guess.rows:,} rows; delimiter: {mark}; header: {'none' if guess.header else 'the first row'}",
-        f"columns: {held}" + (f"; not used: {', '.join(guess.unused)}" if guess.unused else ""),
+        f"looked at {guess.rows:,} rows{form}",
+        f"columns: {columns}" + (f"; not used: {', '.join(guess.unused)}" if guess.unused else ""),
         f"ratings from {guess.seen[0]:g} to {guess.seen[1]:g}: scale {guess.scale[0]:g} to {guess.scale[1]:g}",
     ]
 
@@ -81,7 +82,7 @@ def config_text(guess: Guess, table: Path, config: Path) -> str:
         '# split = "by-content"   # shares out one file over the splits, by what is said or sung',
         '# audio_root = "clips"   # where the clips lie, if not beside the table',
     ]
-    if guess.delimiter:
+    if guess.delimiter and not guess.usual:
         lines.append(f"delimiter = {cell(guess.delimiter)}")
     if guess.header:
         lines.append(f"header = {cell(list(guess.header))}   # the list has none")

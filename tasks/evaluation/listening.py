@@ -42,7 +42,9 @@ def write_page(
     rows = []
     for prompt in prompts_of(version, generation):
         key = prompt[generation.key]
-        clips = [Clip(_label(name, held[key]), held[key]["clip_sha256"]) for name, held in made.items() if key in held]
+        clips = [
+            Clip(_label(name, clips[key]), clips[key]["clip_sha256"]) for name, clips in made.items() if key in clips
+        ]
         groups = {name: str(prompt[name]) for name in generation.groups if prompt[name] is not None}
         rows.append(Row(key, groups, texts={"prompt": prompt[generation.text]}, clips=tuple(clips)))
     played = [clip for row in rows for clip in row.clips]

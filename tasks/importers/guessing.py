@@ -42,7 +42,8 @@ class Guess(NamedTuple):
 
     Attributes:
         rows: how many were looked at.
-        delimiter: empty where the ending says it, or the table is no text.
+        delimiter: what separates cells; empty where the table is no text.
+        usual: whether a file with this ending has that delimiter without being told.
         header: names for the columns of a list that has none; else empty.
         columns: the table's column by what it holds; `file` and `mos` at least.
         examples: a cell of each column.
@@ -54,6 +55,7 @@ class Guess(NamedTuple):
 
     rows: int
     delimiter: str
+    usual: bool
     header: tuple[str, ...]
     columns: Mapping[str, str]
     examples: Mapping[str, str]
@@ -70,24 +72,25 @@ def guess_table(path: Path) -> Guess:
         path: CSV, TSV or TXT (also `.gz`), JSON lines or Parquet.
 
     Raises:
-        InputError: it cannot be read, holds fewer than two rows, or no clips and ratings that can be told.
+        InputError: it cannot be read, holds fewer than two rows, or no column is recognised as clips or as ratings.
     """
     delimiter, names, rows = _rows_of(path)
     if len(rows) < 2:
-        raise InputError(f"{path.name}: expected two rows or more, found {len(rows)}")
+        raise InputError(f"{path.name or path}: expected two rows or more, found {len(rows)}")
     headless = not names
     names = names or [f"column_{at}" for at in range(1, len(rows[0]) + 1)]
     cells = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     columns = _columns(path, cells)
     if headless:  # names that say what a column holds
-        held = {column: what for what, column in columns.items()}
-        cells = {held.get(name, name): values for name, values in cells.items()}
+        by_column = {column: what for what, column in columns.items()}
+        cells = {by_column.get(name, name): values for name, values in cells.items()}
         names, columns = [*cells], {what: what for what in columns}
     seen = _ends(cells[columns["mos"]])
     unused = tuple(name for name in names if name not in columns.values())
     return Guess(
         rows=len(rows),
         delimiter=delimiter,
+        usual=delimiter == ("\t" if _ending(path) == "tsv" else ","),
         header=tuple(names) if headless else (),
         columns=columns,
         examples={name: values[0] for name, values in cells.items()},
@@ -99,15 +102,15 @@ def guess_table(path: Path) -> Guess:
 
 
 def _rows_of(path: Path) -> tuple[str, list[str], list[list[str]]]:
-    """Delimiter, header (empty without one) and rows as text."""
-    ending = "".join(path.suffixes[-2:]).lower().removesuffix(".gz").rpartition(".")[2]
+    """Delimiter (empty where the table is no text), header (empty without one) and rows as text."""
+    ending = _ending(path)
     if ending == "parquet":
         import pyarrow.parquet as pq
 
         try:
             batch = next(pq.ParquetFile(path).iter_batches(LOOKED_AT))
         except (OSError, ValueError, StopIteration) as error:
-            raise InputError(f"{path.name}: expected a Parquet file with rows: {shown(error)}") from None
+            raise InputError(f"{path.name or path}: expected a Parquet file with rows: {shown(error)}") from None
         return "", batch.schema.names, [[_text(cell) for cell in row.values()] for row in batch.to_pylist()]
     if ending in ("jsonl", "ndjson"):
         try:
@@ -116,15 +119,18 @@ def _rows_of(path: Path) -> tuple[str, list[str], list[list[str]]]:
             names = list(dict.fromkeys(name for row in objects for name in row))
             return "", names, [[_text(row.get(name)) for name in names] for row in objects]
         except (OSError, ValueError, AttributeError, TypeError) as error:
-            raise InputError(f"{path.name}: expected one JSON object a line: {shown(error)}") from None
+            raise InputError(f"{path.name or path}: expected one JSON object a line: {shown(error)}") from None
     best = max((_split(path, mark) for mark in MARKS), key=lambda one: (one[0], -MARKS.index(one[1])))
     share, mark, rows = best
     if not share or not rows:
-        raise InputError(f"{path.name}: expected a table whose rows have as many cells, two at least")
+        raise InputError(f"{path.name or path}: expected a table whose rows have as many cells, two at least")
     has_header = not any(map(_is_number, rows[0])) and any(_is_number(cell) for row in rows[1:20] for cell in row)
     names = [cell.strip() for cell in rows[0]] if has_header else []
-    usual = "\t" if ending == "tsv" else ","
-    return "" if mark == usual else mark, names, rows[1:] if has_header else rows
+    return mark, names, rows[1:] if has_header else rows
+
+
+def _ending(path: Path) -> str:
+    return "".join(path.suffixes[-2:]).lower().removesuffix(".gz").rpartition(".")[2]
 
 
 def _split(path: Path, mark: str) -> tuple[float, str, list[list[str]]]:
@@ -149,14 +155,14 @@ def _is_number(cell: str) -> bool:
 
 
 def _columns(path: Path, cells: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The column of each thing that is told by name; clips and ratings also by their cells."""
+    """The column of each thing by its name; clips and ratings also by their cells."""
     columns: dict[str, str] = {}
     for what, names in NAMES.items():
         for name in names.split():
-            found = [one for one in cells if re.sub(r"[\W_]+", "_", one.strip().lower()).strip("_") == name]
-            if found and found[0] not in columns.values():
-                columns.setdefault(what, found[0])
-    numbers = [name for name, held in cells.items() if sum(map(_is_number, held)) > 0.9 * len(held)]
+            same = [one for one in cells if re.sub(r"[\W_]+", "_", one.strip().lower()).strip("_") == name]
+            if same and same[0] not in columns.values():
+                columns.setdefault(what, same[0])
+    numbers = [name for name, values in cells.items() if sum(map(_is_number, values)) > 0.9 * len(values)]
     if columns.get("mos") not in numbers:
         columns.pop("mos", None)
     if "file" not in columns and len({*cells.get(columns.get("system", ""), ())}) > 0.9 * len(
@@ -172,7 +178,7 @@ def _columns(path: Path, cells: Mapping[str, Sequence[str]]) -> dict[str, str]:
     for what in ("file", "mos"):
         if what not in columns:
             raise InputError(
-                f"{path.name}: no column seems to hold {'clips' if what == 'file' else 'ratings'}; columns: "
+                f"{path.name or path}: no column seems to hold {'clips' if what == 'file' else 'ratings'}; columns: "
                 f"{shown(', '.join(cells))}. Write the config by hand: data/demo/mos-preferences.toml shows one"
             )
     return {what: columns[what] for what in NAMES if what in columns}

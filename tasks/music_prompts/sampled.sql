@@ -1,17 +1,17 @@
 -- Grain: one row a tag and a track with audio, to be asked about: of each popular tag the first tracks by hash that
 -- carry it, and, if there are any, as many as wanted that do not.
 --
--- Those without a tag come in one order for all tags, so that few files are heard for many: among the first `held` and
--- `$untagged` of that order stand enough, as only `held` tracks carry the tag.
+-- Those without a tag come in one order for all tags, so that few files are heard for many: among the first `carriers` and
+-- `$untagged` of that order stand enough, as only `carriers` tracks carry the tag.
 WITH carrying AS (
-    SELECT category, tag, track_id, file, place, held
+    SELECT category, tag, track_id, file, place, carriers
     FROM (
         SELECT
             category,
             tag,
             tracks.track_id,
             tracks.file,
-            count(*) OVER (PARTITION BY category, tag) AS held,
+            count(*) OVER (PARTITION BY category, tag) AS carriers,
             row_number() OVER (
                 PARTITION BY category, tag
                 ORDER BY
@@ -21,7 +21,7 @@ WITH carrying AS (
         FROM track_tags
         JOIN tracks ON tracks.row = track_tags.track
     )
-    WHERE held >= $popularity AND has_audio AND place <= $tracks
+    WHERE carriers >= $popularity AND has_audio AND place <= $tracks
 ),
 
 ordered AS (
@@ -41,8 +41,8 @@ without AS (
         ordered.track_id,
         ordered.file,
         row_number() OVER (PARTITION BY popular.category, popular.tag ORDER BY ordered.rank) AS place
-    FROM (SELECT category, tag, any_value(held) AS held FROM carrying GROUP BY category, tag) AS popular
-    JOIN ordered ON ordered.rank <= popular.held + $untagged
+    FROM (SELECT category, tag, any_value(carriers) AS carriers FROM carrying GROUP BY category, tag) AS popular
+    JOIN ordered ON ordered.rank <= popular.carriers + $untagged
     ANTI JOIN track_tags
         ON track_tags.track = ordered.row AND track_tags.category = popular.category AND track_tags.tag = popular.tag
     QUALIFY place <= $untagged

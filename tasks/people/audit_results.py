@@ -123,8 +123,8 @@ def summary(plan: StudyPlan, rows: list[Verdict]) -> dict[str, Any]:
 
 
 def _precision(counts: Mapping[str, int]) -> Mapping[str, float | None]:
-    told = counts["confirmed"] + counts["refuted"] + counts["disputed"]
-    return _wilson(counts["confirmed"], told) if told else {"precision": None, "low": None, "high": None}
+    decided = counts["confirmed"] + counts["refuted"] + counts["disputed"]
+    return _wilson(counts["confirmed"], decided) if decided else {"precision": None, "low": None, "high": None}
 
 
 def _alone(rows: list[Verdict], totals: Mapping[str, int]) -> list[dict[str, Any]]:
@@ -137,8 +137,8 @@ def _alone(rows: list[Verdict], totals: Mapping[str, int]) -> list[dict[str, Any
         right = sum(answer == one.label for answer in one.answers.values())
         shares[one.label, one.stratum].append(right / len(one.answers))
     table: list[dict[str, Any]] = [
-        {"stratum": stratum, "rows": totals.get(f"{label}\t{stratum}", 0), **_wilson(sum(held), len(held))}
-        for (label, stratum), held in sorted(shares.items())
+        {"stratum": stratum, "rows": totals.get(f"{label}\t{stratum}", 0), **_wilson(sum(right), len(right))}
+        for (label, stratum), right in sorted(shares.items())
     ]
     strata = sorted({cell["stratum"] for cell in table})
     by_stratum = {stratum: [cell for cell in table if cell["stratum"] == stratum] for stratum in strata}
@@ -167,8 +167,8 @@ def _overall(table: list[dict[str, Any]]) -> dict[str, float | None]:
 
 def _covered(audited: Audited, table: list[dict[str, Any]]) -> float:
     """Share of the version's rows whose label and stratum were audited."""
-    told = sum(cell["rows"] for cell in table if cell["precision"] is not None)
-    return told / sum(audited.totals.values()) if audited.totals else 0.0
+    decided = sum(cell["rows"] for cell in table if cell["precision"] is not None)
+    return decided / sum(audited.totals.values()) if audited.totals else 0.0
 
 
 def _agreement(rows: Iterable[Verdict]) -> float | None:

@@ -48,8 +48,8 @@ def write_confounds(stage: Stage, config: PseudoPreferences) -> None:
         rows = connection.execute(query("pseudo_preferences/confounds"), {"judges": judges}).fetchdf()
     found = [
         {"set": key[0], "judge": key[1], "dimension": key[2], "matched": matched, **row}
-        for key, held in rows.groupby(["set", "judge", "dimension"], sort=False)
-        for row in measure(held["prompt_id"].tolist(), held["a_won"].to_numpy(bool), _features(held))
+        for key, group in rows.groupby(["set", "judge", "dimension"], sort=False)
+        for row in measure(group["prompt_id"].tolist(), group["a_won"].to_numpy(bool), _features(group))
     ]
     if found:
         stage.write(CONFOUNDS, UNSPLIT, [pa.Table.from_pylist(found, CONFOUNDS.schema)])
@@ -73,13 +73,13 @@ def measure(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: dict
     clusters = np.array([numbers[name] for name in prompts])
     for name, values in features.items():
         differ = values != 0
-        said = accuracy((a_won == (values > 0))[differ], clusters[differ])
-        yield {"feature": name, "choices": said.samples, "share": said.value, "low": said.low, "high": said.high}
+        share = accuracy((a_won == (values > 0))[differ], clusters[differ])
+        yield {"feature": name, "choices": share.samples, "share": share.value, "low": share.low, "high": share.high}
     if features and len(numbers) > 1:
-        said = accuracy(predicted(prompts, a_won, np.stack([*features.values()], axis=1)) == a_won, clusters)
+        share = accuracy(predicted(prompts, a_won, np.stack([*features.values()], axis=1)) == a_won, clusters)
         majority = max(float(a_won.mean()), 1 - float(a_won.mean()))
-        interval = {"share": said.value, "low": said.low, "high": said.high}
-        yield {"feature": TOGETHER, "choices": said.samples, **interval, "majority": majority}
+        interval = {"share": share.value, "low": share.low, "high": share.high}
+        yield {"feature": TOGETHER, "choices": share.samples, **interval, "majority": majority}
 
 
 def predicted(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: Floats) -> npt.NDArray[np.bool_]:

@@ -31,14 +31,14 @@ def select(store: Store, statement: str, spill: Path) -> duckdb.DuckDBPyRelation
         StoreError: there is no such version.
     """
     known = set(store.corpora())
-    names = {found["spec"] for found in _NAMED.finditer(statement) if _is_version(found, known)}
+    names = {match["spec"] for match in _NAMED.finditer(statement) if _is_version(match, known)}
     versions = {name: store.find(name) for name in sorted(names)}
     connection = connect(spill)
     for name, version in versions.items():
         connection.execute(f"CREATE SCHEMA {quoted(name)}")
         for table in version.manifest.rows:
             view_parquet(connection, f"{quoted(name)}.{quoted(table)}", version.files(table))
-    sql = _NAMED.sub(lambda found: f"{quoted(found['spec'])}." if found["spec"] in versions else found[0], statement)
+    sql = _NAMED.sub(lambda match: f"{quoted(match['spec'])}." if match["spec"] in versions else match[0], statement)
     with refused():
         kinds = [one.type for one in connection.extract_statements(sql)]
         if kinds != [duckdb.StatementType.SELECT]:
@@ -76,6 +76,6 @@ def refused() -> Iterator[None]:
         raise InputError(f"sql: {' '.join(what.split())}") from None
 
 
-def _is_version(found: re.Match[str], known: set[str]) -> bool:
+def _is_version(match: re.Match[str], known: set[str]) -> bool:
     """Single quotes before a dot can be nothing else; double quotes may be anyone's alias."""
-    return found["quote"] == "'" or "@" in found["spec"] or found["spec"] in known
+    return match["quote"] == "'" or "@" in match["spec"] or match["spec"] in known

@@ -80,7 +80,7 @@ def test_columns_are_told_whatever_their_order_delimiter_and_names(seed: int, tm
     guess = guess_table(path)
     assert guess.columns == {what: names[what] for what in ("file", "mos", "system", "listener")}
     assert guess.scale == {5: (1, 5), 7: (1, 7), 10: (1, 10), 100: (0, 100)}[top] or top == 10
-    assert guess.delimiter == ("" if mark in ",\t" else mark)
+    assert (guess.delimiter, guess.usual) == (mark, mark in ",\t")
     init(path, tmp_path / "my.toml")
     found = read(tmp_path / "my.toml")
     assert [(row.score, row.system_id, row.listener_id) for row in found if isinstance(row, Rating)] == [
@@ -100,7 +100,7 @@ def test_a_list_without_a_header_and_ids_in_file_names(tmp_path: Path) -> None:
     lines = [f"sys{n % 3}-utt{n // 3}.wav;{1 + n % 5}" for n in range(30)]
     (tmp_path / "t.csv").write_text("\n".join([*lines, "odd.wav;3"]))
     said = init(tmp_path / "t.csv", tmp_path / "my.toml")
-    assert "delimiter: ;; header: none" in said
+    assert "delimiter: semicolon; header: none" in said
     text = (tmp_path / "my.toml").read_text()
     assert "# file_name = '^(?P<system>[^-]+)-'" in text
     pattern = "file_name = '^(?P<system>sys\\d)-(?P<content>utt\\d+)'"
