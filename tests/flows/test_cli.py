@@ -399,9 +399,11 @@ def test_a_signal_while_prefect_begins_a_task_is_a_stop(sent: str, tmp_path: Pat
     script = f"""
 import os, signal
 from pydantic import BaseModel
-from earmark.flows.command.ending import Terminated, end_in_order, how, stop_behind
+from earmark.flows.command.ending import end_in_order, how, stop_behind
+from earmark.flows.command.running import start_prefect
 signal.signal(signal.SIGINT, signal.default_int_handler)
 end_in_order()
+start_prefect()
 from prefect import flow, task
 
 class Looked(BaseModel):
@@ -424,8 +426,9 @@ try:
 except BaseException as error:
     print(how(stop_behind(error)))
 """
-    env = {**environment(tmp_path / "store"), "PREFECT_LOGGING_LEVEL": "CRITICAL"}
-    ran = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, timeout=120)
+    ran = subprocess.run(
+        [sys.executable, "-c", script], env=environment(tmp_path / "store"), capture_output=True, text=True, timeout=120
+    )
     expected = {"SIGINT": "stopped from the keyboard", "SIGTERM": "ended by SIGTERM"}[sent]
     assert ran.stdout.splitlines() == [expected], ran.stderr
 
