@@ -1,12 +1,16 @@
 """Every corpus at its paper's size, or a share of it, from nothing to a committed version, against servers of ours.
 
-    .venv/bin/python -m tests.benchmarks.rehearse [--corpus NAME ...] [--share 0.02] [--latency-ms 75]
+    .venv/bin/python -m tests.benchmarks.rehearse [--corpus NAME ...] [--share 0.02] [--latency-ms 75] [--slots 64]
+        [--kills 10]
 
 Clips are 3 s of noise, each its own; texts are made up. A server in a process of its own answers as a model would, as
 the schema wants it, after `--latency-ms` (a tenth of the answers take four times as long), and 1 % of exchanges go
 wrong in one of eight ways. Each build is `earmark build`, a process of its own, whose processor time, memory and steps
 are measured; then the same command again, which finds the version up to date; then once more with `--force`, which
-reads every answer from the ledger. Full size takes about an hour and 40 GB; it is never part of CI.
+reads every answer from the ledger. With `--slots`, the server works on so many requests of a model at once, and of each
+model the table says which share of its slots was taken between the first request to any model and the last. With
+`--kills`, the corpus is built once more, killed (SIGKILL) at so many random moments: no request may be sent again that
+was not in flight then, and the version is the same. Full size takes about an hour and 40 GB; it is never part of CI.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ import argparse
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -28,6 +33,8 @@ from urllib.request import urlopen
 
 import numpy as np
 import soundfile
+
+from tests.builds import contents_of
 
 RATE_HZ, SECONDS = 16_000, 3.0
 ASKED = {"retry_base_s": 0.05, "retry_longest_s": 1.0, "total_timeout_s": 120.0, "max_concurrency": 64, "retries": 8}
@@ -171,6 +178,59 @@ def instrumentals(folder: Path, share: float, base_url: str) -> dict[str, Any]:
     return {"source": values["source"], "separator": {"model": "centre-removal"}, "output": {"codec": "flac"}}
 
 
+def score_questions(folder: Path, share: float, base_url: str) -> dict[str, Any]:
+    """A dump of 2 GB, and 4,000 images of scores in it (WildScore)."""
+    from earmark.tasks.score_questions.forum.drawings import score
+    from tests.benchmarks.bench_forum import make_dump
+
+    make_dump(folder, max(2, round(2_000 * share)))
+    (folder / "images").mkdir()
+    with (folder / "RS.ndjson").open() as lines:
+        pictured = (row["id"] for row in map(json.loads, lines) if row["url"].endswith(".png"))
+        for seed, name in zip(range(round(4_000 * share)), pictured, strict=False):
+            score(seed).save(folder / f"images/{name}.png")
+    source: dict[str, Any] = {
+        "name": "forum",
+        "submissions": ["RS.ndjson"],
+        "comments": ["RC.ndjson"],
+        "subreddits": ["musictheory"],
+    }
+    os.environ["REHEARSED_SALT"] = "of all stores of a rehearsal"  # else each has ids of its own
+    source |= {"subreddits": ["musictheory"], "salt_env": "REHEARSED_SALT"}
+    roles = {role: asked(base_url, role, hears=False) for role in ("writer", "judge", "labeller")}
+    return {"source": source, "images": {"folder": "images"}, "most_rejected": 1.0, **roles}
+
+
+def music_prompts(folder: Path, share: float, base_url: str) -> dict[str, Any]:
+    """28,600 questions whether a track sounds like its tag, and 100 prompts (ATTM)."""
+    from tests.music_prompts.prompt_builds import GENRES, INSTRUMENTS, MOODS, made_tracks, write_captions, write_tracks
+
+    each = max(8, round(14_300 * share / len(GENRES + INSTRUMENTS + MOODS)))
+    tracks = made_tracks(6 * each)
+    write_tracks(folder / "tracks.tsv", tracks)
+    spoken = [", ".join(tag.partition("---")[2] for tag in tags) for tags in tracks]
+    for name in ("direct", "refined"):
+        write_captions(
+            folder / f"{name}.json", {f"{at % 100:02d}/{at}.mp3": f"Hear {text}." for at, text in enumerate(spoken, 1)}
+        )
+    for at in range(1, len(tracks) + 1):
+        write_clip(folder / f"audio/{at % 100:02d}/{at}.wav", at)
+    heard: dict[str, Any] = {
+        "audio": "audio",
+        "file": "{stem}.wav",
+        "tracks": each,
+        "untagged": each,
+        "longest_s": 30.0,
+    }
+    return {
+        "tracks": "tracks.tsv",
+        "captions": [{"name": name, "file": f"{name}.json"} for name in ("direct", "refined")],
+        "pool": {"popularity": 1, "mentions": 1, "recall": 0.0},
+        "verification": asked(base_url, "hears", hears=False, **heard),
+        "synthesis": asked(base_url, "writes", hears=False, tries=4),
+    }
+
+
 CORPORA: Mapping[str, Callable[[Path, float, str], dict[str, Any]]] = {
     "mos-preferences": mos_preferences,
     "pseudo-preferences": pseudo_preferences,
@@ -178,14 +238,18 @@ CORPORA: Mapping[str, Callable[[Path, float, str], dict[str, Any]]] = {
     "instruction-rubrics": instruction_rubrics,
     "human-preferences": human_preferences,
     "instrumentals": instrumentals,
+    "score-questions": score_questions,
+    "music-prompts": music_prompts,
 }
 
 
-def serve(corpus: str, latency_s: float) -> None:
+def serve(corpus: str, latency_s: float, slots: int | None) -> None:
     """Answer as the model of a corpus would, until the process is ended; prints the port."""
     import asyncio
 
     from tests.instruction_rubrics.rubrics import rubric_answer
+    from tests.music_prompts.prompt_builds import writing_answer
+    from tests.score_questions.questions import exam_answer
     from tests.servers.faults import Faults
     from tests.servers.openai_server import OpenAIServer, caption_answer, critic_answer, listening_answer
 
@@ -194,11 +258,13 @@ def serve(corpus: str, latency_s: float) -> None:
         "pseudo-preferences": listening_answer,
         "captions": caption_answer,
         "instruction-rubrics": rubric_answer,
+        "score-questions": exam_answer,
+        "music-prompts": writing_answer,
     }
 
     async def run() -> None:
         faults = Faults(rate=0.01, kinds=FAULTS, latency_s=latency_s, long_tail=True)
-        server = await OpenAIServer(faults, answers.get(corpus, caption_answer)).start()
+        server = await OpenAIServer(faults, answers.get(corpus, caption_answer), slots=slots).start()
         print(f"port={server.port}", flush=True)
         await asyncio.Event().wait()
 
@@ -206,9 +272,10 @@ def serve(corpus: str, latency_s: float) -> None:
 
 
 @contextmanager
-def server_of(corpus: str, latency_ms: float) -> Iterator[str]:
+def server_of(corpus: str, latency_ms: float, slots: int | None) -> Iterator[str]:
     """A server in a process of its own; gives its address."""
     command = [sys.executable, "-m", "tests.benchmarks.rehearse", "--serve", corpus, "--latency-ms", f"{latency_ms}"]
+    command += ["--slots", str(slots)] if slots else []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
@@ -241,23 +308,78 @@ def measured(command: list[str], store: Path) -> Size:
     return Size(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, steps)
 
 
-def rehearse(corpus: str, share: float, latency_ms: float, folder: Path) -> str:
+def killed(command: list[str], address: str, requests: int, kills: int) -> int:
+    """Run a command until it is done, killed at random moments before; how many requests were in flight then.
+
+    Args:
+        command: a build that goes on where it was.
+        address: the server that it asks.
+        requests: how many different ones it sends undisturbed; a kill comes after a drawn number of them.
+        kills: how many.
+    """
+    dice, lost = random.Random(17), 0
+    for after in sorted(dice.sample(range(1, requests), min(kills, requests - 1))):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while counts_of(address)["distinct"] < after:
+            if process.poll() is not None:
+                raise SystemExit(f"the build ended before it had sent {after} requests")
+            time.sleep(0.02)
+        process.kill()
+        lost += counts_of(address)["open"]
+        process.wait()
+    subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    return lost
+
+
+def tables_of(folder: Path) -> dict[str, bytes]:
+    """A version's tables; its manifest also names the server's address."""
+    return {path: content for path, content in contents_of(folder).items() if path.endswith(".parquet")}
+
+
+def counts_of(address: str) -> dict[str, Any]:
+    """What the server was asked."""
+    with urlopen(f"{address}/counts") as reply:
+        counts: dict[str, Any] = json.load(reply)
+    return counts
+
+
+def busy(work: Mapping[str, tuple[float, float, float]], slots: int | None) -> str:
+    """Of each model, the share of its slots that was taken between the first request to any and the last."""
+    if not slots or not work:
+        return "–"
+    span = max(last for _, _, last in work.values()) - min(first for _, first, _ in work.values())
+    return ", ".join(f"{model} {taken / span / slots:.0%}" for model, (taken, _, _) in sorted(work.items()))
+
+
+def rehearse(corpus: str, share: float, latency_ms: float, slots: int | None, kills: int, folder: Path) -> str:
     """A line of the table."""
     inputs, store = folder / "inputs", folder / "store"
     inputs.mkdir(parents=True)
-    with server_of(corpus, latency_ms) as address:
+    command = [sys.executable, "-m", "earmark.flows.command.cli", "build", corpus, "-c", str(inputs / "build.toml")]
+    build = [*command, "--store", str(store), "--json"]
+    with server_of(corpus, latency_ms, slots) as address:
         values = {"corpus": corpus, **CORPORA[corpus](inputs, share, f"{address}/v1")}
         (inputs / "build.toml").write_text(toml_of(values))
-        build = [sys.executable, "-m", "earmark.flows.command.cli", "build", corpus, "-c", str(inputs / "build.toml")]
-        build += ["--store", str(store), "--json"]
         first = measured(build, store)
-        with urlopen(f"{address}/counts") as reply:
-            counts = json.load(reply)
+        counts = counts_of(address)
         again, forced = measured(build, store), measured([*build, "--force"], store)
-        with urlopen(f"{address}/counts") as reply:
-            more = json.load(reply)["asked"] - counts["asked"]
+        more = counts_of(address)["asked"] - counts["asked"]
     if more:
         raise SystemExit(f"{corpus}: {more} requests were sent again")
+    twice = "–"
+    if kills:
+        other = folder / "killed"
+        with server_of(corpus, latency_ms, slots) as address:
+            config = (inputs / "build.toml").read_text()
+            (inputs / "build.toml").write_text(re.sub(r"http://127\.0\.0\.1:\d+", address, config))
+            lost = killed([*command, "--store", str(other)], address, counts["distinct"], kills)
+            after = counts_of(address)
+        again_sent = after["repeats"] - after["faults"]
+        twice = f"{max(0, again_sent)} of {lost}"
+        if again_sent > lost:
+            raise SystemExit(f"{corpus}: {again_sent} requests were sent again, {lost} were in flight")
+        if tables_of(store / corpus / "v1") != tables_of(other / corpus / "v1"):
+            raise SystemExit(f"{corpus}: another version than without kills")
     manifest = json.loads((store / corpus / "v1/manifest.json").read_text())
     rows = sum(sum(splits.values()) for name, splits in manifest["rows"].items() if name != "rejects")
     each = f"{1000 * first.processor_s / counts['distinct']:.2f}" if counts["distinct"] else "–"
@@ -267,13 +389,16 @@ def rehearse(corpus: str, share: float, latency_ms: float, folder: Path) -> str:
         corpus, f"{rows:,}", f"{first.wall_s:.0f}", f"{counts['distinct']:,}", f"{counts['faults']:,}",
         f"{first.processor_s:.0f}", each, f"{first.peak_mb:,.0f}", f"{disk / 1e6:,.0f}",
         f"{longest} {first.steps.get(longest, 0):.0f}", f"{again.wall_s:.1f}", f"{forced.wall_s:.0f}",
+        busy(counts["work"], slots), twice,
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
 
 HEAD = (
     "| corpus | rows | wall, s | requests | faults | processor, s | ms a request | peak, MB | store, MB "
-    "| longest step, s | no-op, s | from the ledger, s |\n|---|" + "--:|" * 11
+    "| longest step, s | no-op, s | from the ledger, s | slots taken | sent again, of those in flight |\n|---|"
+    + "--:|"
+    * 13
 )
 
 
@@ -283,16 +408,19 @@ def main() -> None:
     parser.add_argument("--corpus", action="append", choices=CORPORA, help="only this; may be given more than once")
     parser.add_argument("--share", type=float, default=1.0, help="of the paper's size, such as 0.02")
     parser.add_argument("--latency-ms", type=float, default=75.0)
+    parser.add_argument("--slots", type=int, help="requests of a model that its server works on at once")
+    parser.add_argument("--kills", type=int, default=0)
     parser.add_argument("--folder", type=Path, help="where inputs and stores go; default: a temporary one")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        serve(options.serve, options.latency_ms / 1000)
+        serve(options.serve, options.latency_ms / 1000, options.slots)
         return
     print(HEAD, flush=True)
     for corpus in options.corpus or CORPORA:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            print(rehearse(corpus, options.share, options.latency_ms, Path(folder) / corpus), flush=True)
+            sizes = (options.share, options.latency_ms, options.slots, options.kills)
+            print(rehearse(corpus, *sizes, Path(folder) / corpus), flush=True)
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ class Faults:
         stall_s: seconds that a stalled answer hangs.
         enormous_bytes: size of an enormous answer.
         asked: requests by content hash.
+        work: of each model, the seconds that its slots were taken, summed; when first, and until when last.
         open_now: exchanges in progress.
         most_open: most exchanges in progress at once.
     """
@@ -55,6 +56,7 @@ class Faults:
     enormous_bytes: int = 16 << 20
     asked: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
+    work: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     open_now: int = 0
     most_open: int = 0
 
@@ -67,6 +69,11 @@ class Faults:
     def wait_s(self, content: str) -> float:
         """Seconds before the answer to a content."""
         return self.latency_s * (4 if self.long_tail and int(content[:8], 16) % 10 == 0 else 1)
+
+    def note_work(self, model: str, start: float, end: float) -> None:
+        """Note that a slot of a model was taken from one moment to another, on any clock in seconds."""
+        taken, first, last = self.work.get(model, (0.0, start, end))
+        self.work[model] = taken + end - start, min(first, start), max(last, end)
 
     def choose(self, content: str) -> str | None:
         """The fault that this exchange meets, or None."""
@@ -86,7 +93,9 @@ class Faults:
             "repeats": sum(count - 1 for count in self.asked.values()),
             "most_asked": max(self.asked.values(), default=0),
             "faults": sum(self.met.values()),
+            "open": self.open_now,
             "most_open": self.most_open,
+            "work": self.work,
         }
 
 

@@ -14,6 +14,7 @@ import json
 import math
 import time
 import uuid
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -102,7 +103,7 @@ class OpenAIServer:
         faults: what goes wrong.
         answer: text of an answer from body and content hash.
         batch_s: how long a batch takes.
-        slots: how many requests are worked on at once, as a model's server has it; others wait in line.
+        slots: how many requests of a model are worked on at once, as its server has it; others wait in line.
     """
 
     def __init__(
@@ -116,7 +117,9 @@ class OpenAIServer:
         self.answer = answer
         self.first_token: Callable[[dict[str, Any], str], dict[str, Any]] = lambda body, content: _yes_no(content)
         self.batch_s = batch_s
-        self._slot = asyncio.Semaphore(slots) if slots else nullcontext()
+        self._slots: defaultdict[str, asyncio.Semaphore | nullcontext[None]] = defaultdict(
+            lambda: asyncio.Semaphore(slots) if slots else nullcontext()
+        )
         self.files: dict[str, bytes] = {}
         self.batches: dict[str, dict[str, Any]] = {}
         self.expected_key: str | None = None
@@ -180,10 +183,12 @@ class OpenAIServer:
         faults.open_now += 1
         faults.most_open = max(faults.most_open, faults.open_now)
         try:
-            if faults.latency_s:
-                async with self._slot:
-                    await asyncio.sleep(faults.wait_s(content))
             body = json.loads(raw)
+            if faults.latency_s:
+                async with self._slots[body["model"]]:
+                    start = time.monotonic()
+                    await asyncio.sleep(faults.wait_s(content))
+                    faults.note_work(body["model"], start, time.monotonic())
             if self.keep_bodies:
                 self.bodies.append(body)
             kind = faults.choose(content)
