@@ -135,7 +135,11 @@ def _ending(path: Path) -> str:
 
 def _split(path: Path, mark: str) -> tuple[float, str, list[list[str]]]:
     """How well a delimiter splits a list: the share of rows of the most frequent width; 0 below two cells."""
-    rows = [cells for _, cells in islice(read_rows(path, path.name or str(path), mark), LOOKED_AT) if not isinstance(cells, Reject)]
+    rows = [
+        cells
+        for _, cells in islice(read_rows(path, path.name or str(path), mark), LOOKED_AT)
+        if not isinstance(cells, Reject)
+    ]
     widths = Counter(map(len, rows))
     if not widths:
         return 0.0, mark, []

@@ -30,8 +30,8 @@ QUICK: dict[str, Any] = {
     "hearing": {"sample_rate_hz": RATE_HZ},
     "retry_base_s": 0.01,
     "retry_longest_s": 0.05,
-    "read_timeout_s": 0.5,
-    "total_timeout_s": 5.0,
+    "read_timeout_s": 10.0,  # on a busy machine less makes it ask twice
+    "total_timeout_s": 60.0,
     "most_response_bytes": 1 << 20,
     "max_concurrency": 8,
 }

@@ -109,7 +109,8 @@ def test_killed_while_asking_and_while_publishing_it_goes_on(
 ) -> None:
     store = tmp_path / "store"
     make_pool(tmp_path / "pool", PROMPTS)
-    write_config(tmp_path / "pool", judge.base_url, judge={"max_concurrency": CONCURRENCY})
+    patient = {"read_timeout_s": 60.0, "total_timeout_s": 300.0}  # a busy machine makes nobody ask twice
+    write_config(tmp_path / "pool", judge.base_url, judge={"max_concurrency": CONCURRENCY, **patient})
     config = tmp_path / "rebuild.toml"
     config.write_text(f"""
 [[builds]]
