@@ -15,7 +15,7 @@ from earmark.schemas.files import FOLLOW, Root, read_regular
 from earmark.schemas.tables import AUDIO
 from earmark.tasks.audio.faults import LONGEST_S
 from earmark.tasks.audio.index import Beginning, MediaIndex
-from earmark.tasks.audio.probe import AudioFault, Probe
+from earmark.tasks.audio.probe import AudioFault, Probe, probe
 from earmark.tasks.audio.similarity import Similarity, Vector
 from earmark.tasks.build.mirror import bring
 from earmark.tasks.build.progress import working
@@ -75,6 +75,12 @@ def measure(
     rows = {file: fault_row(*probe) if isinstance(probe, AudioFault) else (*probe, None, None)
             for file, probe in zip(distinct, probes, strict=True)}  # fmt: skip
     return [rows[file] for file in files]
+
+
+def length_s(file: Path) -> float:
+    """How long an audio file is that no index need remember, in s; 0 where it cannot be used."""
+    looked = probe(file)
+    return looked.duration_s if isinstance(looked, Probe) else 0.0
 
 
 def loudness_of(store: Store, beginnings: Sequence[Beginning]) -> list[float]:

@@ -27,7 +27,7 @@ def similarities(
     Raises:
         MissingExtraError: transformers or torch is missing.
         ConfigError: the model cannot be loaded.
-        BadAudio: a clip cannot be decoded.
+        InputError: a clip cannot be decoded.
     """
     if config.similarity is None or not pairs:
         return [None] * len(pairs)
