@@ -215,3 +215,16 @@ def test_the_card_tells_how_near_the_chosen_pairs_lie(tmp_path: Path, server: Op
     )
     assert np.median(chosen) > middle
     assert note in " ".join((version.folder / "README.md").read_text("utf-8").split())
+
+
+@pytest.mark.models
+def test_a_model_embeds_what_no_one_did(tmp_path: Path) -> None:
+    from tests.audio.tiny_clap import make_tiny_clap
+
+    _, made = make_pool(tmp_path, 4, FOUR)
+    make_tiny_clap(tmp_path / "clap")
+    near = pairs_of(tmp_path, pairs={"count": 8, "near": "clap"})
+    similarity = similarity_of(Store(tmp_path / "store"), str(tmp_path / "clap"))
+    clips = {row["generation_id"]: hashlib.sha256((tmp_path / row["audio"]).read_bytes()).hexdigest() for row in made}
+    vectors = similarity.embeddings(dict.fromkeys(clips.values()))
+    assert named(near) == choices(made, {name: vectors[clip] for name, clip in clips.items()}, 8)
