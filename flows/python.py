@@ -148,6 +148,7 @@ class Opened:
         split: str | None = None,
         limit: int | None = None,
         blind: bool = False,
+        clap: str | None = None,
         force: bool = False,
         progress: bool = False,
     ) -> dict[str, Any]:
@@ -159,7 +160,7 @@ class Opened:
         from earmark.tasks.exports.choosing import Wish
         from earmark.tasks.exports.export import export
 
-        wish = Wish(format, view, table, split, limit, blind, (), force, None)
+        wish = Wish(format, view, table, split, limit, blind, (), force, None, clap)
         known = find_corpus(self.version.corpus)
         return _apart(lambda: export(self.version, known, self.store, Path(out), wish), progress)
 

@@ -45,6 +45,18 @@ class Pairing(Model):
         description="Shares of the modalities in `count`; what one cannot fill goes to the others.",
     )
     per_prompt: int | None = Field(default=None, ge=1, description="Pairs of one prompt at most.")
+    near: str | None = Field(
+        default=None,
+        min_length=1,
+        description="Hard pairs first: those whose clips lie nearest by the embeddings of this CLAP model of "
+        "`transformers` (a folder or a name on the Hub), within each modality and pair of models.",
+    )
+
+    @model_validator(mode="after")
+    def _chooses(self) -> Self:
+        if self.near is not None and self.count is None and self.per_prompt is None:
+            raise ValueError("near: expected count or per_prompt beside it; without these all pairs are taken")
+        return self
 
 
 class Clips(Model):
@@ -211,6 +223,10 @@ class PseudoPreferences(Linked, Judged):
         del values["validation"], values["reference_captions"]  # what they name stands among the parents
         for name in ("prompts", "generations", "known_order"):
             values[name] = without_place(values[name]) if values[name] else None
+        if self.pairs.near is None:
+            del values["pairs"]["near"]
+        else:
+            values["pairs"]["near"] = without_place(self.pairs.near)
         if self.released:
             values["released"] = [without_place(written) for written in self.released.files]
         return self.judges_identity(values, _DECIDES)
@@ -228,7 +244,8 @@ _STORY = Story(
     ),
     method=(
         "Generations of one prompt by different models are paired, spread evenly over modalities and pairs of models, "
-        "and picked by seeded hash order. Failed, empty, silent, too short and duplicate generations are rejects.",
+        "and picked by seeded hash order, or nearest clips first (`pairs.near`). Failed, empty, silent, too short and "
+        "duplicate generations are rejects.",
         "A judge hears every pair twice, as (a, b) and as (b, a), and says for each dimension A, B or tie.",
         "A dimension's label is valid if both passes prefer the same clip or both say tie; a pair is kept if every "
         "required dimension is valid. The others are rejects, with both passes in `judgments`.",

@@ -317,6 +317,7 @@ def show_offers(version: Version, offers: Sequence[Offer]) -> None:
     console.print(grid_of("format", "read by", rows={offer.format: offer.says for offer in offers}.items()))
     _print("--blind leaves clips out of prompts: a control without audio, for text trainers")
     _print("export any table unchanged: --for jsonl or --for webdataset, with --table NAME")
+    _print("what a CLAP model makes of its clips: --for embeddings, with --clap MODEL")
     _print(f"for example: earmark export {version.corpus}@{version.name} --for FORMAT --view VIEW --out DIR")
 
 

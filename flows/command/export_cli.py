@@ -44,6 +44,10 @@ def export(
         Path | None,
         typer.Option(metavar="DIR", help="A record of `earmark rollouts`: leave out rows right in every draw."),
     ] = None,
+    clap: Annotated[
+        str | None,
+        typer.Option("--clap", metavar="MODEL", help="For embeddings: a folder or laion/larger_clap_music."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier export in DIR.")] = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -57,6 +61,8 @@ def export(
     `earmark export pseudo-preferences@v1 --for ms-swift --view musicality-clips --out exports/music`
 
     `earmark export mos-preferences --for jsonl --table pairs --split train --limit 1000 --out exports/pairs`
+
+    `earmark export mos-preferences --for embeddings --clap laion/larger_clap_music --out exports/vectors`
     """
     from earmark.flows.command import console
     from earmark.schemas.errors import StoreError
@@ -81,7 +87,7 @@ def export(
         raise StoreError("--rollouts goes with a view, not with --table")
     if out is None:
         raise StoreError(f"the export for {format_} needs a folder: add --out DIR")
-    wish = Wish(format_, view, table, split, limit, blind, tuple(audio_root or ()), force, rollouts)
+    wish = Wish(format_, view, table, split, limit, blind, tuple(audio_root or ()), force, rollouts, clap)
     with shown():
         record = write(version, known, place, out, wish)
     if as_json:

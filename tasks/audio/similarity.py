@@ -20,10 +20,11 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from earmark.schemas.errors import ConfigError, MissingExtraError
+from earmark.schemas.errors import ConfigError, InputError, MissingExtraError
 from earmark.schemas.files import open_regular
 from earmark.schemas.sqlite import connected, write_ahead
 from earmark.tasks.audio.decode import decode_mono
+from earmark.tasks.audio.faults import BadAudio
 
 Vector: TypeAlias = npt.NDArray[np.float32]
 _Clap: TypeAlias = tuple[Any, Any]
@@ -87,7 +88,7 @@ class Similarity:
         Raises:
             MissingExtraError: transformers or torch is missing.
             ConfigError: the model cannot be loaded.
-            BadAudio: a clip cannot be decoded.
+            InputError: a clip cannot be decoded.
         """
         keys = [(one.clip_sha256, hashlib.sha256(one.text.encode()).hexdigest()) for one in pairs]
         with self._open() as connection:
@@ -124,6 +125,14 @@ class Similarity:
                 vector_of[clip] = vector
                 seen(1)
         return vector_of
+
+    def load(self) -> None:
+        """Load the model, so that its faults come before the work of finding clips.
+
+        Raises:
+            MissingExtraError, ConfigError: as `cosines`.
+        """
+        _ = self._clap
 
     @cached_property
     def digest(self) -> str:
@@ -211,9 +220,11 @@ class Similarity:
 
         def windows() -> Iterator[tuple[str, npt.NDArray[np.floating]]]:
             for clip, path in paths.items():
-                yield from (
-                    (clip, window) for window in _windows(decode_mono(path, rate), listener.nb_max_samples, rate)
-                )
+                try:
+                    samples = decode_mono(path, rate)
+                except BadAudio as bad:
+                    raise InputError(f"similarity model '{self.model}': {path}: {bad.reason}: {bad.detail}") from None
+                yield from ((clip, window) for window in _windows(samples, listener.nb_max_samples, rate))
 
         under_way: tuple[str, list[Vector]] | None = None
         for batch in _batches(windows()):

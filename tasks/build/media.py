@@ -10,12 +10,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from earmark.schemas.config import BuildConfig
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import FOLLOW, Root, read_regular
 from earmark.schemas.tables import AUDIO
 from earmark.tasks.audio.faults import LONGEST_S
 from earmark.tasks.audio.index import Beginning, MediaIndex
-from earmark.tasks.audio.probe import AudioFault, Probe
+from earmark.tasks.audio.probe import AudioFault, Probe, probe
 from earmark.tasks.audio.similarity import Similarity, Vector
 from earmark.tasks.build.mirror import bring
 from earmark.tasks.build.progress import working
@@ -75,6 +76,23 @@ def measure(
     rows = {file: fault_row(*probe) if isinstance(probe, AudioFault) else (*probe, None, None)
             for file, probe in zip(distinct, probes, strict=True)}  # fmt: skip
     return [rows[file] for file in files]
+
+
+def clap_at(config: BuildConfig, written: str) -> str:
+    """A CLAP model that a config names: its folder, seen from the config's own, or its name on the Hub."""
+    folder = config.path(written)
+    return str(folder) if folder.is_dir() else written
+
+
+def clap_digest(store: Store, key: str, model: str | None) -> dict[str, str]:
+    """SHA-256 of a CLAP model in a folder, as the input of that key; one on the Hub goes by its name."""
+    return {key: similarity_of(store, model).digest} if model and Path(model).is_dir() else {}
+
+
+def length_s(file: Path) -> float:
+    """How long an audio file is that no index need remember, in s; 0 where it cannot be used."""
+    looked = probe(file)
+    return looked.duration_s if isinstance(looked, Probe) else 0.0
 
 
 def loudness_of(store: Store, beginnings: Sequence[Beginning]) -> list[float]:

@@ -31,7 +31,7 @@ from earmark.tasks.audio.probe import AudioFault, Probe
 from earmark.tasks.audio.recordings import Print, fingerprint
 from earmark.tasks.audio.similarity import DECIMALS
 from earmark.tasks.build.disjoint import Side, crossings
-from earmark.tasks.build.media import clip_below, embeddings_of, fault_row, measure, media_index, similarity_of
+from earmark.tasks.build.media import clap_at, clap_digest, clip_below, embeddings_of, fault_row, measure, media_index
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.registry import all_corpora
 from earmark.tasks.importers.rows import Note, Reject
@@ -115,16 +115,13 @@ def _model_of(config: BuildConfig) -> str | None:
     """The model of embeddings: its folder, seen from the config's own, or its name on the Hub."""
     if config.decontaminate is None or config.decontaminate.embedding is None:
         return None
-    written = config.decontaminate.embedding.model
-    folder = config.path(written)
-    return str(folder) if folder.is_dir() else written
+    return clap_at(config, config.decontaminate.embedding.model)
 
 
 def release_digests(config: BuildConfig, store: Store) -> dict[str, str]:
     """Digests of what released benchmarks keep out and of a model in a folder, as inputs; versions stand among the
     parents, a model on the Hub goes by its name."""
-    model = _model_of(config)
-    digests = {"decontaminate.embedding": similarity_of(store, model).digest} if model and Path(model).is_dir() else {}
+    digests = clap_digest(store, "decontaminate.embedding", _model_of(config))
     if config.decontaminate is None or not config.decontaminate.releases:
         return digests
     references = references_of(config, store)

@@ -31,7 +31,8 @@ from earmark.tasks.annotation.request import (
     Text,
     YesNo,
 )
-from earmark.tasks.evaluation.samples import LETTERS, Clip
+from earmark.tasks.evaluation.samples import LETTERS
+from earmark.tasks.exports.clips import Clip
 
 YES_NO = ("Yes", "No")
 SIDES = ("A", "B", "tie")

@@ -30,7 +30,7 @@ from earmark.tasks.annotation.prompts import neutral
 from earmark.tasks.annotation.request import Audio, AudioForm, Message, Part, Request, Text, canonical
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.sessions import open_session
-from earmark.tasks.evaluation.samples import Clip, clip_files
+from earmark.tasks.exports.clips import Clip, clip_files
 from earmark.tasks.exports.folder import building
 from earmark.tasks.exports.rows import DRAWS, ROLLOUTS, Selection, select_view
 from earmark.tasks.store.parquet import write_rows

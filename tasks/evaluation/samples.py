@@ -14,10 +14,7 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
 from earmark.schemas.evaluations import Blind, Evaluation, Mode
 from earmark.schemas.views import names_clip
-from earmark.tasks.audio.probe import Probe, probe
-from earmark.tasks.build.media import media_index
-from earmark.tasks.build.mirror import bring
-from earmark.tasks.exports.clips import write_clips
+from earmark.tasks.exports.clips import Clip, clip_files
 from earmark.tasks.exports.rows import opened
 from earmark.tasks.store.sql import literal, query
 from earmark.tasks.store.versions import Store, Version
@@ -236,14 +233,6 @@ def _wanted(where: str, known: list[str], split: str | None) -> list[str]:
     return [split]
 
 
-@dataclass(frozen=True)
-class Clip:
-    """Where a clip lies, and how long it is."""
-
-    path: Path
-    duration_s: float
-
-
 def find_clips(
     samples: Samples,
     columns: Sequence[str],
@@ -255,37 +244,3 @@ def find_clips(
     """The file of every clip that the samples name in the columns that a mode shows; as `clip_files`."""
     wanted = samples.clips([name for name in columns if names_clip(name)])
     return clip_files(wanted, version, store, folder, roots)
-
-
-def clip_files(
-    wanted: set[str], version: Version, store: Store, folder: Path, roots: Sequence[Path]
-) -> dict[str, Clip]:
-    """The file of every clip: where the media index saw it unchanged, else written to a folder.
-
-    Args:
-        wanted: SHA-256 of each clip.
-        version: the version.
-        store: whose media index is asked.
-        folder: where clips go that only the version holds.
-        roots: folders to look through for files that moved.
-
-    Raises:
-        InputError: clips are missing.
-    """
-    if not wanted:
-        return {}
-    index = media_index(store)
-    seen = [path for paths in index.places(wanted).values() for path in paths]
-    bring(seen)
-    places = [path for path in seen if path.is_file()]
-    found: dict[str, Clip] = {}
-    for path, looked in zip(places, index.look(places), strict=True):
-        if isinstance(looked, Probe) and looked.clip_sha256 in wanted:
-            found.setdefault(looked.clip_sha256, Clip(path, looked.duration_s))
-    if missing := sorted(wanted - found.keys()):
-        clips = write_clips(folder, missing, version, store, roots)
-        for sha256 in missing:
-            path = folder / str(clips.path(sha256))
-            looked = probe(path)
-            found[sha256] = Clip(path, looked.duration_s if isinstance(looked, Probe) else 0.0)
-    return found

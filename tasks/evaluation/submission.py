@@ -38,8 +38,8 @@ from earmark.tasks.evaluation import scorers
 from earmark.tasks.evaluation.asking import Asked, Prediction, Questioner
 from earmark.tasks.evaluation.entries import concept_shares
 from earmark.tasks.evaluation.frechet import Gaussian, fad
-from earmark.tasks.evaluation.samples import Clip, clip_files
 from earmark.tasks.evaluation.statistics import mean_of
+from earmark.tasks.exports.clips import Clip, clip_files
 from earmark.tasks.exports.folder import building
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import write_rows

@@ -9,7 +9,7 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
 from earmark.schemas.registry import load
 from earmark.schemas.views import View, Writer
-from earmark.tasks.exports.formats import FORMATS, TABLE, Format
+from earmark.tasks.exports.formats import EMBEDDINGS, FORMATS, LOAD, TABLE, Format
 from earmark.tasks.exports.rows import view_columns
 from earmark.tasks.exports.shapes import Shape, plain
 from earmark.tasks.store.versions import Version
@@ -29,6 +29,7 @@ class Wish:
         roots: folders to look through for clips that moved.
         force: replace an earlier export.
         rollouts: a record of `earmark rollouts`; rows that are right in each of its draws are left out.
+        clap: the model of `--for embeddings`.
     """
 
     format: str
@@ -40,6 +41,7 @@ class Wish:
     roots: tuple[Path, ...] = ()
     force: bool = False
     rollouts: Path | None = None
+    clap: str | None = None
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Target:
         command: how to train or load, with `{train}`, `{split}` and `{name}` to fill in.
         whole: the one file of all splits; without it, one a split.
         configs: folders of files by split, where there are several.
+        clap: the CLAP model whose embeddings are exported, in place of rows.
     """
 
     format: Format
@@ -63,6 +66,7 @@ class Target:
     command: str = ""
     whole: str = ""
     configs: tuple[str, ...] = ()
+    clap: str | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +83,7 @@ def offers(version: Version, corpus: Corpus) -> list[Offer]:
     """Every format for every view of a version, possible or not."""
     listed = []
     formats, faults = FORMATS.all()
+    formats = {name: format_ for name, format_ in formats.items() if format_.shapes}
     for view in corpus.views:
         columns = view_columns(version, corpus, view)
         listed += [Offer(view, f.name, f.says, f.why_not(view, columns, blind=False)) for f in formats.values()]
@@ -97,6 +102,10 @@ def choose(version: Version, corpus: Corpus, wish: Wish) -> Target:
     if wish.format not in FORMATS.entries and not added:
         known = [*FORMATS.entries, *sorted({writer.format for view in corpus.views for writer in view.writers})]
         raise StoreError(f"unknown format '{wish.format}'; {corpus.name} has: {', '.join(known)}")
+    if wish.format == EMBEDDINGS:
+        return _for_clips(wish)
+    if wish.clap is not None:
+        raise StoreError(f"--clap goes with --for {EMBEDDINGS}, not with --for {wish.format}")
     if wish.table is not None:
         return _for_table(FORMATS.find(wish.format) if wish.format in FORMATS.entries else None, wish)
     views = [view for view in corpus.views if wish.view in (None, view.name)]
@@ -137,6 +146,16 @@ def _for_table(format_: Format | None, wish: Wish) -> Target:
     if wish.view is not None:
         raise StoreError("give --view or --table, not both")
     return Target(format_, plain, clips=True, command=format_.command.get(TABLE, ""))
+
+
+def _for_clips(wish: Wish) -> Target:
+    if wish.clap is None:
+        raise StoreError(f"--for {EMBEDDINGS} needs a model: add --clap MODEL, such as laion/larger_clap_music")
+    if wish.view or wish.table or wish.blind or wish.rollouts:
+        raise StoreError(
+            f"--for {EMBEDDINGS} takes a version's clips: expected no --view, --table, --blind, --rollouts"
+        )
+    return Target(FORMATS.find(EMBEDDINGS), plain, clips=False, command=LOAD, clap=wish.clap)
 
 
 def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:

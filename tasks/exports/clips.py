@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import NotAFile, open_regular
 from earmark.schemas.tables import AUDIO
-from earmark.tasks.build.media import media_index
+from earmark.tasks.build.media import length_s, measure, media_index
 from earmark.tasks.build.mirror import bring
 from earmark.tasks.build.progress import Work, working
 from earmark.tasks.store.versions import Store, Version
@@ -24,6 +24,14 @@ AT_ONCE = 16  # embedded clips in memory, beside the row group that they come fr
 _BLOCK = 1 << 20
 _SUFFIX = re.compile(r"\.[a-z0-9]{1,5}")
 _NAME = re.compile(r"[0-9a-f]{64}(\.[a-z0-9]{1,5})?")
+
+
+@dataclass(frozen=True)
+class Clip:
+    """Where a clip lies, and how long it is."""
+
+    path: Path
+    duration_s: float
 
 
 @dataclass
@@ -90,6 +98,37 @@ def write_clips(
             "name their folder with --audio-root"
         )
     return clips
+
+
+def clip_files(
+    wanted: set[str], version: Version, store: Store, folder: Path, roots: Sequence[Path]
+) -> dict[str, Clip]:
+    """The file of every clip: where the media index saw it unchanged, else written to a folder.
+
+    Args:
+        wanted: SHA-256 of each clip.
+        version: the version.
+        store: whose media index is asked.
+        folder: where clips go that only the version holds.
+        roots: folders to look through for files that moved.
+
+    Raises:
+        InputError: clips are missing.
+    """
+    if not wanted:
+        return {}
+    seen = [path for paths in media_index(store).places(wanted).values() for path in paths]
+    bring(seen)
+    places = [path for path in seen if path.is_file()]
+    found: dict[str, Clip] = {}
+    for path, (sha256, duration_s, *_) in zip(places, measure(store, "look for clips", places), strict=True):
+        if sha256 in wanted:
+            found.setdefault(sha256, Clip(path, duration_s))
+    if missing := sorted(wanted - found.keys()):
+        clips = write_clips(folder, missing, version, store, roots)
+        paths = {sha256: folder / str(clips.path(sha256)) for sha256 in missing}
+        found |= {sha256: Clip(path, length_s(path)) for sha256, path in paths.items()}
+    return found
 
 
 def _checked(reference: str) -> str:

@@ -18,9 +18,10 @@ from earmark.schemas.views import names_file
 from earmark.tasks.build.progress import working
 from earmark.tasks.exports.choosing import Target, Wish, choose
 from earmark.tasks.exports.clips import Clips, write_clips
+from earmark.tasks.exports.embeddings import Embedder
 from earmark.tasks.exports.folder import RECORD, building
 from earmark.tasks.exports.readme import render_readme
-from earmark.tasks.exports.rows import Selection, rollouts_of, select_table, select_view
+from earmark.tasks.exports.rows import Selection, rollouts_of, select_clips, select_table, select_view
 from earmark.tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
 from earmark.tasks.store.files import sha256_file
 from earmark.tasks.store.versions import Store, Version
@@ -59,7 +60,9 @@ def _write(place: Path, version: Version, corpus: Corpus, store: Store, wish: Wi
     """Write all files of an export below `place`."""
     spill = place / SPILL
     spill.mkdir()
-    if target.view is None:
+    if target.clap is not None:
+        selecting = select_clips(version, corpus, spill, wish.split, wish.limit)
+    elif target.view is None:
         selecting = select_table(version, corpus, str(wish.table), spill, wish.split, wish.limit)
     else:
         selecting = select_view(version, corpus, target.view, spill, wish.split, wish.limit, wish.rollouts)
@@ -82,10 +85,13 @@ def _write_rows(
     if target.clips:
         home = place / PACKED if packed else place
         clips = write_clips(home, selection.clips(), version, store, wish.roots)
+    embedder = None
+    if target.clap is not None:
+        embedder = Embedder(selection, version, store, target.clap, place / SPILL / "clips", wish.roots)
     with working(f"write {selection.name}", sum(selection.counts.values())) as work:
         for name, splits in [("", list(selection.counts))] if target.whole else [(s, [s]) for s in selection.counts]:
             rows = work.watching(chain.from_iterable(map(selection.rows, splits)))
-            _write_split(place, name, target, rows, clips)
+            _write_split(place, name, target, embedder.rows(rows) if embedder else rows, clips)
     if packed:
         shutil.rmtree(place / PACKED, ignore_errors=True)
     if target.format.finish is not None:
@@ -102,6 +108,7 @@ def _write_rows(
         "limit": wish.limit,
         "blind": wish.blind,
         "rollouts": drawn and {name: drawn[name] for name in ("annotator", "draws", "rows", "kept")},
+        **(embedder.facts if embedder else {}),
         "rows": selection.counts,
         "clips": len(clips.suffixes),
         "files": {

@@ -15,12 +15,15 @@ from earmark.schemas.views import Kind, View
 from earmark.tasks.exports import shapes
 from earmark.tasks.exports.rows import Selection
 from earmark.tasks.exports.shapes import Shape
+from earmark.tasks.exports.sinks import write_columns
 
 Sink = Literal["parquet", "jsonl", "tar", "own"]
 Write = Callable[[Iterator[pa.RecordBatch], Path], None]
 """Writes one split's rows; clips are paths relative to the file's folder by then."""
 Row = Literal["preference", "clips", "sft", "grpo", "rows"]
 TABLE: Row = "rows"
+EMBEDDINGS = "embeddings"
+"""The format of a version's clips, in place of a view's or a table's rows."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +33,8 @@ class Format:
     Attributes:
         name: as in `--for NAME`.
         says: what reads it, a few words.
-        shapes: how a row is shaped, by what the rows are; `clips` are preferences between two clips.
+        shapes: how a row is shaped, by what the rows are; `clips` are preferences between two clips. None of a format
+            that takes no rows of a view or table.
         sink: the kind of file; `own` with `write`.
         hears: whether its trainer takes audio and images in prompts.
         command: how to train or load, by what the rows are; run in the export's folder.
@@ -88,6 +92,7 @@ def _clips(kind: Kind, columns: Collection[str]) -> bool:
     return kind == "preference" and "chosen" not in columns
 
 
+LOAD = "python -c \"from datasets import load_dataset; print(load_dataset('.'))\""
 _PLAIN: Mapping[Row, Shape] = dict.fromkeys(_WHAT, shapes.plain)
 _TRL = "trl {} --model_name_or_path MODEL --dataset_name . --output_dir out"
 _SWIFT_RLHF = "swift rlhf --rlhf_type {} --model MODEL --dataset {{train}}"
@@ -153,7 +158,7 @@ _OURS = (
     ),
     Format(
         "jsonl", "anything: JSON lines, with the clips as files beside them", _PLAIN, "jsonl", True,
-        dict.fromkeys(_WHAT, "python -c \"from datasets import load_dataset; print(load_dataset('.'))\""),
+        dict.fromkeys(_WHAT, LOAD),
     ),
     Format(
         "webdataset", "the webdataset library: tar shards of JSON and clips", _PLAIN, "tar", True,
@@ -162,6 +167,10 @@ _OURS = (
             "python -c \"import webdataset; "
             "print(next(iter(webdataset.WebDataset('{train}', shardshuffle=False))))\"",
         ),
+    ),
+    Format(
+        EMBEDDINGS, "`datasets`, DuckDB and pandas: each clip's embedding by a CLAP model", {}, "parquet", True,
+        {}, write=write_columns, suffix=".parquet",
     ),
 )  # fmt: skip
 FORMATS = Registry("export format", "earmark.exports", Format, {format_.name: format_ for format_ in _OURS})

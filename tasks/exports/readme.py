@@ -41,9 +41,16 @@ def render_readme(record: dict[str, Any], target: Target) -> str:
     return (
         f"{head}# {record['corpus']} {record['version']}: {_name(record)}, for {target.format.name}\n\n"
         f"{says}Read by {target.format.says}.\n\n| split | rows |\n|---|--:|\n{counts}\n{use}"
-        f"Clips: {record['clips']:,}, named by the SHA-256 of the clip, paths from this folder. `export.json` holds "
-        f"the files' hashes.\n\nMade from the version whose manifest has SHA-256 `{record['manifest_sha256']}`.\n"
+        f"{_clips(record)}`export.json` holds the files' hashes.\n\n"
+        f"Made from the version whose manifest has SHA-256 `{record['manifest_sha256']}`.\n"
     )
+
+
+def _clips(record: dict[str, Any]) -> str:
+    if "model" in record:
+        of = f"{record['model']} (SHA-256 of its files `{record['model_sha256']}`)"
+        return f"`embedding` is what {of} makes of `clip_sha256`, as the version's tables name clips; of length 1. "
+    return f"Clips: {record['clips']:,}, named by the SHA-256 of the clip, paths from this folder. "
 
 
 def command_of(target: Target, record: dict[str, Any]) -> str:

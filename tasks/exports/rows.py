@@ -168,6 +168,34 @@ def select_table(
         yield _choose(connection, name, numbered, columns, split, limit)
 
 
+@contextmanager
+def select_clips(
+    version: Version, corpus: Corpus, spill: Path, split: str | None, limit: int | None
+) -> Iterator[Selection]:
+    """The clips that the tables of a version name by their SHA-256, ordered by it; once in each split that names them.
+
+    What a table without splits names is of the split `UNSPLIT` where no other table names it.
+
+    Raises:
+        StoreError: it names none; there is no such split.
+    """
+    named = ["SELECT NULL::VARCHAR AS clip_sha256, NULL::VARCHAR AS split"]
+    for table in corpus.tables:
+        split_column = "split" if table.splits else f"'{UNSPLIT}'"
+        columns = [ref.column for ref in table.refs if ref.kind == "clip" and not ref.column.startswith("image")]
+        named += [f'SELECT "{column}", {split_column} FROM {quoted(table.name)}' for column in columns]
+    with opened(version, corpus, spill) as connection:
+        connection.execute(f"CREATE VIEW named AS {' UNION '.join(named)}")
+        connection.execute(query("exports/clips"), {"unsplit": UNSPLIT})
+        if not connection.execute("SELECT count(*) FROM everything").fetchall()[0][0]:
+            raise StoreError(
+                f"{version.corpus} {version.name}: expected clips that are known by their SHA-256, found none; "
+                "build a version with audio"
+            )
+        rows = "SELECT *, clip_sha256 AS _order FROM everything"
+        yield _choose(connection, "clips", rows, ["clip_sha256", "split"], split, limit)
+
+
 def rollouts_of(folder: Path, version: Version, view: View) -> dict[str, Any]:
     """The facts of a record of `earmark rollouts`.
 

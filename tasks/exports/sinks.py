@@ -7,6 +7,7 @@ import json
 import tarfile
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,15 @@ def write_parquet(path: Path, batches: Iterable[Batch]) -> None:
         writer.write_table(pa.Table.from_pylist(rows, writer.schema))
     if writer is not None:
         writer.close()
+
+
+def write_columns(batches: Iterable[pa.RecordBatch], path: Path) -> None:
+    """Write a Parquet file of batches as they are, at least one."""
+    rest = iter(batches)
+    first = next(rest)
+    with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
+        for batch in chain([first], rest):
+            writer.write_batch(batch)
 
 
 def _type(value: Any, name: str, schema: pa.Schema) -> pa.DataType:

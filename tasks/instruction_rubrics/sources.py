@@ -18,7 +18,7 @@ from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.audio.recordings import require_chromaprint
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
 from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import MEASURED, audio_digest, clip_below
+from earmark.tasks.build.media import MEASURED, audio_digest, clap_at, clap_digest, clip_below
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.progress import working
@@ -27,7 +27,6 @@ from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.caption_sets import Instruction, read_caption_set
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.instruction_rubrics.asks import prompt_digests
-from earmark.tasks.instruction_rubrics.similarity import model_digest
 from earmark.tasks.store.licences import require_terms
 from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.sql import connect, query, view_parquet
@@ -61,7 +60,7 @@ def plan_build(config: InstructionRubrics, store: Store, inputs: dict[str, str] 
 
 def digest_inputs(config: InstructionRubrics, store: Store) -> dict[str, str]:
     """SHA-256 of every source's list, and of the audio that it names."""
-    digests = model_digest(config, store)
+    digests = clap_digest(store, "similarity", clap_at(config, config.similarity.model) if config.similarity else None)
     for source in config.sources:
         if source.captions is None:
             continue  # a version, which stands among the parents

@@ -23,13 +23,13 @@ from earmark.schemas.views import names_clip
 from earmark.tasks.evaluation.asking import swapped_sides
 from earmark.tasks.evaluation.samples import (
     LETTERS,
-    Clip,
     Part,
     Samples,
     find_clips,
     find_evaluation,
     select_samples,
 )
+from earmark.tasks.exports.clips import Clip
 from earmark.tasks.exports.folder import building
 from earmark.tasks.people.page import Sheet, Sounds, page_html, render_screen
 from earmark.tasks.store.sql import query, quoted

@@ -17,10 +17,11 @@ from earmark.schemas.pseudo_preferences import CORPUS, MODALITIES, PseudoPrefere
 from earmark.schemas.pseudo_tables import CLIPS, PAIRS
 from earmark.schemas.tables import SPLITS, split_ends
 from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.audio.similarity import DECIMALS, Vector
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
 from earmark.tasks.build.grouping import group
 from earmark.tasks.build.intake import Intake
-from earmark.tasks.build.media import MEASURED, audio_digest, clip_below
+from earmark.tasks.build.media import MEASURED, audio_digest, clap_at, clap_digest, clip_below, embeddings_of
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.quotas import share_out
@@ -73,7 +74,8 @@ def plan_build(config: PseudoPreferences, store: Store, inputs: dict[str, str] |
     if config.released:
         return make_plan(CORPUS, config, store, partial(digest_released, config, store), inputs=inputs)
     digest = partial(digest_inputs, config, store)
-    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config))
+    models = (config.pairs.near,) if config.pairs.near else ()
+    return make_plan(CORPUS, config, store, digest, inputs=inputs, prompts=prompt_digests(config), models=models)
 
 
 def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
@@ -82,6 +84,7 @@ def digest_inputs(config: PseudoPreferences, store: Store) -> dict[str, str]:
     digests = file_digests((without_place(name), config.path(name)) for name in written)
     lists = [(path, path.parent) for path in (config.path(config.prompts), config.path(config.generations))]
     digests |= roots_digest("paths", lists, partial(_read_tables, config))
+    digests |= clap_digest(store, "pairs.near", clap_at(config, config.pairs.near) if config.pairs.near else None)
     return {**digests, "audio": audio_digest(store, "hash audio", named_audio(config) | gold_audio(config))}
 
 
@@ -260,10 +263,12 @@ def plan_pairs(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Rows
     Returns:
         One row a pair, with all the judge gets.
     """
-    given = {"seed": config.seed, "same_model": config.pairs.same_model, "per_prompt": config.pairs.per_prompt}
+    given = {"seed": config.seed, "same_model": config.pairs.same_model, "decimals": DECIMALS}
     with connect(stage.work / "spill") as connection:
         open_pool(connection, pool, config, stage.store)
-        connection.execute(query("pseudo_preferences/candidates"), given)
+        _view_embeddings(connection, stage.store, config)
+        connection.execute(query("pseudo_preferences/compared"), given)
+        connection.execute(query("pseudo_preferences/candidates"), {"per_prompt": config.pairs.per_prompt})
         connection.execute(query("text/voice_of"))
         counts = dict(connection.execute("SELECT modality, count(*) FROM candidates GROUP BY modality").fetchall())
         available = {name: counts.get(name, 0) for name in MODALITIES}
@@ -277,17 +282,48 @@ def plan_pairs(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Rows
         for name in (PAIRS.name, CLIPS.name):
             view_parquet(connection, name, [file for files in stage.tables()[name].values() for file in files])
         questions = connection.sql(query("pseudo_preferences/questions")).to_arrow_table()
+        near = _nearness_notes(connection, config)
     if config.judge.match:
         changes = matched(stage, config, questions.to_pylist())
         for name in CHANGED:
             questions = questions.append_column(name, pa.array([one[name] for one in changes], pa.float64()))
-    notes = [f"pairs by modality: {', '.join(f'{name} {count}' for name, count in takes.items())}"]
+    notes = [f"pairs by modality: {', '.join(f'{name} {count}' for name, count in takes.items())}", *near]
     if config.pairs.count is not None and kept < config.pairs.count:
         notes.append(f"{kept} of {config.pairs.count} pairs: there are no more generations to compare (pairs.count)")
     return Done(
         keep_rows(stage, "questions", questions, pairs_a_shard(config)),
         Account(entered, kept, filtered={"beyond pairs.count or its shares": entered - kept}, notes=notes),
     )
+
+
+def _view_embeddings(connection: duckdb.DuckDBPyConnection, store: Store, config: PseudoPreferences) -> None:
+    """Create `embeddings`: those of the generations that may be compared; none unless pairs are chosen by them."""
+    made: list[tuple[int, str, str]] = []
+    vectors: dict[str, Vector] = {}
+    if config.pairs.near is not None:
+        made = connection.execute(query("pseudo_preferences/usable_clips")).fetchall()
+        folder = config.path(config.generations).parent
+        vectors = embeddings_of(
+            store, clap_at(config, config.pairs.near), {clip: folder / file for _, clip, file in made}
+        )
+    columns = {
+        "row": pa.array([row for row, *_ in made], pa.int64()),
+        "embedding": pa.array([vectors[clip] for _, clip, _ in made], pa.list_(pa.float32())),
+    }
+    connection.register("embeddings", pa.table(columns))
+
+
+def _nearness_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:
+    """How near the clips of chosen pairs lie, beside those of all that could be chosen."""
+    if config.pairs.near is None:
+        return []
+    chosen, candidates, nearer = connection.execute(query("pseudo_preferences/nearness")).fetchall()[0]
+    if chosen is None:
+        return []
+    return [
+        f"cosine of a pair's clips by {without_place(config.pairs.near)}: median {chosen:.4f} of the chosen pairs, "
+        f"{candidates:.4f} of all that could be chosen; {nearer:.0%} of the chosen are nearer than that"
+    ]
 
 
 def _pair_rows(connection: duckdb.DuckDBPyConnection, split: str) -> Iterator[pa.RecordBatch]:

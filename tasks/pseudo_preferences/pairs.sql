@@ -5,7 +5,7 @@ WITH chosen AS (
     SELECT candidates.*, string_split(conditions, '+') AS both_got
     FROM candidates
     JOIN takes USING (modality)
-    QUALIFY row_number() OVER (PARTITION BY modality ORDER BY place, hash, pair_id) <= takes.take
+    QUALIFY row_number() OVER (PARTITION BY modality ORDER BY place, cosine DESC NULLS LAST, hash, pair_id) <= takes.take
 )
 
 SELECT

@@ -100,6 +100,7 @@ MORE: dict[str, dict[str, Any]] = {
         "judge": {"qualify": {"gold": "votes.csv"}},
         "judges": [{"annotator": "openai:m"}, {"annotator": "openai:n"}],
         "jury": {"combine": "weighted"},
+        "pairs": {"count": 60, "near": "org/clap"},
     },
     "instruction-rubrics": {
         "judge": {"annotator": "openai:m", "qualify": {}},
