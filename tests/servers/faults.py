@@ -93,9 +93,7 @@ class Faults:
             "repeats": sum(count - 1 for count in self.asked.values()),
             "most_asked": max(self.asked.values(), default=0),
             "faults": sum(self.met.values()),
-            "open": self.open_now,
             "most_open": self.most_open,
-            "work": self.work,
         }
 
 

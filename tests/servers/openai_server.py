@@ -170,7 +170,8 @@ class OpenAIServer:
     async def counts(self, request: web.Request) -> web.Response:
         """What the server was asked."""
         sizes = {"batches": len(self.batches), "batch_lines": sum(b["lines"] for b in self.batches.values())}
-        return web.json_response(self.faults.numbers() | sizes)
+        now = {"open": self.faults.open_now, "work": self.faults.work}
+        return web.json_response(self.faults.numbers() | sizes | now)
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """A chat completion, or a fault."""
