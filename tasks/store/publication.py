@@ -17,7 +17,7 @@ from earmark.schemas.tables import Table
 from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.hub_tree import Entry
-from earmark.tasks.store.licences import Loss, Redaction, Terms, licences_of
+from earmark.tasks.store.licences import Loss, Redaction, Terms, licences_of, unheard
 from earmark.tasks.store.manifest import FileEntry, Manifest
 from earmark.tasks.store.parquet import file_entry
 from earmark.tasks.store.staging import locked
@@ -90,7 +90,7 @@ def bundled(
         folder = parent / FOLDER
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            redaction = Redaction(version, tables, Terms(licences, audio))
+            redaction = Redaction(version, tables, Terms(licences, audio, unheard(version, store)))
             lost = {
                 name: loss
                 for name, loss in redaction.lost.items()
