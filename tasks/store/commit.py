@@ -55,6 +55,7 @@ class Made:
         sections: further sections of the card, Markdown by heading.
         page: gives the report's sections once every table is staged.
         rules: by which the rows were made.
+        commits: of inputs on the Hub, as in the manifest.
     """
 
     corpus: Corpus
@@ -68,6 +69,7 @@ class Made:
     sections: dict[str, str] = field(default_factory=dict)
     page: Callable[[Stage], Page] = lambda stage: Page()
     rules: int = RULES
+    commits: dict[str, str] = field(default_factory=dict)
 
 
 def commit(stage: Stage, made: Made) -> Version:
@@ -325,6 +327,7 @@ def _manifest(
         build_key=stage.build_key,
         parents=(*lineage, *made.parents),
         inputs=made.inputs,
+        commits=made.commits,
         config=made.config,
         prompts=made.prompts,
         schemas={table.name: schema_digest(table) for table in made.corpus.tables},
