@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale' or 'dev')")
-pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
+pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale', group 'dev')")
+pytest.importorskip("moto", reason="moto is not installed (group 'dev')")
 
 import s3fs
 
