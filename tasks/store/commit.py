@@ -26,6 +26,7 @@ from earmark.tasks.store.diff import Change, diff_table
 from earmark.tasks.store.figures import Page
 from earmark.tasks.store.files import link_over, sync, write_text
 from earmark.tasks.store.manifest import RULES, FileEntry, Manifest, Parent, Step, claimant_of, digest_of
+from earmark.tasks.store.model_terms import terms_of
 from earmark.tasks.store.parquet import file_entry
 from earmark.tasks.store.places import hide_places
 from earmark.tasks.store.redaction import without_withdrawn
@@ -332,6 +333,7 @@ def _manifest(
         prompts=made.prompts,
         schemas={table.name: schema_digest(table) for table in made.corpus.tables},
         models=made.models,
+        model_terms=terms_of(made.models, made.config.get("licences") or {}),
         code=made.code,
         libraries=made.libraries,
         steps=tuple(steps),

@@ -21,6 +21,7 @@ from earmark.schemas.errors import ConfigError, StoreError
 from earmark.schemas.tables import REJECTS, WORDS, Table
 from earmark.schemas.tracks import NOT_STATED, TRACK_LICENCE
 from earmark.tasks.store.lineage import Mask, lineage, missing_column
+from earmark.tasks.store.model_terms import names_of, terms_of
 from earmark.tasks.store.parquet import write_shards
 from earmark.tasks.store.redaction import by_split, mentions, staying
 from earmark.tasks.store.versions import Store, Version
@@ -120,6 +121,18 @@ def unheard(version: Version, store: Store) -> frozenset[str]:
     return frozenset(clips)
 
 
+def model_terms(version: Version, store: Store) -> dict[str, str]:
+    """The terms of the models that made a version and what it was made from.
+
+    Raises:
+        StoreError: a version that it was made from is not in the store.
+    """
+    manifest, found = version.manifest, dict[str, str]()
+    for made_from in _parents(version, store):
+        found |= model_terms(made_from, store)
+    return found | terms_of(manifest.models, manifest.config.get("licences") or {})
+
+
 def _parents(version: Version, store: Store) -> Iterator[Version]:
     """The versions of other corpora that one was made from."""
     for parent in version.manifest.parents:
@@ -203,7 +216,9 @@ class Redaction:
                 "back of it cannot be told; build it again"
             )
         with lineage(tables, self._files) as rows:
-            known = rows.sources() | set(terms.licences)
+            named = rows.sources()
+            models = {names_of(model)[1] for model in version.manifest.models}  # their licences speak of no audio
+            known = named | set(terms.licences).difference(models)
             self._gone = rows.without({("source", name) for name in terms.closed})
             if terms.closed and REJECTS.name in self.tables:  # a reject of a source that nobody knows may be of any
                 self._gone.rows[REJECTS.name] |= rows.not_of(REJECTS.name, known - terms.closed)
