@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from earmark.schemas.config import parse_config, read_toml
 from earmark.schemas.errors import InputError
 from earmark.schemas.tables import Table, audio_column, column
 from earmark.schemas.tracks import TRACK_LICENCE
@@ -15,6 +18,9 @@ from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.store.manifest import Parent
 from earmark.tasks.store.publication import bundled
 from earmark.tasks.store.versions import Store
+from tests.builds import rows_of
+from tests.captions.captions import build_captions
+from tests.conftest import ROOT
 from tests.instrumentals.separating import build_separated, config_of, make_tracks
 from tests.store.test_licences import clip, make_version
 
@@ -91,3 +97,40 @@ def test_a_missing_list_is_named(tmp_path: Path) -> None:
     make_tracks(tmp_path, 1)
     with pytest.raises(InputError, match=r"nowhere.txt"):
         build_separated(config_of(tmp_path, source={"audio_licences": "nowhere.txt"}), tmp_path / "store")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("own", [True, False])
+def test_segments_of_an_instrumental_that_is_held_back_are_held_back(tmp_path: Path, own: bool) -> None:
+    """By the captions' own list of licences, or by the version that they were made from."""
+    demo = ROOT / "data/demo"
+    tracks = [line.split("\t")[3] for line in (demo / "tracks/tracks.tsv").read_text("utf-8").splitlines()[1:]]
+    listed = tmp_path / "audio_licenses.txt"
+    listed.write_text(
+        "".join(
+            f"{path}\nT by A from Jamendo: http://j/1\nAvailable under a X license: {BY}/{terms}/3.0/\n\n"
+            for path, terms in zip(dict.fromkeys(tracks), cycle(["by", "by-nd"]))
+        )
+    )
+    licences = {"demo-tracks": {"licence": "by track", "redistribute": "all"}}
+
+    def config(name: str, stated: bool, **more: Any) -> Any:
+        values = {**read_toml(demo / f"{name}.toml"), "licences": licences, **more}
+        values["source"] = {**values["source"], **({"audio_licences": str(listed)} if stated else {})}
+        return parse_config(find_corpus(name).config, values, demo / f"{name}.toml")
+
+    store = Store(tmp_path / "store")
+    build_separated(config("instrumentals", True), store.root)
+    segments = {"least_s": 1.5, "most_s": 2}
+    version = build_captions(config("captions", own, instrumentals="instrumentals", segments=segments), store.root)
+    cut = pq.read_table(version.files("segments")).to_pylist()
+    by_track = {row["track_id"]: row["track_licence"] for row in rows_of(store.find("instrumentals"), "tracks")}
+    held = {row["file"] for row in cut if by_track.get(row["recording"]) == "CC-BY-ND-3.0"}
+    if own:  # tracks that are heard as they are, too
+        held |= {row["file"] for row in cut if row["track_licence"] == "CC-BY-ND-3.0"}
+        assert {row["track_licence"] for row in rows_of(version, "captions")} == {"CC-BY-3.0", "CC-BY-ND-3.0"}
+    assert held
+    with bundled(version, find_corpus("captions").tables, store, audio=True, say=print) as bundle:
+        left = {entry.path for entry in bundle.entries if entry.path.startswith("audio/")}
+    assert left == {row["file"] for row in cut} - held
+    assert left
