@@ -111,13 +111,19 @@ def unheard(version: Version, store: Store) -> frozenset[str]:
     """SHA-256 of the clips that tracks' own licences hold back in the versions that one was made from.
 
     Raises:
-        StoreError: a version that it was made from is not in the store.
+        StoreError: a version that it was made from is not in the store, or not whole.
     """
     clips: set[str] = set()
     for made_from in _parents(version, store):
         clips |= unheard(made_from, store)
-        for paths in made_from.table_files().values():
-            _held_by_tracks([path for part in paths.values() for path in part], clips)
+        for splits in store.fetch(made_from, tables_only=True).table_files().values():
+            paths = [path for part in splits.values() for path in part]
+            if lost := next((path for path in paths if not path.is_file()), None):
+                raise StoreError(
+                    f"{lost} is not there, and {version.corpus} {version.name} was made from it; the licences of its "
+                    "tracks are not known"
+                )
+            _held_by_tracks(paths, clips)
     return frozenset(clips)
 
 

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from earmark.schemas.config import parse_config, read_toml
-from earmark.schemas.errors import InputError
+from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.tables import Table, audio_column, column
 from earmark.schemas.tracks import TRACK_LICENCE
 from earmark.tasks.build.registry import find_corpus
@@ -91,6 +91,10 @@ def test_what_is_held_back_is_held_back_of_what_was_made_from_it(tmp_path: Path)
             (path,) = [e.source for e in bundle.entries if e.path.endswith(".parquet")]
             heard = [row["sha"][1:] for row in pq.read_table(path).to_pylist() if row["audio"]]
             assert heard == ["2", "3", "5", "6"]
+    origin_version.files("clips")[0].unlink()
+    lost = pytest.raises(StoreError, match=r"clips.* is not there, .*licences of its tracks are not known")
+    with lost, bundled(child, (cuts,), store, audio=True, say=print):
+        pass
 
 
 def test_a_missing_list_is_named(tmp_path: Path) -> None:
