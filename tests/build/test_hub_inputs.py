@@ -13,6 +13,8 @@ from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.places import hub_parts, place_of, url_of
 from earmark.tasks.build.mirror import bring, bring_first, bring_folder, hub_commits, present
+from earmark.tasks.build.registry import corpora, find_corpus
+from earmark.tasks.release.withdrawal import search, withdraw
 from earmark.tasks.store.objects import BLOCK_BYTES
 from earmark.tasks.store.versions import Version, open_store
 from tests.builds import build_version, config_of, rows_of
@@ -74,6 +76,11 @@ def test_a_version_from_the_hub_is_that_of_the_disk_and_names_its_commit(hub: Hu
     assert there.manifest.build_key == here.manifest.build_key
     assert there.manifest.commits == {f"{HERE}@main": commit}
     assert '"commits"' not in here.manifest.to_json(), "manifests without such inputs stay as they were"
+    store, every = open_store(str(tmp_path / "store")), {name: find_corpus(name) for name in corpora()}
+    sha256 = rows_of(there, "ratings")[0]["clip_sha256"]
+    withdraw(store, every, search(store, every, "clip", sha256), "asked for")
+    assert store.find("mos-preferences").name == "v2"
+    assert store.find("mos-preferences").manifest.commits == there.manifest.commits
 
 
 def test_a_revision_stays_what_it_was_and_a_branch_moves(hub: HubServer, tmp_path: Path) -> None:
