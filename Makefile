@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: pass on what a machine has set for pip. Unlike pip it leaves
 # compiling to the first import, and where Python may not write beside modules every process would do that anew.
 UV := UV_COMPILE_BYTECODE=1 UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(CURDIR)/$(BIN)/uv
-EXTRAS := audio scale ray dask dev
+EXTRAS := audio scale ray dask
 # Real inference has environments of its own: gigabytes that the other tests do without, and vLLM's own pins.
 MODELS := .venv-models
 VLLM := .venv-vllm
@@ -14,8 +14,9 @@ VLLM_PINS := tests/servers/vllm_cpu
 TRAINERS := .venv-trainers
 SWIFT := .venv-swift
 SWIFT_PINS := tests/exports/swift_cpu
+LOWEST := .venv-lowest
 
-.PHONY: help demo test test-slow test-models test-trainers lint bench rehearse setup setup-all constraints clean
+.PHONY: help demo test test-slow test-models test-trainers lint bench rehearse lowest setup setup-all constraints clean
 .DEFAULT_GOAL := help
 
 help: ## Show the targets.
@@ -60,19 +61,26 @@ bench: $(VENV)/.dev $(MODELS)/.made ## Run the benchmarks; tests/benchmarks/RESU
 rehearse: $(VENV)/.dev ## Build corpora at their papers' sizes against local servers, an hour or more; ARGS="--corpus captions --share 0.02".
 	$(BIN)/python -m tests.benchmarks.rehearse $(ARGS)
 
+lowest: $(BIN)/uv ## Import all and build the demo with the oldest releases that pyproject.toml allows.
+	$(PYTHON) -m venv --clear --without-pip $(LOWEST)
+	$(UV) pip compile pyproject.toml --resolution lowest-direct --no-annotate --no-header -q -o $(LOWEST)/pins.txt
+	$(UV) pip install -q -p $(LOWEST) -r $(LOWEST)/pins.txt -e .
+	$(LOWEST)/bin/python -m tests.import_all
+	EARMARK_STORE=$(LOWEST)/store $(LOWEST)/bin/earmark demo
+
 setup: $(VENV)/.dev ## Install the core and what tests need.
 
 setup-all: $(VENV)/.dev ## Install every extra that runs without a GPU (gigabytes: torch).
-	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,ray,dask,dev]'
+	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,ray,dask]' --group dev
 
 constraints: $(BIN)/uv ## Renew the pinned versions.
-	$(UV) pip compile pyproject.toml $(foreach extra,$(EXTRAS),--extra $(extra)) --upgrade --no-annotate --no-header -q -o constraints.txt
+	$(UV) pip compile pyproject.toml $(foreach extra,$(EXTRAS),--extra $(extra)) --group dev --upgrade --no-annotate --no-header -q -o constraints.txt
 	$(UV) --directory $(VLLM_PINS) pip compile pyproject.toml --upgrade --no-annotate --no-header -q -o constraints.txt
 	$(UV) --directory $(SWIFT_PINS) pip compile pyproject.toml --upgrade --no-annotate --no-header -q -o constraints.txt
 	sed -i -E 's/^(torch==[0-9.]+)\+.*/\1/' constraints.txt $(VLLM_PINS)/constraints.txt $(SWIFT_PINS)/constraints.txt
 
 clean: ## Remove the virtual environments and caches; the store stays.
-	rm -rf $(VENV) $(MODELS) $(VLLM) $(TRAINERS) $(SWIFT) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(MODELS) $(VLLM) $(TRAINERS) $(SWIFT) $(LOWEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Earmark needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -85,7 +93,7 @@ $(VENV)/.core: pyproject.toml constraints.txt | $(BIN)/uv
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/uv
-	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[dev]'
+	$(UV) pip install -q -p $(VENV) -c constraints.txt -e . --group dev
 	@$(BIN)/python -m compileall -q flows schemas tasks
 	@touch $(VENV)/.core $@
 
@@ -95,7 +103,7 @@ $(VENV)/.presidio: tests/text/presidio.txt | $(VENV)/.dev
 
 $(MODELS)/.made: pyproject.toml constraints.txt | $(BIN)/uv
 	$(PYTHON) -m venv --without-pip $(MODELS)
-	@$(UV) pip install -q -p $(MODELS) -c constraints.txt -e '.[audio,dev]' || \
+	@$(UV) pip install -q -p $(MODELS) -c constraints.txt -e '.[audio]' --group dev || \
 	  { echo "make test-models: the audio extra (torch, transformers) cannot be installed from this package index."; exit 1; }
 	@touch $@
 
@@ -107,7 +115,7 @@ $(VLLM)/.made: $(VLLM_PINS)/pyproject.toml $(VLLM_PINS)/constraints.txt | $(BIN)
 
 $(TRAINERS)/.made: pyproject.toml constraints.txt tests/exports/trainers.txt | $(BIN)/uv
 	$(PYTHON) -m venv --without-pip $(TRAINERS)
-	@$(UV) pip install -q -p $(TRAINERS) -c constraints.txt -c tests/exports/trainers.txt -e '.[dev]' trl torch transformers webdataset || \
+	@$(UV) pip install -q -p $(TRAINERS) -c constraints.txt -c tests/exports/trainers.txt -e . --group dev trl torch transformers webdataset || \
 	  { echo "make test-trainers: torch and TRL cannot be installed from this package index."; exit 1; }
 	@touch $@
 

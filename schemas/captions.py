@@ -12,7 +12,7 @@ from earmark.schemas.caption_checks import CaptionFault, Checks
 from earmark.schemas.config import Model, Name
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.tables import REJECTS, WORDS, Table, column, columns, integer, number, text
-from earmark.schemas.tracks import TracksConfig
+from earmark.schemas.tracks import TRACK_LICENCE, TracksConfig
 from earmark.schemas.views import View, Writer
 
 Asking = Literal["direct", "describe", "mix"]
@@ -214,6 +214,7 @@ CAPTIONS = Table(
         column("end_s", SECONDS, "End of each span that was heard.", unit="s"),
         text("file", "Audio file as the list names it."),
         column("tags", WORDS, "Tags of the track as `category---name`."),
+        TRACK_LICENCE,
         text("source", "The list's name in the config.", names="source"),
         text("source_file", "The list that the track came from."),
         integer("source_line", "Line in that list, counted from 1."),
@@ -267,6 +268,7 @@ SEGMENTS = Table(
         number("start_s", "Begin within the recording.", unit="s"),
         number("end_s", "End within the recording.", unit="s"),
         number("duration_s", "Length of the segment's file.", unit="s"),
+        TRACK_LICENCE,
         text("source", "The list's name in the config.", names="source"),
         text("source_file", "The list that the recording came from."),
         integer("source_line", "Line in that list, counted from 1."),

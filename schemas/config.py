@@ -236,7 +236,7 @@ class BuildConfig(Model):
     def path(self, written: str | Path) -> Path:
         """The absolute path of a path as the config writes it (relative to the config's folder).
 
-        An `s3://` URL has a place in the cache, where `tasks/build/mirror.py` brings its object.
+        A URL has a place in the cache, where `tasks/build/mirror.py` brings its object.
 
         Raises:
             ConfigError: the URL is of another kind, or holds more than bucket and key; or it lies outside

@@ -9,7 +9,7 @@ from pydantic import Field
 from earmark.schemas.config import Model
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.tables import REJECTS, WORDS, Table, audio_column, column, columns, integer, number, text
-from earmark.schemas.tracks import TracksConfig
+from earmark.schemas.tracks import TRACK_LICENCE, TracksConfig
 from earmark.schemas.views import View
 
 FLAGS = ("mix_clipped", "emptied", "nothing_removed", "little_left", "voice_left", "length_mismatch")
@@ -101,6 +101,7 @@ TRACKS = Table(
         text("artist_id", "The artist, as the list names it.", optional=True),
         text("album_id", "The album, as the list names it.", optional=True),
         column("tags", WORDS, "Tags as `category---name`, synonyms replaced, in the list's order."),
+        TRACK_LICENCE,
         text("file", "Audio file as the list names it."),
         text("mix_sha256", "SHA-256 of that file's bytes: the clip before.", names="clip", role="is"),
         text("clip_sha256", "SHA-256 of the instrumental's bytes: the clip after.", names="clip", role="is"),
@@ -162,7 +163,8 @@ _STORY = Story(
     limits=(
         "Separation is not perfect: choirs, whispers and reverberation may stay, and solo instruments may go.",
         "`centre-removal` is no model: it takes out what is in the middle of the stereo image, the voice or not.",
-        "The licences of the tracks hold for their instrumentals: MTG-Jamendo's are Creative Commons, track by track.",
+        "The licences of the tracks hold for their instrumentals: MTG-Jamendo's are Creative Commons, track by track. "
+        "Where one allows no derivatives, `earmark publish` holds the instrumental back.",
     ),
     tags=("audio", "music", "source-separation", "text-to-music"),
 )

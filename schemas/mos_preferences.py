@@ -265,6 +265,7 @@ class MosPreferences(BuildConfig):
             raise ValueError(f"expected one source a name, found '{twice[0]}' twice")
         quotas, triplets, licences = set(self.quotas), set(self.triplets.datasets), set(self.licences)
         critiques = set(self.critiques.datasets) if self.critiques else set()
+        models = [part for one in self.asked().values() for part in (one.annotator, one.annotator.partition(":")[2])]
         for table, named in (
             ("quotas", quotas),
             ("triplets.datasets", triplets),
@@ -272,7 +273,7 @@ class MosPreferences(BuildConfig):
             ("licences", licences),
         ):
             for name in sorted(named):
-                if name not in names:
+                if name not in (*names, *(models if table == "licences" else ())):
                     raise ValueError(f"{table}: no source is named '{name}'{nearest(name, names)}")
         return self
 

@@ -1,4 +1,5 @@
-"""Where inputs lie: a path on this machine, or an `s3://bucket/key` URL, whose object has a place in the cache.
+"""Where inputs lie: a path on this machine, or a URL, whose object has a place in the cache: `s3://bucket/key`, or
+`hf://datasets/owner/name@revision/path` on the Hub.
 
 A build reads files. What lies behind a URL is brought to its place first (`tasks/build/mirror.py`), so a path below the
 cache names the object too, and paths are joined, compared and refused by one set of rules.
@@ -12,8 +13,10 @@ from pathlib import Path, PurePosixPath
 
 from earmark.schemas.errors import ConfigError
 
-KINDS = ("s3",)
+KINDS = ("s3", "hf")
+_HUB = re.compile(r"hf:/+datasets/([\w.-]+/[\w.-]+)(?:@([\w.%+-]+))?(?:/(.*))?", re.DOTALL)
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/(/?)(.*)", re.DOTALL)
+_HUB_FORM = "hf://datasets/owner/name@revision/path"
 _SECRET = re.compile(r"://[^/\s]*@")
 
 
@@ -33,7 +36,12 @@ def url_fault(written: str) -> str | None:
     found = _URL.match(written)
     assert found is not None
     if found[1] not in KINDS:
-        return f"expected a path or s3://bucket/key, found a {found[1]}:// URL"
+        return f"expected a path, s3://bucket/key or {_HUB_FORM}, found a {found[1]}:// URL"
+    if found[1] == "hf":
+        hub = _HUB.fullmatch(written.rstrip("/"))
+        if hub is None or {".", ".."} & set(hub[1].split("/")) or {"", ".", ".."} & set((hub[3] or "x").split("/")):
+            return f"expected {_HUB_FORM}, with %2F for a '/' in the revision; without it, main is read"
+        return None
     bucket, *parts = found[3].rstrip("/").split("/")
     if "@" in bucket or "?" in found[3] or "#" in found[3]:
         return "expected s3://bucket/key without user, password or query; keys are in AWS_… variables"
@@ -42,8 +50,15 @@ def url_fault(written: str) -> str | None:
     return None
 
 
+def hub_parts(url: str) -> tuple[str, str, str]:
+    """Data set, revision as written, and path of an `hf://` URL."""
+    found = _HUB.fullmatch(url.rstrip("/"))
+    assert found is not None
+    return found[1], found[2] or "main", found[3] or ""
+
+
 def place_of(url: str) -> Path:
-    """The place in the cache of the object at an `s3://` URL."""
+    """The place in the cache of the object at a URL."""
     kind, _, rest = url.partition(":")
     return cache_folder() / "inputs" / kind / rest.strip("/")
 

@@ -9,7 +9,12 @@ from pydantic import Field, model_validator
 from earmark.schemas.config import BuildConfig, Linked, Model, Name
 from earmark.schemas.places import without_place
 from earmark.schemas.registry import OneOf
-from earmark.schemas.tables import Shares
+from earmark.schemas.tables import Shares, text
+
+NOT_STATED = "not stated"  # a licence that a list of them leaves out
+TRACK_LICENCE = text(
+    "track_licence", "The track's own licence, by the list of licences or the track's row; null without.", optional=True
+)
 
 
 class Source(Linked):
@@ -18,16 +23,24 @@ class Source(Linked):
     name: Name = Field(description="What the rows' column `source` says, and what `licences` is asked by.")
     format: Annotated[str, OneOf("earmark.tasks.importers.tracks:TRACK_LAYOUTS")] = Field(
         default="mtg-jamendo",
-        description="mtg-jamendo: its TSV; table: any table with track_id, audio, artist_id?, album_id?, tags?.",
+        description="mtg-jamendo: its TSV; table: any table with track_id, audio, artist_id?, album_id?, tags?, "
+        "licence?.",
     )
     tracks: str = Field(description="The list of tracks.")
     tag_map: str | None = Field(default=None, description="Synonyms of tags: JSON, as MTG-Jamendo's `tag_map.json`.")
+    audio_licences: str | None = Field(
+        default=None,
+        description="MTG-Jamendo's `audio_licenses.txt`: each track's licence. What it leaves out is not published.",
+    )
     audio_root: str | None = Field(default=None, description="Folder of the audio; without it, that of the list.")
 
     def identity(self) -> dict[str, Any]:
         """What of it decides rows: not where it lies."""
-        tag_map = without_place(self.tag_map) if self.tag_map else None
-        return {"name": self.name, "format": self.format, "tracks": without_place(self.tracks), "tag_map": tag_map}
+        lists = {"tracks": self.tracks, "tag_map": self.tag_map, "audio_licences": self.audio_licences}
+        return {
+            **{"name": self.name, "format": self.format},
+            **{key: written and without_place(written) for key, written in lists.items()},
+        }
 
 
 class Fitness(Model):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import subprocess
 from collections.abc import Iterator
 from fnmatch import fnmatch
 from pathlib import Path
@@ -32,6 +33,20 @@ MODULES = sorted(
     path.relative_to(ROOT) for room in ("flows", "tasks", "schemas") for path in (ROOT / room).rglob("*.py")
 )
 QUERIES = sorted(path.relative_to(ROOT) for path in (ROOT / "tasks").rglob("*.sql") if "migrations" not in path.parts)
+
+
+TOP = {
+    *("pyproject.toml", "README.md", "flows", "tasks", "prompts", "schemas", "data", "tests", "deploy"),
+    # housekeeping, as people and programs look for it
+    *("CHANGELOG.md", "CITATION.cff", "CONTRIBUTING.md", "LICENSE", "Makefile", "NOTICE", "constraints.txt"),
+}
+
+
+def test_the_top_level_stays_small() -> None:
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a checkout of git")
+    assert {path.split("/")[0] for path in listed.stdout.splitlines() if not path.startswith(".")} == TOP
 
 
 def room_of(name: str) -> str:

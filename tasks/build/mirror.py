@@ -15,35 +15,29 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import IO, Any, NamedTuple, TypeVar
+from typing import IO, TYPE_CHECKING
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.places import cache_folder, place_of, url_of
+from earmark.schemas.places import KINDS, cache_folder, hub_parts, place_of, url_of
 from earmark.schemas.sqlite import BUSY_S
 from earmark.tasks.build.progress import Work, working
-from earmark.tasks.store.objects import AT_ONCE, BLOCK_BYTES, blocks, one_line, open_objects, require_bucket
+from earmark.tasks.store.objects import AT_ONCE, BLOCK_BYTES, Object, S3Objects, at_once
 
 LISTS = ("", ".csv", ".json", ".tsv", ".txt")
 """Endings of the files that a published folder tells its rows in, beside its audio."""
 ASKED_AT_ONCE = 4096  # objects that are looked at before those that are new are brought
 WRITTEN_AFTER_S = 1.0  # how long the record may wait to be told of files that came, to be told of many at once
-LONGEST_NAME, LONGEST_KEY = 255, 1024  # bytes: of a file's name on a disk, of an object's whole key
 _SCHEMA = """CREATE TABLE IF NOT EXISTS objects (
     path TEXT PRIMARY KEY, etag TEXT NOT NULL, size INTEGER NOT NULL, changed_ns INTEGER NOT NULL
 ) WITHOUT ROWID"""
 
 
-Result = TypeVar("Result")
+if TYPE_CHECKING:
+    from earmark.tasks.store.hub_objects import HubObjects
 
-
-class Object(NamedTuple):
-    """What an object store says of an object."""
-
-    etag: str
-    size: int  # bytes
+    Objects = S3Objects | HubObjects
 
 
 def bring(paths: Iterable[Path]) -> None:
@@ -52,24 +46,25 @@ def bring(paths: Iterable[Path]) -> None:
     Paths of this machine's own files are left alone.
 
     Raises:
-        InputError: the object store cannot be reached, or denies access.
-        MissingExtraError: there are URLs, and the extra `scale` is not installed.
+        InputError: the object store or the Hub cannot be reached, or denies access.
+        MissingExtraError: there are `s3://` URLs, and the extra `scale` is not installed.
     """
     inputs = f"{_inputs()}/"  # most builds name a million files of this machine, and no other
     urls = {path: url for path in paths if str(path).startswith(inputs) and (url := url_of(path))}
     if not urls:
         return
-    files = open_objects("an input behind a URL")
-    wanted = list(urls)
-    with _looking(len(wanted)) as seen:
-        for start in range(0, len(wanted), ASKED_AT_ONCE):
-            batch = wanted[start : start + ASKED_AT_ONCE]
-            found = _at_once(lambda path: _object_at(files, urls[path], seen), batch)
-            gone = [path for path, held in zip(batch, found, strict=True) if held is None]
-            for bucket in sorted({urls[path].split("/")[2] for path in gone}):
-                _require_bucket(files, bucket)
-            _forget(gone)
-            _renew(files, {path: held for path, held in zip(batch, found, strict=True) if held is not None})
+    with _looking(len(urls)) as seen:
+        for kind in KINDS:
+            wanted = [path for path, url in urls.items() if url.startswith(f"{kind}://")]
+            objects = _open(kind) if wanted else None
+            for start in range(0, len(wanted), ASKED_AT_ONCE):
+                assert objects is not None
+                batch = wanted[start : start + ASKED_AT_ONCE]
+                found = objects.look([urls[path] for path in batch], seen)
+                gone = [path for path, held in zip(batch, found, strict=True) if held is None]
+                objects.require(urls[path] for path in gone)
+                _forget(gone)
+                _renew(objects, {path: held for path, held in zip(batch, found, strict=True) if held is not None})
 
 
 def bring_first(choices: Iterable[Sequence[Path]]) -> None:
@@ -95,10 +90,11 @@ def bring_folder(folder: Path, wanted: Callable[[str], bool] = lambda name: True
     url = url_of(folder)
     if url is None:
         return
-    files = open_objects("an input behind a URL")
-    there = {path: held for path, held in _list(files, url) if path == folder or wanted(path.name)}
+    objects = _open(url)
+    listed = ((place_of(one), held) for one, held in objects.listed(url))
+    there = {path: held for path, held in listed if path == folder or wanted(path.name)}
     _forget([path for path in folder.rglob("*") if path.is_file() and wanted(path.name) and path not in there])
-    _renew(files, there)
+    _renew(objects, there)
 
 
 def present(folder: Path, names: Iterable[str]) -> set[str]:
@@ -106,7 +102,7 @@ def present(folder: Path, names: Iterable[str]) -> set[str]:
     url = url_of(folder)
     if url is None:
         return {name for name in names if _is_file(folder / name)}
-    there = {path for path, _ in _list(open_objects("an input behind a URL"), url)}
+    there = {place_of(one) for one, _ in _open(url).listed(url)}
     return {name for name in names if folder / name in there}
 
 
@@ -115,7 +111,31 @@ def is_list(name: str) -> bool:
     return PurePosixPath(name).suffix.lower() in LISTS
 
 
+def hub_commits(places: Iterable[Path]) -> dict[str, str]:
+    """The commits that the revisions of places on the Hub name now, by `hf://datasets/owner/name@revision`."""
+    urls = {f"hf://datasets/{repo}@{revision}" for repo, revision, _ in map(hub_parts, _hub_urls(places))}
+    if not urls:
+        return {}
+    from earmark.tasks.store.hub_objects import HubObjects
+
+    objects = HubObjects()
+    return {url: objects.commit(url) for url in sorted(urls)}
+
+
+def _hub_urls(places: Iterable[Path]) -> Iterator[str]:
+    return (url for path in places if (url := url_of(path)) and url.startswith("hf://"))
+
+
 # -- objects --------------------------------------------------------------------------------------------------
+
+
+def _open(url: str) -> Objects:
+    """What answers for a URL, or for all of its kind."""
+    if url.partition(":")[0] != "hf":
+        return S3Objects()
+    from earmark.tasks.store.hub_objects import HubObjects  # slow to import, and few need it
+
+    return HubObjects()
 
 
 @contextmanager
@@ -128,50 +148,10 @@ def _looking(count: int) -> Iterator[Callable[[], None]]:
         yield work.advance
 
 
-def _object_at(files: Any, url: str, seen: Callable[[], None]) -> Object | None:
-    key = url.split("/", 3)[3].encode() if url.count("/") > 2 else b""
-    seen()
-    if not 0 < len(key) <= LONGEST_KEY or max(map(len, key.split(b"/"))) > LONGEST_NAME:
-        return None
-    try:
-        with one_line(url, InputError):
-            found = files.info(url)
-    except FileNotFoundError:
-        return None
-    return Object(found["ETag"], found["size"]) if found["type"] == "file" else None
-
-
-def _list(files: Any, url: str) -> Iterator[tuple[Path, Object]]:
-    """All objects below a URL, by their places."""
-    try:
-        with one_line(url, InputError):
-            found: Mapping[str, Mapping[str, Any]] = files.find(url, detail=True)
-    except FileNotFoundError:
-        found = {}
-    if not found:
-        _require_bucket(files, url.split("/")[2])
-    kind = url.partition(":")[0]
-    for name, held in found.items():
-        if name.endswith("/"):  # a mark that some tools put for a folder
-            continue
-        if {"", ".", ".."} & set(name.split("/")):
-            raise InputError(f"{kind}://{name}: expected a name without empty parts, '.' and '..'; rename the object")
-        yield place_of(f"{kind}://{name}"), Object(held["ETag"], held["size"])
-
-
-def _require_bucket(files: Any, bucket: str) -> None:
-    """Refuse a bucket that is not there. One that may be read but not listed is there."""
-    try:
-        with one_line(f"s3://{bucket}", InputError):
-            files.call_s3("head_bucket", Bucket=bucket)
-    except FileNotFoundError:
-        require_bucket(files, f"s3://{bucket}", InputError)
-
-
 # -- files ----------------------------------------------------------------------------------------------------
 
 
-def _renew(files: Any, objects: Mapping[Path, Object]) -> None:
+def _renew(store: Objects, objects: Mapping[Path, Object]) -> None:
     """Bring the objects whose files are not there or are of an earlier state."""
     with _record() as record:
         kept = record.of(objects)
@@ -181,12 +161,12 @@ def _renew(files: Any, objects: Mapping[Path, Object]) -> None:
         megabytes = sum(held.size for held in new.values()) >> 20
         with working(f"fetch {len(new):,} objects{' (MB)' if megabytes else ''}", megabytes or None) as work:
             told = _Megabytes(work)
-            _at_once(
-                lambda path: record.keep(path, new[path], _download(files, path, new[path], told)), list(new), told.stop
+            at_once(
+                lambda path: record.keep(path, new[path], _download(store, path, new[path], told)), list(new), told.stop
             )
 
 
-def _download(files: Any, path: Path, held: Object, told: _Megabytes) -> int:
+def _download(store: Objects, path: Path, held: Object, told: _Megabytes) -> int:
     """Bring one object; a part of it that came before stays. Gives the file's time of change.
 
     Raises:
@@ -208,7 +188,7 @@ def _download(files: Any, path: Path, held: Object, told: _Megabytes) -> int:
                 start = max(0, file.tell() - 1) // BLOCK_BYTES * BLOCK_BYTES  # the last block may be torn
                 file.truncate(start)
                 told.add(start)
-                for block in blocks(files, url, InputError, start, held.etag):
+                for block in store.blocks(url, start, held):
                     file.write(block)
                     file.flush()
                     os.fsync(file.fileno())
@@ -339,20 +319,6 @@ class _Megabytes:
             before, self._bytes = self._bytes, self._bytes + count
             if whole := (self._bytes >> 20) - (before >> 20):
                 self._work.advance(whole)
-
-
-def _at_once(
-    work: Callable[[Path], Result], paths: Sequence[Path], stop: Callable[[], None] = lambda: None
-) -> list[Result]:
-    """Do something with many paths at once; results in order. A fault ends it, and stops what is under way."""
-    pool = ThreadPoolExecutor(AT_ONCE)
-    try:
-        return list(pool.map(work, paths))
-    except BaseException:
-        stop()
-        raise
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _inputs() -> Path:

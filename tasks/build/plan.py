@@ -15,6 +15,7 @@ from earmark.tasks.annotation.prompts import own_words
 from earmark.tasks.build.code import code_digest
 from earmark.tasks.build.fingerprint import build_key, library_versions
 from earmark.tasks.build.losses import check_inputs, check_main_table
+from earmark.tasks.build.mirror import hub_commits
 from earmark.tasks.build.progress import say
 from earmark.tasks.build.references import check_apart, release_digests
 from earmark.tasks.build.registry import corpora
@@ -129,6 +130,7 @@ def make_plan(
     parents = {spec: Parent(corpus=v.corpus, version=v.name, digest=v.manifest.digest()) for spec, v in by_spec.items()}
     digest = partial(_all_digests, digest, config, store)
     inputs = digest() if inputs is None else inputs
+    commits = hub_commits(config.path(written) for written in config.inputs())
     identity = {**config.identity(), "parents": [parents[spec].digest for spec in config.parents()]}
     libraries = library_versions()
     named = list(named_in(config))
@@ -140,6 +142,7 @@ def make_plan(
         corpus=corpus,
         config=config.recorded(),
         inputs=inputs,
+        commits=commits,
         code=code_digest(*(reference.partition(":")[0] for reference in (corpus.flow, *_references(named)))),
         libraries=libraries,
         parents=tuple({(p.corpus, p.version): p for p in parents.values() if p.corpus != corpus.name}.values()),

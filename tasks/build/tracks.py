@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -11,13 +13,13 @@ import pyarrow as pa
 from earmark.schemas.files import Root
 from earmark.schemas.places import without_place
 from earmark.schemas.tables import split_ends
-from earmark.schemas.tracks import TracksConfig
+from earmark.schemas.tracks import NOT_STATED, TracksConfig
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
 from earmark.tasks.build.intake import Intake
 from earmark.tasks.build.media import audio_digest, clip_below
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.step import Account, Done
-from earmark.tasks.importers.jamendo import MARK, Track, read_tag_map
+from earmark.tasks.importers.jamendo import MARK, Track, read_licences, read_tag_map
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.tracks import TRACK_LAYOUTS
 from earmark.tasks.store.parquet import row_schema, write_rows
@@ -28,16 +30,21 @@ from earmark.tasks.store.versions import Store
 Entries = Iterable[Track | Reject | Note]
 IMPORTED = row_schema(
     "row int64, track_id string, name string, artist_id string, album_id string, tags string[], audio string, "
-    "source_file string, line int64"
+    "source_file string, line int64, licence string"
 )
 
 
 def read_list(config: TracksConfig) -> Iterator[Track | Reject | Note]:
-    """The rows of the list."""
+    """The rows of the list; where the config names the tracks' licences, with these."""
     source = config.source
+    listed = source.audio_licences
+    licences = read_licences(config.path(listed), listed) if listed else None
     synonyms = read_tag_map(config.path(source.tag_map), source.tag_map) if source.tag_map else None
     read = TRACK_LAYOUTS.find(source.format).read
-    return read(config.path(source.tracks), source.tracks, synonyms, audio_root(config).folder)
+    for row in read(config.path(source.tracks), source.tracks, synonyms, audio_root(config).folder):
+        if isinstance(row, Track) and licences is not None and not row.licence:
+            row = row._replace(licence=licences.get(row.path, NOT_STATED))
+        yield row
 
 
 def audio_root(config: TracksConfig) -> Root:
@@ -53,8 +60,9 @@ def file_name(config: TracksConfig, track: Track) -> str:
 
 
 def lists_of(config: TracksConfig) -> list[tuple[str, Path]]:
-    """The list and its synonyms, by the names that rows and digests have for them."""
-    return [(without_place(name), config.path(name)) for name in (config.source.tracks, config.source.tag_map) if name]
+    """The list, its synonyms and its licences, by the names that rows and digests have for them."""
+    named = (config.source.tracks, config.source.tag_map, config.source.audio_licences)
+    return [(without_place(name), config.path(name)) for name in named if name]
 
 
 def input_digests(
@@ -97,10 +105,12 @@ def import_list(stage: Stage, config: TracksConfig, entries: Entries, table: str
     for track in intake.take(entries, table, config.limit):
         tags = [f"{tag.category}{MARK}{tag.name}" for tag in track.tags]
         ids = (track.track_id, file_name(config, track), track.artist_id or None, track.album_id or None)
-        rows.append((len(rows), *ids, tags, track.path, track.source_file, track.line))
+        rows.append((len(rows), *ids, tags, track.path, track.source_file, track.line, track.licence or None))
     path = stage.work / "tracks.parquet"
     write_rows(path, IMPORTED, rows)
-    return Done(path, intake.account())
+    account, counts = intake.account(), Counter(licence for *_, licence in rows if licence)
+    told = ", ".join(f"{licence} {count:,}" for licence, count in sorted(counts.items()))
+    return Done(path, replace(account, notes=(*account.notes, f"tracks by licence: {told}")) if counts else account)
 
 
 def choose_pool(stage: Stage, config: TracksConfig, tracks: Path, media: Path, table: str) -> tuple[pa.Table, Account]:

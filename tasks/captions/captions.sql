@@ -30,6 +30,7 @@ SELECT
     heard.end_s,
     pool.audio AS file,
     pool.tags,
+    pool.licence AS track_licence,
     $source AS source,
     pool.source_file,
     pool.line AS source_line

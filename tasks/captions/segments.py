@@ -220,6 +220,7 @@ def _row(config: Captions, row: dict[str, Any]) -> dict[str, Any]:
         "file": _file(row),
         "source": config.source.name,
         "source_line": row["line"],
+        "track_licence": row["licence"],
     }
 
 

@@ -114,7 +114,7 @@ def clip(cell: Any, root: str) -> str:
     text = identifier(cell, "file")
     if text[0] != "/" and ".." not in text and "\\" not in text and ":" not in text:
         return text
-    place = str(place_of(text)) if text.startswith("s3://") else text
+    place = str(place_of(text)) if text.startswith(("s3://", "hf://datasets/")) else text
     drive = len(text) > 1 and text[1] == ":" and text[0].isalpha()
     if drive or "\\" in text or ".." in text.split("/"):
         raise BadRow("path_outside_root", f"expected a path below the root, with '/' only, found '{shown(text)}'")

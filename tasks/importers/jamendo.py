@@ -3,11 +3,17 @@
 Tab-separated, header `TRACK_ID ARTIST_ID ALBUM_ID PATH DURATION TAGS`; a track's tags run on as further columns, so
 rows differ in length. A tag is written `genre---punkrock`, `instrument---guitar` or `mood/theme---calm`. The path is
 `14/214.mp3`: the folder is the last two digits of the track's number. `tag_map.json` beside the lists names synonyms.
+`audio_licenses.txt` says under what terms each track may be passed on, in blocks with an empty line between them:
+
+    14/214.mp3
+    TITLE by ARTIST from Jamendo: http://www.jamendo.com/track/214
+    Available under a Creative Commons Attribution-… license: http://creativecommons.org/licenses/by-nc-sa/3.0/
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -15,15 +21,21 @@ from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import without_place
+from earmark.schemas.tracks import NOT_STATED
 from earmark.tasks.importers.cells import BadRow, clip, identifier, number, shown
 from earmark.tasks.importers.json_arrays import read_json
-from earmark.tasks.importers.lines import read_rows
+from earmark.tasks.importers.lines import read_lines, read_rows
 from earmark.tasks.importers.lists import Cells, parsed, require_columns, require_once
 from earmark.tasks.importers.rows import Note, Reject
 
 CATEGORIES = ("genre", "instrument", "mood/theme")
 COLUMNS = ("TRACK_ID", "ARTIST_ID", "ALBUM_ID", "PATH", "DURATION", "TAGS")
 MARK = "---"
+_PATH = re.compile(r"[^\s/]+/\S+\.[a-z0-9]{2,4}", re.IGNORECASE)
+_TERMS = re.compile(r"available under (?:an? )?(.+?)(?: licen[cs]e)?: *(https?://\S+)", re.IGNORECASE)
+_COMMONS = re.compile(
+    r"https?://(?:www\.)?creativecommons\.org/(licenses|publicdomain)/([a-z-]+)/([0-9.]+)(?:/([a-z]+))?/?"
+)
 
 TagMap = Mapping[str, Mapping[str, str]]
 
@@ -46,6 +58,7 @@ class Track(NamedTuple):
     tags: tuple[Tag, ...]  # each once, synonyms replaced, in the order of the list; may be empty
     source_file: str  # the list, as the config writes it
     line: int  # from 1, the header being one
+    licence: str = ""  # the track's own; `NOT_STATED` where a list of licences does not have it
 
 
 @dataclass(frozen=True)
@@ -105,6 +118,43 @@ def read_tag_map(path: Path, written: str) -> TagMap:
         if not isinstance(words, dict) or not all(isinstance(word, str) and word for word in words.values()):
             raise InputError(f"{name}: expected an object of tags under '{category}', found {shown(words)}")
     return synonyms
+
+
+def read_licences(path: Path, written: str) -> dict[str, str]:
+    """The licence of each track by its path, as `audio_licenses.txt` states them.
+
+    Those of Creative Commons by their short names, which are SPDX's where SPDX has one: `CC-BY-NC-SA-3.0`, with the
+    country of a ported one. Others in the words of the list, such as `Free Art License`.
+
+    Raises:
+        InputError: missing, or not of that form; or a track stands there twice with two licences.
+    """
+    name, licences, track = without_place(written), dict[str, str](), ""
+    for at, line in read_lines(path, name):
+        text = "" if isinstance(line, Reject) else line.strip()  # a title in another encoding costs nothing
+        if _PATH.fullmatch(text):
+            track = text
+            licences.setdefault(track, NOT_STATED)
+        elif (found := _TERMS.fullmatch(text)) and " from Jamendo: " not in text:  # so no title is taken for terms
+            where, licence = f"{name}, line {at}", _licence(found[1], found[2])
+            if not track:
+                raise InputError(f"{where}: expected a track's path before its licence, found none")
+            if licences[track] not in (NOT_STATED, licence):
+                raise InputError(f"{where}: expected one licence of {track}, found {licences[track]} and {licence}")
+            licences[track] = licence
+    if not licences:
+        raise InputError(f"{name}: expected audio_licenses.txt, a track's path on a line and its terms below it")
+    return licences
+
+
+def _licence(words: str, url: str) -> str:
+    found = _COMMONS.fullmatch(url.lower())
+    if found is None:
+        return shown(words)
+    kind, terms, version, country = found.groups()
+    if kind == "publicdomain" and terms == "zero":
+        return f"CC0-{version}"
+    return "-".join(part.upper() for part in ("cc" if kind == "licenses" else "cc-pd", terms, version, country) if part)
 
 
 def parse_tag(cell: str, synonyms: TagMap) -> Tag:

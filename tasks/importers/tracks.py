@@ -1,7 +1,7 @@
 """The layouts of tagged tracks, `tracks.<format>` among the entry points `earmark.importers`.
 
 `table` is any table: CSV, TSV, JSON lines or Parquet with `track_id`, `audio`, and where they are there `artist_id`,
-`album_id` and `tags`: words between semicolons, or a list of them.
+`album_id`, `licence` and `tags`: words between semicolons, or a list of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import read_table, table_file
 
 WANTED = ("track_id", "audio")
-OPTIONAL = ("artist_id", "album_id", "tags")
+OPTIONAL = ("artist_id", "album_id", "tags", "licence")
 
 
 def read_track_table(
@@ -51,7 +51,8 @@ def _track(cells: Cells, name: str, line: int, synonyms: TagMap, root: str) -> T
     artist = identifier(cells[2], "artist") if given(cells[2]) else ""
     album = identifier(cells[3], "album") if given(cells[3]) else ""
     tags = tuple(dict.fromkeys(_tag(word, synonyms) for word in _words(cells[4])))
-    return Track(track_id, artist, album, file, 0.0, tags, name, line)
+    licence = shown(str(cells[5]).strip()) if given(cells[5]) else ""
+    return Track(track_id, artist, album, file, 0.0, tags, name, line, licence)
 
 
 def _words(cell: Any) -> list[str]:

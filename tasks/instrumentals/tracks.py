@@ -132,6 +132,7 @@ def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[
     file = f"audio/{name[-2:]}/{name}_instrumental.{codec}" if config.output.keep == "files" else None
     return {
         **{column: found[column] for column in ("track_id", "split", "artist_id", "album_id", "tags", "source_file")},
+        "track_licence": found["licence"],
         "source": config.source.name,
         "file": found["audio"],
         "mix_sha256": found["clip_sha256"],

@@ -18,6 +18,7 @@ from earmark.tasks.build.progress import say, working
 from earmark.tasks.release.evaluated import audit_section, evaluations_of, newest_audits, section
 from earmark.tasks.store.hub import Repo, State
 from earmark.tasks.store.hub_tree import Difference, check_successor, compare
+from earmark.tasks.store.model_terms import warnings_of
 from earmark.tasks.store.publication import CARD, Bundle, bundled
 from earmark.tasks.store.receipts import Receipt, save_receipt
 from earmark.tasks.store.restating import unsearchable
@@ -105,6 +106,8 @@ def gathered(version: Version, corpus: Corpus, store: Store, audio: bool) -> Ite
     records = [section(evaluations_of(store, version)), *map(audit_section, newest_audits(store, version))]
     evaluations = "\n".join(part for part in records if part)
     with bundled(version, corpus.tables, store, audio=audio, say=say, evaluations=evaluations) as bundle:
+        for warning in warnings_of(bundle.model_terms):
+            say(warning)
         for what, counts in (("rows", bundle.held_rows), ("clips", bundle.held_audio)):
             if counts:
                 say(f"held back {what}: " + ", ".join(f"{name} {count:,}" for name, count in counts.items()))
@@ -240,6 +243,7 @@ def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, 
         "foreign": list(difference.foreign),
         "held_rows": bundle.held_rows,
         "held_audio": bundle.held_audio,
+        "models": dict(bundle.model_terms),
         "licences": {name: terms.model_dump() for name, terms in bundle.licences.items()},
         "findings": [str(finding) for finding in find(bundle, corpus, reviewed)],
     }

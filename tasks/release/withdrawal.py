@@ -231,6 +231,7 @@ def _without(store: Store, corpus: Corpus, version: Version, withdrawal: Withdra
             corpus=corpus,
             config=manifest.config,
             inputs=manifest.inputs,
+            commits=manifest.commits,
             code=manifest.code,
             libraries=manifest.libraries,
             parents=tuple(_successor(parent, store) for parent in manifest.parents if parent.corpus != corpus.name),

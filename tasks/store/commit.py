@@ -26,6 +26,7 @@ from earmark.tasks.store.diff import Change, diff_table
 from earmark.tasks.store.figures import Page
 from earmark.tasks.store.files import link_over, sync, write_text
 from earmark.tasks.store.manifest import RULES, FileEntry, Manifest, Parent, Step, claimant_of, digest_of
+from earmark.tasks.store.model_terms import terms_of
 from earmark.tasks.store.parquet import file_entry
 from earmark.tasks.store.places import hide_places
 from earmark.tasks.store.redaction import without_withdrawn
@@ -55,6 +56,7 @@ class Made:
         sections: further sections of the card, Markdown by heading.
         page: gives the report's sections once every table is staged.
         rules: by which the rows were made.
+        commits: of inputs on the Hub, as in the manifest.
     """
 
     corpus: Corpus
@@ -68,6 +70,7 @@ class Made:
     sections: dict[str, str] = field(default_factory=dict)
     page: Callable[[Stage], Page] = lambda stage: Page()
     rules: int = RULES
+    commits: dict[str, str] = field(default_factory=dict)
 
 
 def commit(stage: Stage, made: Made) -> Version:
@@ -325,10 +328,12 @@ def _manifest(
         build_key=stage.build_key,
         parents=(*lineage, *made.parents),
         inputs=made.inputs,
+        commits=made.commits,
         config=made.config,
         prompts=made.prompts,
         schemas={table.name: schema_digest(table) for table in made.corpus.tables},
         models=made.models,
+        model_terms=terms_of(made.models, made.config.get("licences") or {}),
         code=made.code,
         libraries=made.libraries,
         steps=tuple(steps),

@@ -11,6 +11,7 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.tables import THINGS, Table, embeds
 from earmark.tasks.store.card import PERSONAL
 from earmark.tasks.store.manifest import FileEntry, Manifest
+from earmark.tasks.store.model_terms import names_of
 
 _OWN = (
     *("citeAs", "column", "dataBiases", "dataCollection", "equivalentProperty", "extract", "field", "fileObject"),
@@ -43,7 +44,8 @@ def render_croissant(manifest: Manifest, corpus: Corpus) -> str:
     story = corpus.story
     tables = [table for table in corpus.tables if table.name in manifest.rows]
     stated: dict[str, dict[str, Any]] = manifest.config.get("licences") or {}
-    licences = sorted({str(terms["licence"]) for terms in stated.values() if terms.get("licence")})
+    models = {name for model in manifest.models for name in names_of(model)}  # their terms are not those of the data
+    licences = sorted({str(t["licence"]) for name, t in stated.items() if name not in models and t.get("licence")})
     document: dict[str, Any] = {
         "@context": CONTEXT,
         "@type": "sc:Dataset",

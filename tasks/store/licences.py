@@ -1,18 +1,27 @@
-"""What licences hold back of a version: rows of a source that may not be passed on, what was made from them, audio."""
+"""What licences hold back of a version: rows of a source that may not be passed on, what was made from them, audio.
+
+Where a row has a track's own licence (`track_licence`), its audio was changed: a voice taken out, a segment cut. It is
+held back where that licence allows no derivatives, or the list of licences names none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import ConfigError, StoreError
-from earmark.schemas.tables import REJECTS, Table
+from earmark.schemas.tables import REJECTS, WORDS, Table
+from earmark.schemas.tracks import NOT_STATED, TRACK_LICENCE
 from earmark.tasks.store.lineage import Mask, lineage, missing_column
+from earmark.tasks.store.model_terms import names_of, terms_of
 from earmark.tasks.store.parquet import write_shards
 from earmark.tasks.store.redaction import by_split, mentions, staying
 from earmark.tasks.store.versions import Store, Version
@@ -44,10 +53,12 @@ class Terms:
     Attributes:
         licences: by source.
         audio: whether any audio may.
+        unheard: SHA-256 of clips that tracks' own licences hold back in what a version was made from (`unheard`).
     """
 
     licences: Mapping[str, Licence]
     audio: bool = True
+    unheard: frozenset[str] = frozenset()
 
     @property
     def closed(self) -> set[str]:
@@ -88,6 +99,48 @@ def licences_of(version: Version, store: Store) -> dict[str, Licence]:
         StoreError: a version that it was made from is not in the store.
     """
     licences = {name: Licence(**terms) for name, terms in version.manifest.config.get("licences", {}).items()}
+    for made_from in _parents(version, store):
+        for name, terms in licences_of(made_from, store).items():
+            own = licences.get(name)
+            if own is None or _STRICTEST.index(terms.redistribute) < _STRICTEST.index(own.redistribute):
+                licences[name] = terms
+    return licences
+
+
+def unheard(version: Version, store: Store) -> frozenset[str]:
+    """SHA-256 of the clips that tracks' own licences hold back in the versions that one was made from.
+
+    Raises:
+        StoreError: a version that it was made from is not in the store, or not whole.
+    """
+    clips: set[str] = set()
+    for made_from in _parents(version, store):
+        clips |= unheard(made_from, store)
+        for splits in store.fetch(made_from, tables_only=True).table_files().values():
+            paths = [path for part in splits.values() for path in part]
+            if lost := next((path for path in paths if not path.is_file()), None):
+                raise StoreError(
+                    f"{lost} is not there, and {version.corpus} {version.name} was made from it; the licences of its "
+                    "tracks are not known"
+                )
+            _held_by_tracks(paths, clips)
+    return frozenset(clips)
+
+
+def model_terms(version: Version, store: Store) -> dict[str, str]:
+    """The terms of the models that made a version and what it was made from.
+
+    Raises:
+        StoreError: a version that it was made from is not in the store.
+    """
+    manifest, found = version.manifest, dict[str, str]()
+    for made_from in _parents(version, store):
+        found |= model_terms(made_from, store)
+    return found | terms_of(manifest.models, manifest.config.get("licences") or {})
+
+
+def _parents(version: Version, store: Store) -> Iterator[Version]:
+    """The versions of other corpora that one was made from."""
     for parent in version.manifest.parents:
         if parent.corpus == version.corpus:
             continue
@@ -97,11 +150,49 @@ def licences_of(version: Version, store: Store) -> dict[str, Licence]:
                 f"{version.corpus} {version.name} was made from {parent.corpus} {parent.version}, which is not in "
                 f"{store.root}; its licences are not known"
             )
-        for name, terms in licences_of(made_from, store).items():
-            own = licences.get(name)
-            if own is None or _STRICTEST.index(terms.redistribute) < _STRICTEST.index(own.redistribute):
-                licences[name] = terms
-    return licences
+        yield made_from
+
+
+def _held_by_tracks(paths: Sequence[Path], clips: set[str]) -> Mask:
+    """Which rows of a table may not be heard: by their track's licence, or since they name one of the clips.
+
+    Adds the clips that such rows name.
+    """
+    masks = [np.zeros(0, bool)]
+    for path in paths:
+        with pq.ParquetFile(path) as file:
+            names = [f.name for f in file.schema_arrow if f.type in (pa.string(), WORDS) and _names_clips(f)]
+            own = [TRACK_LICENCE.name] if TRACK_LICENCE.name in file.schema_arrow.names else []
+            if not own and not clips:
+                masks.append(np.zeros(file.metadata.num_rows, bool))
+                continue
+            for batch in file.iter_batches(columns=[*own, *names]):
+                named = [set(_words(row)) for row in zip(*(batch[name].to_pylist() for name in names), strict=True)]
+                named = named or [set()] * len(batch)
+                licences = batch[own[0]].to_pylist() if own else [None] * len(batch)
+                held = [
+                    not clips.isdisjoint(words) or _forbids(licence)
+                    for words, licence in zip(named, licences, strict=True)
+                ]
+                clips.update(*(words for words, gone in zip(named, held, strict=True) if gone))
+                masks.append(np.array(held, bool))
+    return np.concatenate(masks)
+
+
+def _names_clips(field: pa.Field) -> bool:
+    return b"clip" in (field.metadata or {}).get(b"names", b"").split()
+
+
+def _words(values: Iterable[Any]) -> Iterator[str]:
+    """The texts among values that are texts, lists of them, or null."""
+    for value in values:
+        yield from value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _forbids(licence: str | None) -> bool:
+    """Whether a track's licence forbids to pass on audio that was changed."""
+    words = re.split(r"[^a-z]+", (licence or "").lower())
+    return licence == NOT_STATED or "nd" in words or any(word.startswith("noderiv") for word in words)
 
 
 class Redaction:
@@ -131,12 +222,19 @@ class Redaction:
                 "back of it cannot be told; build it again"
             )
         with lineage(tables, self._files) as rows:
-            known = rows.sources() | set(terms.licences)
+            named = rows.sources()
+            models = {names_of(model)[1] for model in version.manifest.models}  # their licences speak of no audio
+            known = named | set(terms.licences).difference(models)
             self._gone = rows.without({("source", name) for name in terms.closed})
             if terms.closed and REJECTS.name in self.tables:  # a reject of a source that nobody knows may be of any
                 self._gone.rows[REJECTS.name] |= rows.not_of(REJECTS.name, known - terms.closed)
             self._silent = {name: rows.not_of(name, terms.audible) for name in self.tables}
-        self.all_audible = terms.audio and bool(known) and known <= terms.audible
+        clips, by_tracks = set(terms.unheard), False
+        for name in self.tables:
+            held = _held_by_tracks([path for paths in self._files[name].values() for path in paths], clips)
+            self._silent[name] |= held
+            by_tracks = by_tracks or bool(held.any())
+        self.all_audible = terms.audio and bool(known) and known <= terms.audible and not by_tracks
         self.files: set[str] = set()
         self.lost = {name: self._weighed(table) for name, table in self.tables.items()}
 

@@ -77,6 +77,9 @@ class Parent(Record):
 class Manifest(Record):
     """Everything about a version that its files do not say.
 
+    `commits` are those that inputs on the Hub were read at, by `hf://datasets/owner/name@revision`; the build key holds
+    the inputs' digests and not these.
+    `model_terms` are those of the models, as the build knew them (`tasks/store/model_terms.py`).
     `rules` are those of the build (0: before they were counted); a version that a withdrawal makes keeps those of its
     base, whose rows it has. `applied_withdrawals` names what was left out because it was withdrawn, by digests
     (`tasks/store/withdrawals.py`). It stays in the store: a published manifest is without it.
@@ -89,10 +92,12 @@ class Manifest(Record):
     build_key: str
     parents: tuple[Parent, ...] = ()
     inputs: dict[str, str]
+    commits: dict[str, str] = {}
     config: dict[str, Any]
     prompts: dict[str, str] = {}
     schemas: dict[str, str] = {}
     models: tuple[str, ...] = ()
+    model_terms: dict[str, str] = {}
     code: str
     libraries: dict[str, str]
     steps: tuple[Step, ...]
@@ -106,7 +111,7 @@ class Manifest(Record):
     def to_json(self) -> str:
         """The manifest's text; equal manifests have equal bytes."""
         blank = {
-            name for name in ("rules", "applied_withdrawals") if not getattr(self, name)
+            name for name in ("rules", "commits", "model_terms", "applied_withdrawals") if not getattr(self, name)
         }  # as manifests were without them
         held = self.model_dump(mode="json", by_alias=True, exclude=blank)
         return json.dumps(held, indent=1, ensure_ascii=False) + "\n"

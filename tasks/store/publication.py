@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from earmark.schemas.tables import Table
 from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.hub_tree import Entry
-from earmark.tasks.store.licences import Loss, Redaction, Terms, licences_of
+from earmark.tasks.store.licences import Loss, Redaction, Terms, licences_of, model_terms, unheard
 from earmark.tasks.store.manifest import FileEntry, Manifest
 from earmark.tasks.store.parquet import file_entry
 from earmark.tasks.store.staging import locked
@@ -40,6 +40,7 @@ class Bundle:
         lost: what is held back, by table.
         licences: the terms by source.
         evaluated: whether the card tells of evaluations, which the version's own does not.
+        model_terms: of the models that made it, and what it was made from.
     """
 
     version: Version
@@ -48,6 +49,7 @@ class Bundle:
     lost: Mapping[str, Loss]
     licences: Mapping[str, Licence]
     evaluated: bool = False
+    model_terms: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def held_rows(self) -> dict[str, int]:
@@ -90,7 +92,7 @@ def bundled(
         folder = parent / FOLDER
         shutil.rmtree(folder, ignore_errors=True)
         try:
-            redaction = Redaction(version, tables, Terms(licences, audio))
+            redaction = Redaction(version, tables, Terms(licences, audio, unheard(version, store)))
             lost = {
                 name: loss
                 for name, loss in redaction.lost.items()
@@ -109,7 +111,7 @@ def bundled(
             if evaluations:
                 manifest = _evaluated(version, manifest, folder, evaluations)
             entries = tuple(_entries(version, manifest, folder))
-            yield Bundle(version, manifest, entries, lost, licences, bool(evaluations))
+            yield Bundle(version, manifest, entries, lost, licences, bool(evaluations), model_terms(version, store))
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -23,7 +23,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from earmark.schemas.errors import StoreError
-from earmark.schemas.places import KINDS, cache_folder
+from earmark.schemas.places import cache_folder
 from earmark.tasks.store.files import replacing, write_text
 from earmark.tasks.store.manifest import MANIFEST, FileEntry, Manifest, claimant_of
 from earmark.tasks.store.objects import blocks, one_line, open_objects, require_bucket
@@ -255,9 +255,8 @@ def open_remote(url: str) -> Remote:
         MissingExtraError: the extra `scale` is not installed.
     """
     parts = urlsplit(url)
-    if parts.scheme not in KINDS:
-        kinds = " or ".join(f"{kind}://" for kind in KINDS)
-        raise StoreError(f"store: expected a folder, file:// or {kinds} URL, found a {parts.scheme}:// URL")
+    if parts.scheme != "s3":
+        raise StoreError(f"store: expected a folder, file:// or s3:// URL, found a {parts.scheme}:// URL")
     if "@" in parts.netloc or parts.query or parts.fragment or not parts.netloc:
         raise StoreError(
             "store: expected s3://bucket/prefix without user, password or query; keys are in AWS_… variables"

@@ -41,7 +41,7 @@ def postgres() -> Iterator[str]:
     if binaries is None:
         pytest.skip("PostgreSQL's programs are not installed")
     if importlib.util.find_spec("psycopg") is None:
-        pytest.skip("psycopg is not installed (extra 'scale' or 'dev')")
+        pytest.skip("psycopg is not installed (extra 'scale', group 'dev')")
     folder = Path(tempfile.mkdtemp(prefix="ledger-pg-"))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))

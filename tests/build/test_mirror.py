@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale' or 'dev')")
-pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
+pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale', group 'dev')")
+pytest.importorskip("moto", reason="moto is not installed (group 'dev')")
 
 import s3fs
 
@@ -287,7 +287,10 @@ def test_a_large_object_goes_on_where_it_was_killed(bucket: str, server: S3Serve
         ("s3://key:geheim@bucket/lab", "without user and password"),
         ("https://key:geheim@host/lab", "without user and password"),
         ("s3://bucket/lab?versionId=geheim", "without user, password or query"),
-        ("gs://bucket/lab", "expected a path or s3://bucket/key, found a gs:// URL"),
+        (
+            "gs://bucket/lab",
+            "expected a path, s3://bucket/key or hf://datasets/owner/name@revision/path, found a gs:// URL",
+        ),
         ("s3://", "expected s3://bucket/key"),
         ("s3://bucket/../lab", "without empty parts"),
     ],

@@ -57,6 +57,18 @@ def earmark(
     return ended
 
 
+def test_a_shell_completes_commands(tmp_path: Path) -> None:
+    asked = {"_EARMARK_COMPLETE": "complete_bash", "COMP_WORDS": "earmark ver", "COMP_CWORD": "1"}
+    ended = subprocess.run(
+        [Path(sys.executable).with_name("earmark")],
+        env=environment(tmp_path) | asked,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert ended.stdout.split() == ["versions", "verify"]
+
+
 def as_json(store: Path, *arguments: object) -> Any:
     """What a command prints with `--json`."""
     return json.loads(earmark(store, *arguments, "--json").stdout)

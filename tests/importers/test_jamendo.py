@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.importers.jamendo import CATEGORIES, Tag, Track, parse_tag, read_tag_map, read_tracks
+from earmark.tasks.importers.jamendo import CATEGORIES, Tag, Track, parse_tag, read_licences, read_tag_map, read_tracks
 from earmark.tasks.importers.rows import Note, Reject
 
 HEADER = "TRACK_ID\tARTIST_ID\tALBUM_ID\tPATH\tDURATION\tTAGS"
@@ -175,3 +175,50 @@ def test_real_synonyms_leave_no_tag_that_they_replace(real: Path) -> None:
     replaced = {Tag(category, word) for category, words in synonyms.items() for word in words}
     assert len(found) == 87 + 40 + 56
     assert not found & replaced
+
+
+def licences(folder: Path, text: str) -> dict[str, str]:
+    """What a list of licences of this text gives."""
+    (folder / "audio_licenses.txt").write_bytes(text.encode("utf-8", "surrogateescape"))
+    return read_licences(folder / "audio_licenses.txt", "audio_licenses.txt")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_licences_as_published(tmp_path: Path, end: str) -> None:
+    by = "http://creativecommons.org/licenses"
+    blocks = [
+        ("14/214.mp3", f"Attribution-NonCommercial-ShareAlike license: {by}/by-nc-sa/2.0/fr/", "CC-BY-NC-SA-2.0-FR"),
+        ("15/1200015.mp3", f"Attribution license: {by}/by/3.0/", "CC-BY-3.0"),
+        ("16/16.mp3", f"Attribution-NonCommercial-NoDerivatives license: {by}/by-nc-nd/3.0/", "CC-BY-NC-ND-3.0"),
+    ]
+    text = "".join(
+        f"{path}{end}Ti\udce9tle by Someone from Jamendo: http://www.jamendo.com/track/{int(path[3:-4])}{end}"
+        f"Available under a Creative Commons {terms}{end}{end}"
+        for path, terms, _ in blocks
+    )
+    text += f"17/17.mp3{end}Available under a b license: http://a by X from Jamendo: http://j/track/17{end}{end}"
+    text += f"18/18.mp3{end}T by A from Jamendo: http://j{end}Available under a Free Art license: http://artlibre.org/"
+    expected = {path: licence for path, _, licence in blocks}
+    assert licences(tmp_path, text) == {
+        **expected,
+        "17/17.mp3": "not stated",
+        "18/18.mp3": "Free Art",
+    }
+    cc0 = "1/1.mp3\nAvailable under a CC0 license: https://creativecommons.org/publicdomain/zero/1.0/\n"
+    assert licences(tmp_path, cc0) == {"1/1.mp3": "CC0-1.0"}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("TRACK_ID\tARTIST_ID\n", r"expected audio_licenses.txt, a track's path on a line"),
+        ("Available under a X license: http://x/\n", "line 1: expected a track's path before its licence"),
+        (
+            "1/1.mp3\nAvailable under a X license: http://x/\n1/1.mp3\nAvailable under a Y license: http://y/\n",
+            "line 4: expected one licence of 1/1.mp3, found X and Y",
+        ),
+    ],
+)
+def test_what_is_no_list_of_licences(tmp_path: Path, text: str, fault: str) -> None:
+    with pytest.raises(InputError, match=fault):
+        licences(tmp_path, text)

@@ -14,8 +14,8 @@ from unittest.mock import Mock
 import duckdb
 import pytest
 
-pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale' or 'dev')")
-pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
+pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale', group 'dev')")
+pytest.importorskip("moto", reason="moto is not installed (group 'dev')")
 
 from typer.testing import CliRunner
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale' or 'dev')")
-pytest.importorskip("moto", reason="moto is not installed (extra 'dev')")
+pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale', group 'dev')")
+pytest.importorskip("moto", reason="moto is not installed (group 'dev')")
 
 from earmark.tasks.release import withdrawal
 from earmark.tasks.store.manifest import Parent

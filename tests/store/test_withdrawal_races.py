@@ -32,7 +32,7 @@ def machines(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[Store, Sto
     """A store with songs and words about them, as two machines (or two processes of one) see it."""
     if request.param == "s3":
         for module in ("s3fs", "moto"):
-            pytest.importorskip(module, reason=f"{module} is not installed (extra 'dev')")
+            pytest.importorskip(module, reason=f"{module} is not installed (group 'dev')")
         url = f"s3://{request.getfixturevalue('bucket')}/store"
         here, folder = open_store(url), tmp_path / "there"
         folder.mkdir()

@@ -1,0 +1,140 @@
+"""Files of data sets on the Hub, `hf://datasets/owner/name@revision/path`, read at the commit that a revision names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import unquote
+
+from huggingface_hub import HfApi, HfFileSystem, constants
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    HfHubHTTPError,
+    HTTPError,
+    OfflineModeIsEnabled,
+    RepositoryNotFoundError,
+    RevisionNotFoundError,
+)
+
+from earmark.schemas.errors import InputError
+from earmark.schemas.places import hub_parts
+from earmark.tasks.store.objects import BLOCK_BYTES, Object, first_words
+
+MOST_PATHS = 1000  # that one request asks about
+_KIND = "dataset"
+
+
+class HubObjects:
+    """The Hub that `HF_ENDPOINT` names; the token comes from `HF_TOKEN` or from `hf auth login`.
+
+    A revision is resolved to its commit when it is first met, and all is read at this commit.
+    """
+
+    def __init__(self) -> None:
+        self._api = HfApi(endpoint=_endpoint())
+        self._files = HfFileSystem(endpoint=_endpoint(), skip_instance_cache=True)
+        self._commits: dict[tuple[str, str], str] = {}
+
+    def commit(self, url: str) -> str:
+        """The commit that a URL's revision names.
+
+        Raises:
+            InputError: there is no such data set or revision, or none that the token may see.
+        """
+        repo, revision, _ = hub_parts(url)
+        if (repo, revision) not in self._commits:
+            with _one_line(url):
+                try:
+                    info = self._api.dataset_info(repo, revision=unquote(revision))
+                except (RepositoryNotFoundError, RevisionNotFoundError):
+                    raise InputError(
+                        f"hf://datasets/{repo}@{revision}: expected a data set and a revision that the token may read, "
+                        "found none; check both names, HF_TOKEN, and whether its page asks to accept terms"
+                    ) from None
+            self._commits[repo, revision] = str(info.sha)
+        return self._commits[repo, revision]
+
+    def look(self, urls: Sequence[str], seen: Callable[[], None]) -> list[Object | None]:
+        """What the Hub says of files; None where there is none."""
+        wanted: dict[str, list[tuple[str, str]]] = {}
+        for url in urls:
+            repo, revision, path = hub_parts(url)
+            wanted.setdefault(f"{repo}@{revision}", []).append((path, url))
+        found: dict[str, Object] = {}
+        for pairs in wanted.values():
+            commit, repo = self.commit(pairs[0][1]), hub_parts(pairs[0][1])[0]
+            urls_of = {path: url for path, url in pairs if path}
+            paths = list(urls_of)
+            for start in range(0, len(paths), MOST_PATHS):
+                with _one_line(pairs[0][1]):
+                    part = paths[start : start + MOST_PATHS]
+                    listed = self._api.get_paths_info(repo, part, revision=commit, repo_type=_KIND)
+                found |= {urls_of[item.path]: _object(item) for item in listed if hasattr(item, "blob_id")}
+        for _ in urls:
+            seen()
+        return [found.get(url) for url in urls]
+
+    def listed(self, url: str) -> Iterator[tuple[str, Object]]:
+        """All files at or below a URL, by their URLs."""
+        repo, _, path = hub_parts(url)
+        (itself,) = self.look([url], lambda: None)
+        if itself is not None:
+            yield url, itself
+            return
+        with _one_line(url):
+            try:
+                items = list(
+                    self._api.list_repo_tree(
+                        repo, path or None, recursive=True, revision=self.commit(url), repo_type=_KIND
+                    )
+                )
+            except EntryNotFoundError:
+                items = []
+        root = url.rstrip("/").removesuffix(path).rstrip("/")
+        yield from ((f"{root}/{item.path}", _object(item)) for item in items if hasattr(item, "blob_id"))
+
+    def require(self, urls: Iterable[str]) -> None:
+        """Refuse data sets that are not there."""
+        for url in urls:
+            self.commit(url)
+
+    def blocks(self, url: str, start: int, state: Object) -> Iterator[bytes]:
+        """A file's bytes from one on; a commit's files never change."""
+        repo, _, path = hub_parts(url)
+        target = f"datasets/{repo}@{self.commit(url)}/{path}"
+        with (
+            _one_line(url),
+            self._files.open(target, "rb", block_size=BLOCK_BYTES, cache_type="readahead", size=state.size) as file,
+        ):
+            file.seek(start)
+            while block := file.read(BLOCK_BYTES):
+                yield block
+
+
+def _endpoint() -> str:
+    return os.environ.get("HF_ENDPOINT") or constants.ENDPOINT
+
+
+def _object(item: Any) -> Object:
+    return Object(item.lfs.sha256 if item.lfs else item.blob_id, item.size)
+
+
+@contextmanager
+def _one_line(url: str) -> Iterator[None]:
+    """Faults of the Hub become one line; that something is not there passes."""
+    try:
+        yield
+    except (EntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError, FileNotFoundError):
+        raise
+    except OfflineModeIsEnabled:
+        raise InputError(f"{url}: the Hub's client is offline; unset HF_HUB_OFFLINE") from None
+    except HfHubHTTPError as error:
+        if error.response.status_code in (401, 403):
+            raise InputError(
+                f"{url}: access denied ({first_words(error)}); check HF_TOKEN, and the terms on the data set's page"
+            ) from None
+        raise InputError(f"{url}: {_endpoint()} refused: {first_words(error)}") from None
+    except (HTTPError, OSError) as error:
+        raise InputError(f"{url}: {_endpoint()} cannot be reached: {first_words(error)}; build again") from None

@@ -1,0 +1,53 @@
+"""The terms of the models that made a version: as its config's `[licences]` state them, else by a dated table.
+
+`schemas/model_terms.json` has terms by model, each with the page that states them, read on the day that it names. A
+page may say something else today; what a config states goes before.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import resources
+from typing import Any
+
+UNKNOWN = "unknown; say it in [licences]"
+_OF_OURS = ("builtin:", "centre-removal")  # measure the signal: no model whose owner could ask for anything
+_NON_COMMERCIAL = re.compile(r"\bnc\b|non-?commercial|research[- ]only", re.IGNORECASE)
+
+
+def names_of(model: str) -> tuple[str, str]:
+    """What `[licences]` may call a model: as annotator (`openai:org/model`), and without the backend."""
+    return model, model.partition(":")[2] or model
+
+
+def terms_of(models: Iterable[str], licences: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """The terms of models by name; `UNKNOWN` where neither the config nor the table says them.
+
+    Args:
+        models: as a manifest names them: annotators, checkpoints, embedding models.
+        licences: the config's `licences`.
+    """
+    found = {}
+    for model in (model for model in models if not model.startswith(_OF_OURS)):
+        stated = (licences.get(name, {}).get("licence") for name in names_of(model))
+        known = (_known().get(name, (None,))[0] for name in names_of(model))
+        found[model] = next((str(terms) for terms in (*stated, *known) if terms), UNKNOWN)
+    return found
+
+
+def warnings_of(terms: Mapping[str, str]) -> list[str]:
+    """What to look at before output of these models is passed on."""
+    forbidding = {model: said for model, said in terms.items() if _NON_COMMERCIAL.search(said)}
+    unknown = [model for model, said in terms.items() if said == UNKNOWN]
+    told = [f"terms of {model}: {said}; its output may be bound by them" for model, said in forbidding.items()]
+    return [*told, *(f"terms of {model}: {UNKNOWN}" for model in unknown)]
+
+
+@cache
+def _known() -> dict[str, list[str]]:
+    text = resources.files("earmark.schemas").joinpath("model_terms.json").read_text("utf-8")
+    models: dict[str, list[str]] = json.loads(text)["models"]
+    return models
