@@ -12,6 +12,12 @@ from earmark.tasks.annotation.quota import Quota
 
 CUT = 0.7
 """Factor on the limit when the server pushes back."""
+ROUND = 8
+"""About how many of the last exchanges say whether faults are frequent."""
+FREQUENT = 0.25
+"""Share of them that failed from which on faults that nobody calls an overload are taken for one."""
+REGAINED = 0.85
+"""Up to this share of the limit at which the server pushed back, the limit is raised by a tenth a round."""
 LONGEST_WAIT_S = 3600.0
 """A Retry-After beyond this is not believed."""
 
@@ -29,6 +35,8 @@ class Pace:
         self.limit = float(most)
         self.in_flight = 0
         self.paused_until = 0.0
+        self._failing = 0.0
+        self._cut_at = 0.0
         self._quota = quota
         self._last_cut = 0.0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -74,12 +82,17 @@ class Pace:
         self.most = most
 
     def succeeded(self) -> None:
-        """A response came: raise the limit by one a round."""
+        """A response came: raise the limit by one a round, or by a tenth where the server has taken more before."""
+        self._failing -= self._failing / ROUND
         if self.limit < self.most:
-            self.limit = min(float(self.most), self.limit + 1.0 / self.limit)
+            step = max(1.0 / self.limit, 0.1 if self.limit < REGAINED * self._cut_at else 0.0)
+            self.limit = min(float(self.most), self.limit + step)
 
     def failed(self, error: AskError, started: float) -> None:
         """A fault came: lower the limit if it is one of load, and pause for Retry-After.
+
+        A server that says so is overloaded at once; timeouts, broken connections and errors of the server are a sign
+        of load only where they are frequent: one in a hundred would else keep the limit at a third of the places.
 
         Args:
             error: the fault.
@@ -88,7 +101,11 @@ class Pace:
         now = time.monotonic()
         if isinstance(error, Retriable) and error.retry_after_s:
             self.paused_until = max(self.paused_until, now + min(error.retry_after_s, LONGEST_WAIT_S))
-        if isinstance(error, RateLimited | ServerError | TimedOut | ConnectionFailed) and started >= self._last_cut:
+        if not isinstance(error, RateLimited | ServerError | TimedOut | ConnectionFailed):
+            return
+        self._failing += (1.0 - self._failing) / ROUND
+        if started >= self._last_cut and (isinstance(error, RateLimited) or self._failing > FREQUENT):
+            self._cut_at = self.limit
             self.limit = max(1.0, self.limit * CUT)
             self._last_cut = now
 

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import signal
 import sqlite3
 import time
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from earmark.tasks.annotation.errors import AskError, ConnectionFailed, RateLimited, ServerError, TimedOut
 from earmark.tasks.annotation.ledger import connect, open_ledger
 from earmark.tasks.annotation.ledger_rows import Driver, claim
 from earmark.tasks.annotation.pace import Pace
@@ -68,6 +72,50 @@ def test_at_a_low_rate_all_take_turns() -> None:
     clock = Clock()
     first = [reserve(clock, "q", 10.0, 0.0, [0] * 50) for _ in range(3)]
     assert first == [[0.0], [10.0], [20.0]]  # however many requests a process has
+
+
+def limits(fails: Callable[[int, int], AskError | None], exchanges: int) -> tuple[list[float], float]:
+    """The limit after each exchange, of as many in flight as it admits, and the share that failed."""
+    pace, failed = Pace(64), 0
+    flying: deque[tuple[float, AskError | None]] = deque()
+    after = []
+    for number in range(exchanges):
+        while len(flying) < int(pace.limit):
+            flying.append((time.monotonic(), fails(number + len(flying), len(flying))))
+        started, fault = flying.popleft()
+        if fault is None:
+            pace.succeeded()
+        else:
+            failed += 1
+            pace.failed(fault, started)
+        after.append(pace.limit)
+    return after, failed / exchanges
+
+
+@pytest.mark.parametrize("fault", [ServerError("bad gateway"), TimedOut("an answer", 30.0), ConnectionFailed("reset")])
+def test_faults_now_and_then_cost_no_places(fault: AskError) -> None:
+    dice = random.Random(17)
+    after, failed = limits(lambda number, flying: fault if dice.random() < 0.01 else None, 20_000)
+    assert 0.005 < failed < 0.015
+    assert fmean(after) > 0.95 * 64
+
+
+def test_a_limit_that_a_server_lowers_is_soon_regained() -> None:
+    dice = random.Random(17)
+    after, _ = limits(lambda number, flying: RateLimited("slow") if dice.random() < 0.0025 else None, 20_000)
+    assert fmean(after) > 0.8 * 64
+
+
+@pytest.mark.parametrize("fault", [ServerError("overloaded"), RateLimited("too many")])
+def test_what_a_server_can_take_is_found_and_not_passed_for_long(fault: AskError) -> None:
+    after, failed = limits(lambda number, flying: fault if flying >= 16 else None, 20_000)
+    assert 12 < fmean(after[1000:]) < 20
+    assert failed < 0.25
+
+
+def test_a_server_that_is_gone_is_asked_by_one() -> None:
+    after, _ = limits(lambda number, flying: ConnectionFailed("refused"), 2_000)
+    assert after[-1] == 1.0
 
 
 def test_who_shares_a_quota() -> None:
