@@ -10,8 +10,7 @@ import mlcroissant
 import pytest
 
 from earmark.schemas.corpus import Story
-from earmark.tasks.build.report import round_width
-from earmark.tasks.store.figures import Bars, Browser, Clip, Grid, Histogram, Page, Row, Section
+from earmark.tasks.store.figures import Bars, Browser, Clip, Grid, Histogram, Page, Row, Section, round_width
 from earmark.tasks.store.manifest import Manifest, Step
 from earmark.tasks.store.report import filters_of, render_report
 from earmark.tasks.store.versions import Version
