@@ -1,4 +1,4 @@
-"""What a report shows: a corpus's own sections, its rejects, and the sound of the clips in them. No Prefect.
+"""What a report shows: a corpus's own sections, distributions, rejects, tables, and the sound of clips. No Prefect.
 
 A corpus adds sections by `report="earmark.tasks.<corpus>.report:sections"` in its `Corpus`; it gets a `Material` and
 returns `Section`s of the figures in `tasks/store/figures.py`. It reads the staged tables by their names in DuckDB; the

@@ -240,7 +240,7 @@ class Page:
     sections: tuple[Section, ...] = ()
     sounds: Mapping[str, bytes] = field(default_factory=dict)
     says: str = (
-        "Samples are drawn by hash; of each clip the page holds its first 8 seconds in mono, and of a long text in a "
-        "table its beginning. "
+        "Samples are drawn by hash; of each clip the page holds its first 8 seconds in mono, and of a long text its "
+        "beginning. "
         "The card, `README.md`, tells how the version was made."
     )

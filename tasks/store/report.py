@@ -85,7 +85,7 @@ def filters_of(browser: Browser) -> dict[str, list[str]]:
 
 
 def axes_of(histogram: Histogram) -> dict[str, Any]:
-    """The ticks of both axes with their places from 0 to 1, the upward one's end, and the letters that its ticks take."""
+    """The ticks of both axes with their places from 0 to 1, the upward one's end and its ticks' most letters."""
     highest = max(count for _, _, count in histogram.bins)
     step = ticks(0, highest, 4, least=1)[1][0]
     most = math.ceil(highest / step) * step
