@@ -20,7 +20,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from earmark.schemas.corpus import Story
-from earmark.tasks.store.figures import Browser, Histogram, Page, Sheet, ticks
+from earmark.tasks.store.figures import Browser, Grid, Histogram, Page, Sheet, ticks
 from earmark.tasks.store.manifest import Manifest, Step
 
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -48,6 +48,7 @@ def render_report(manifest: Manifest, story: Story, page: Page) -> str:
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         style=style,
         sheets=sheets,
+        anchors={name for one in page.sections for it in one.figures if isinstance(it, Grid) for name in it.ids},
         axes_of=axes_of,
         data=_as_json(page.sounds, sheets),
     )

@@ -157,6 +157,7 @@ def test_the_report_holds_the_tables_rows_and_leads_from_rejects_to_options_and_
     assert {one for one in held["file"] if one} == set(rejects["links"]["file"]) <= set(built.manifest.inputs)
     assert {aim for links in rejects["links"].values() for aim in links.values()} <= ids
     assert "sources.scale = [1.0, 5.0]" in text
+    assert {f"#reason-{name}" for name in built.manifest.rejects} <= {link.get("href") for link in Seen(text).of("a")}
 
 
 def table_of(sql: str) -> duckdb.DuckDBPyConnection:
