@@ -129,7 +129,8 @@ def rejects_section(db: duckdb.DuckDBPyConnection, corpus: Corpus, manifest: Man
         options = options_of(reason, corpus.config)
         values = {key: ", ".join(values_at(manifest.config, key)) for key, _ in options}
         shown = "; ".join(f"{key} = {value}" if value else key for key, value in values.items())
-        rows.append((reason, number, REASONS[reason].kind, shown or "none", "; ".join(says for _, says in options)))
+        says = "; ".join(says for _, says in options).replace("`", "")
+        rows.append((reason, number, REASONS[reason].kind, shown or "none", says))
     reasons = Grid(
         "Rejects by reason",
         ("reason", "rejects", "kind", "option that can change it", "what the option sets"),
