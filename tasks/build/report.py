@@ -1,4 +1,4 @@
-"""What a report shows: a corpus's own sections, its rejects, and the sound of the clips in them. No Prefect.
+"""What a report shows: a corpus's own sections, distributions, rejects, tables, and the sound of clips. No Prefect.
 
 A corpus adds sections by `report="earmark.tasks.<corpus>.report:sections"` in its `Corpus`; it gets a `Material` and
 returns `Section`s of the figures in `tasks/store/figures.py`. It reads the staged tables by their names in DuckDB; the
@@ -22,8 +22,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import json
 import math
 import os
+import re
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -32,18 +34,33 @@ from typing import Any
 
 import duckdb
 import numpy as np
+import pyarrow as pa
 import soundfile
 import soxr
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.files import NotAFile, open_regular
+from earmark.schemas.reasons import REASONS, options_of
 from earmark.schemas.registry import load
-from earmark.schemas.tables import REJECTS
+from earmark.schemas.tables import REJECTS, Table
 from earmark.tasks.audio.decode import average, decode
 from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.build.media import media_index
-from earmark.tasks.store.figures import MOST_ROWS, Bars, Browser, Clip, Histogram, Page, Row, Section
-from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.figures import (
+    MOST_ROWS,
+    Bars,
+    Browser,
+    Clip,
+    Figure,
+    Grid,
+    Histogram,
+    Page,
+    Section,
+    Sheet,
+    round_width,
+)
+from earmark.tasks.store.manifest import Manifest
+from earmark.tasks.store.sql import connect, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
@@ -52,6 +69,13 @@ HEARD_S = 8.0
 HEARD_RATE_HZ = 24_000
 MOST_SOUND_BYTES = 7_000_000
 """Sound in one page, before it is written as text (a third more)."""
+MOST_SHEET_BYTES = 3_000_000
+"""Rows in one page, as they stand in it: with all else but sound and pictures the page stays below 5 MB."""
+MOST_SHEET_ROWS = 5000
+MOST_CELL_LETTERS = 240
+MOST_GROUPS = 100
+_GROUPS = ("source", "dataset", "split", "system", "system_id", "speaker", "speaker_id", "model", "pipeline")
+_MEASURE = re.compile(r"duration_s|\w+_dbfs|\w+_lufs")
 
 
 @dataclass(frozen=True)
@@ -67,7 +91,7 @@ class Material:
     stage: Stage
 
 
-def make_page(corpus: Corpus, stage: Stage) -> Page:
+def make_page(corpus: Corpus, stage: Stage, manifest: Manifest) -> Page:
     """The sections of a version that is about to be committed, and the sound of their clips."""
     written = stage.tables()
     with connect(stage.work / "duckdb") as db:
@@ -77,8 +101,10 @@ def make_page(corpus: Corpus, stage: Stage) -> Page:
         sections: list[Section] = []
         if corpus.report:
             sections += load(corpus.report)(Material(db, stage))
+        sections.append(spread_section(db, corpus))
         if count(db, REJECTS.name):
-            sections.append(rejects_section(db))
+            sections.append(rejects_section(db, corpus, manifest, MOST_SHEET_BYTES // 4))
+        sections.append(table_sheets(db, corpus, MOST_SHEET_BYTES * 3 // 4))
     clips = [
         clip
         for section in sections
@@ -87,23 +113,156 @@ def make_page(corpus: Corpus, stage: Stage) -> Page:
         for row in figure.rows
         for clip in row.clips
     ]
-    return Page(tuple(sections), read_sounds(stage.store, clips))
+    return Page(tuple(section for section in sections if section.figures), read_sounds(stage.store, clips))
 
 
-def rejects_section(db: duckdb.DuckDBPyConnection) -> Section:
-    """Rejects by reason, and a sample that has some of each."""
-    found = db.execute(query("build/shown_rejects"), {"most": MOST_ROWS}).fetchall()
-    rows = tuple(
-        Row(
-            item,
-            {"reason": reason, "stage": stage, "table": table},
-            {"read from": file if line is None else f"{file}:{line}"} if file else {},
-            {"what was found": detail},
-        )
-        for item, reason, stage, table, file, line, detail in found
+def rejects_section(db: duckdb.DuckDBPyConnection, corpus: Corpus, manifest: Manifest, most_bytes: int) -> Section:
+    """Rejects by reason with the options that can mend them, what they were read from, and the rejects themselves.
+
+    A page that is sent around cannot open a line of a file elsewhere: a reject names the line, and leads to its file's
+    name and SHA-256 in the manifest.
+    """
+    counts = db.execute("SELECT reason, count(*) FROM rejects GROUP BY 1 ORDER BY 2 DESC, 1").fetchall()
+    files = db.execute("SELECT file, count(*) FROM rejects WHERE file IS NOT NULL GROUP BY 1 ORDER BY 1").fetchall()
+    rows = []
+    for reason, number in counts:
+        options = options_of(reason, corpus.config)
+        values = {key: ", ".join(values_at(manifest.config, key)) for key, _ in options}
+        shown = "; ".join(f"{key} = {value}" if value else key for key, value in values.items())
+        says = "; ".join(says for _, says in options).replace("`", "")
+        rows.append((reason, number, REASONS[reason].kind, shown or "none", says))
+    reasons = Grid(
+        "Rejects by reason",
+        ("reason", "rejects", "kind", "option that can change it", "what the option sets"),
+        tuple(rows),
+        says="A `fault` is an input or an answer that is not as expected, a `rule` what method or config leave out.",
+        ids=tuple(f"reason-{reason}" for reason, _ in counts),
     )
-    browser = Browser("rejects", rows, count(db, REJECTS.name))
-    return Section("Rejects", (shares(db, REJECTS.name, "reason", "Rejects by reason"), browser))
+    known = [(file, number) for file, number in files if file in manifest.inputs]
+    inputs = Grid(
+        "Files that rejects were read from",
+        ("file", "rejects", "SHA-256"),
+        tuple((file, number, manifest.inputs[file]) for file, number in known),
+        ids=tuple(f"input-{place}" for place in range(len(known))),
+    )
+    links = {
+        "reason": {reason: f"reason-{reason}" for reason, _ in counts},
+        "file": {file: f"input-{place}" for place, (file, _) in enumerate(known)},
+    }
+    sheet = make_sheet(db, REJECTS, most_bytes, by="reason", first=("reason", "file", "line", "item"), links=links)
+    return Section("Rejects", (reasons, sheet, *([inputs] if known else [])))
+
+
+def values_at(config: Any, key: str) -> list[str]:
+    """What a config says under a dotted key, each plain value once; a list's entries all have the key."""
+    parts = config if isinstance(config, list) else [config]
+    first, _, rest = key.partition(".")
+    within = [part[first] for part in parts if isinstance(part, dict) and part.get(first) is not None]
+    if rest:
+        return list(dict.fromkeys(value for part in within for value in values_at(part, rest)))
+    plain = [part for part in within if not isinstance(part, dict) and "{" not in str(part)]
+    return list(dict.fromkeys(part if isinstance(part, str) else json.dumps(part) for part in plain))
+
+
+def spread_section(db: duckdb.DuckDBPyConnection, corpus: Corpus) -> Section:
+    """How the main table and the tables of measured clips spread over sources, splits, systems and speakers."""
+    figures: list[Figure] = []
+    for table in corpus.tables:
+        measures = [field for field in table.schema if _MEASURE.fullmatch(field.name)]
+        if not count(db, table.name) or (not measures and table.name != corpus.story.main_table):
+            continue
+        for field in measures:
+            about = {key.decode(): value.decode() for key, value in field.metadata.items()}
+            figure = histogram(
+                *(db, table.name, field.name, f"{table.name}: {field.name}", about["description"]),
+                unit=about.get("unit", ""),
+            )
+            if figure.bins:
+                figures.append(figure)
+        groups = [field.name for field in table.schema if field.name in _GROUPS]
+        figures += [grid for group in groups if (grid := _spread(db, table, group, measures)) is not None]
+    return Section("Distributions", tuple(figures))
+
+
+def _spread(db: duckdb.DuckDBPyConnection, table: Table, group: str, measures: list[pa.Field]) -> Grid | None:
+    """Rows and medians by the values of a column, the most frequent first; None where it tells no rows apart."""
+    names = [field.name for field in table.schema if field.name == "mos"] + [field.name for field in measures]
+    medians = "".join(f', median("{name}")' for name in names)
+    rows = db.execute(
+        f"""SELECT coalesce("{group}"::VARCHAR, 'none'), count(*), count(*) / sum(count(*)) OVER (){medians}
+            FROM "{table.name}" GROUP BY 1 ORDER BY 2 DESC, 1"""
+    ).fetchall()
+    if len(rows) < 2:
+        return None
+    heads = (group, "rows", "share", *(f"median {name}" for name in names))
+    says = f"The {MOST_GROUPS} most frequent of {len(rows):,} values." if len(rows) > MOST_GROUPS else ""
+    return Grid(f"{table.name} by {group}", heads, tuple(rows[:MOST_GROUPS]), ("share",), says)
+
+
+def table_sheets(db: duckdb.DuckDBPyConnection, corpus: Corpus, most_bytes: int) -> Section:
+    """Each table but the rejects; what short tables leave of the bytes is there for long ones."""
+    counts = {table.name: count(db, table.name) for table in corpus.tables if table.name != REJECTS.name}
+    waiting = sorted((table for table in corpus.tables if counts.get(table.name)), key=lambda one: counts[one.name])
+    sheets: dict[str, Sheet] = {}
+    for place, table in enumerate(waiting):
+        sheets[table.name] = make_sheet(db, table, most_bytes // (len(waiting) - place))
+        most_bytes -= len(sheets[table.name].packed)
+    return Section("Tables", tuple(sheets[table.name] for table in corpus.tables if table.name in sheets))
+
+
+def make_sheet(
+    db: duckdb.DuckDBPyConnection,
+    table: Table,
+    most_bytes: int,
+    *,
+    by: str | None = None,
+    first: tuple[str, ...] = (),
+    links: Mapping[str, Mapping[str, str]] | None = None,
+) -> Sheet:
+    """A table's rows by the hash of their key, as many as fit.
+
+    Args:
+        db: where the table is.
+        table: which; columns of files and of nested things are left out.
+        most_bytes: the sheet's size in the page; rows are halved until they fit.
+        by: a column whose values take turns.
+        first: columns that come before the others.
+        links: where cells lead to.
+    """
+    shown = [*first, *(one.name for one in table.schema if one.name not in first and _is_plain(one.type))]
+    names = ", ".join(f'"{name}"' for name in shown)
+    place = ", ".join(f'"{name}"::VARCHAR' for name in table.key or shown)
+    turn = f'row_number() OVER (PARTITION BY "{by}" ORDER BY md5(concat_ws(chr(10), {place})), {names}), ' if by else ""
+    rows = db.execute(
+        f"""SELECT {names} FROM "{table.name}" ORDER BY {turn}md5(concat_ws(chr(10), {place})), {names}
+            LIMIT {MOST_SHEET_ROWS}"""
+    ).fetchall()
+    columns = tuple(tuple(as_cell(row[at]) for row in rows) for at in range(len(shown)))
+    total = count(db, table.name)
+    while True:
+        sheet = Sheet(table.name, tuple(shown), columns, total, links or {}, table.description)
+        if len(sheet.packed) <= most_bytes or not rows:
+            return sheet
+        rows = rows[: len(rows) // 2]
+        columns = tuple(column[: len(rows)] for column in columns)
+
+
+def _is_plain(type_: pa.DataType) -> bool:
+    if pa.types.is_list(type_):
+        return _is_plain(type_.value_type)
+    return not (pa.types.is_nested(type_) or pa.types.is_binary(type_) or pa.types.is_large_binary(type_))
+
+
+def as_cell(value: Any) -> str | float | int | None:
+    """A value for a sheet: JSON that JavaScript reads as it is, texts by their beginning."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int) and abs(value) < 2**53:
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return float(f"{value:.6g}")
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= MOST_CELL_LETTERS else f"{text[:MOST_CELL_LETTERS]}…"
 
 
 def count(db: duckdb.DuckDBPyConnection, table: str, where: str = "true") -> int:
@@ -156,15 +315,24 @@ def shares(db: duckdb.DuckDBPyConnection, table: str, column: str, title: str, s
 
 
 def histogram(
-    db: duckdb.DuckDBPyConnection, table: str, column: str, title: str, says: str = "", bins: int = 24
+    db: duckdb.DuckDBPyConnection, table: str, column: str, title: str, says: str = "", bins: int = 24, unit: str = ""
 ) -> Histogram:
-    """How a column's numbers are distributed, in at most about `bins` bins of a round width."""
+    """How a column's numbers are distributed, in at most about `bins` bins of a round width.
+
+    Whole numbers stand in the middle of bins of whole width; the largest of other numbers is in the last bin also where
+    it is its upper edge.
+    """
     found = db.execute(
-        f'SELECT min("{column}")::DOUBLE, max("{column}")::DOUBLE FROM "{table}" WHERE isfinite("{column}"::DOUBLE)'
+        f"""SELECT min("{column}")::DOUBLE, max("{column}")::DOUBLE, count(*), any_value(typeof("{column}"))
+            FROM "{table}" WHERE isfinite("{column}"::DOUBLE)"""
     ).fetchone()
     if found is None or found[0] is None:
-        return Histogram(title, (), says)
-    width = round_width((found[1] - found[0]) / bins)
+        return Histogram(title, (), says, unit)
+    low, high, number, type_ = found
+    if low == high:
+        return Histogram(title, ((low, high, number),), says, unit)
+    whole = type_ not in ("DOUBLE", "FLOAT")
+    width = max(round_width((high - low) / bins), 1.0 if whole else 0.0)
     counts = dict(
         db.execute(
             f"""SELECT floor("{column}"::DOUBLE / $width + 1e-9)::BIGINT, count(*) FROM "{table}"
@@ -172,19 +340,14 @@ def histogram(
             {"width": width},
         ).fetchall()
     )
+    top = max(counts)
+    if not whole and top * width >= high - 1e-9 * width and len(counts) > 1:
+        counts[top - 1] = counts.get(top - 1, 0) + counts.pop(top)
+    shift = 0.5 if whole else 0.0
     steps = range(min(counts), max(counts) + 1)
-    return Histogram(title, tuple((step * width, (step + 1) * width, counts.get(step, 0)) for step in steps), says)
-
-
-def round_width(least: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is no less."""
-    if least <= 0:
-        return 1.0
-    power = math.floor(math.log10(least))
-    for factor in (1, 2, 5, 10):
-        if factor * 10.0**power >= least * (1 - 1e-9):
-            return float(f"{factor}e{power}")
-    raise AssertionError("one of them is")
+    edges = [float(f"{step * width - shift:.12g}") for step in (*steps, steps.stop)]
+    heights = (counts.get(step, 0) for step in steps)
+    return Histogram(title, tuple(zip(edges[:-1], edges[1:], heights, strict=True)), says, unit, whole)
 
 
 def read_sounds(store: Store, clips: Iterable[Clip], most_bytes: int = MOST_SOUND_BYTES) -> dict[str, bytes]:

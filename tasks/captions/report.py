@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from earmark.tasks.build.report import Material, count, histogram, sample, shares
+from earmark.tasks.build.report import Material, count, histogram, sample
 from earmark.tasks.store.figures import Browser, Clip, Grid, Row, Section
 
 
@@ -40,8 +40,7 @@ def sections(material: Material) -> list[Section]:
         for row in sample(db, "shown_captions", "name", by="pipeline")
     )
     figures = (
-        shares(db, "captions", "pipeline", "Captions by pipeline"),
-        histogram(db, "shown_captions", "words", "Words a caption"),
-        histogram(db, "captions", "sample", "Retries"),
+        histogram(db, "shown_captions", "words", "Words a caption", unit="words"),
+        histogram(db, "captions", "sample", "Retries", unit="retries"),
     )
     return [Section("Captions", (*figures, coverage, Browser("captions", rows, count(db, "captions"))))]

@@ -44,7 +44,7 @@ def sections(material: Material) -> list[Section]:
     figures = (
         shares(db, "shown", "kind", "Samples by kind"),
         shares(db, "items", "dimension", "Items by dimension"),
-        histogram(db, "shown", "items", "Items a sample"),
+        histogram(db, "shown", "items", "Items a sample", unit="items"),
     )
     return [Section("Samples", (*figures, grid, changed, Browser("samples", rows, count(db, "shown"))))]
 

@@ -19,9 +19,8 @@ def sections(material: Material) -> list[Section]:
         "SELECT flag, count(*) FROM (SELECT unnest(flags) AS flag FROM tracks) GROUP BY flag ORDER BY 2 DESC, 1"
     ).fetchall()
     measured = (
-        histogram(db, "tracks", "removed_db", "What was removed, dB against the mix"),
+        histogram(db, "tracks", "removed_db", "What was removed, against the mix", unit="dB"),
         histogram(db, "tracks", "residual_voice", "Residual voice, -1 to 1", "Well above 0 where some of it stays."),
-        histogram(db, "tracks", "duration_s", "Length, s"),
         Bars("Flags", tuple(flags) or (("none", 0.0),), says="Tracks that did not pass a check; they stay."),
         Bars("Most frequent tags, tracks", tuple(tags)),
     )

@@ -13,14 +13,15 @@ def sections(material: Material) -> list[Section]:
     rated = Section(
         "Ratings",
         (
-            histogram(db, "ratings", "mos", "Mean opinion score, points", "Every rated clip, whether paired or not."),
-            shares(db, "ratings", "dataset", "Clips by dataset"),
+            histogram(
+                db, "ratings", "mos", "Mean opinion score", "Every rated clip, whether paired or not.", unit="points"
+            ),
         ),
     )
     drawn = Section(
         "Pairs",
         (
-            histogram(db, "pairs", "mos_gap", "Gap between the two scores, points", "Chosen less rejected."),
+            histogram(db, "pairs", "mos_gap", "Gap between the two scores", "Chosen less rejected.", unit="points"),
             shares(db, "pairs", "category", "Pairs by category"),
             Browser("pairs", _pairs(material), count(db, "pairs")),
         ),

@@ -90,9 +90,11 @@ def _form(material: Material) -> Section:
 def _scores(material: Material) -> Section:
     db = material.db
     figures = (
-        histogram(db, "sources", "score_confidence", "How sure the detector was that an image is a score"),
-        histogram(db, "sources", "staves", "Staves found in an image"),
-        histogram(db, "sources", "best_votes", "Votes of the best comment (ups minus downs)"),
+        histogram(
+            db, "sources", "score_confidence", "How sure the detector was that an image is a score", unit="1 is sure"
+        ),
+        histogram(db, "sources", "staves", "Staves found in an image", unit="staves"),
+        histogram(db, "sources", "best_votes", "Votes of the best comment", unit="ups less downs"),
         shares(db, "sources", "year", "Threads by year"),
     )
     return Section("Threads and scores", figures)

@@ -68,7 +68,7 @@ class Made:
     prompts: dict[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     sections: dict[str, str] = field(default_factory=dict)
-    page: Callable[[Stage], Page] = lambda stage: Page()
+    page: Callable[[Stage, Manifest], Page] = lambda stage, manifest: Page()
     rules: int = RULES
     commits: dict[str, str] = field(default_factory=dict)
 
@@ -174,7 +174,7 @@ def _write_pages(stage: Stage, made: Made, manifest: Manifest, before: Version |
             _changes(stage, made.corpus.tables, manifest, before) if before else (),
             hides_places=made.corpus.hides_places,
         ),
-        "report.html": render_report(manifest, made.corpus.story, made.page(stage)),
+        "report.html": render_report(manifest, made.corpus.story, made.page(stage, manifest)),
         "croissant.json": render_croissant(manifest, made.corpus),
     }
     for name, text in pages.items():

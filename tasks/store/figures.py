@@ -6,8 +6,12 @@ Every text in them may come from outside: the page shows it as text, whatever is
 from __future__ import annotations
 
 import base64
+import gzip
+import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 
@@ -33,14 +37,19 @@ class Histogram:
     """How a number is distributed.
 
     Attributes:
-        title: what is measured, with its unit.
-        bins: lower edge, upper edge and count, without gaps, ascending.
+        title: what is measured.
+        bins: lower edge, upper edge and count, of one width, without gaps, ascending; where all values are one, it is
+            the only bin's lower and upper edge.
         says: one sentence that tells how to read it.
+        unit: of the values, for the axis.
+        whole: whether the values are whole numbers, in the middle of their bins.
     """
 
     title: str
     bins: tuple[tuple[float, float, int], ...]
     says: str = ""
+    unit: str = ""
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,7 @@ class Grid:
         rows: a value a column; None is drawn as a dash.
         shares: headings of columns that hold shares of one: percentages, tinted.
         says: one sentence that tells how to read it.
+        ids: the names by which links on the page lead to the rows, one a row; words of this code, not of a table.
     """
 
     title: str
@@ -60,6 +70,7 @@ class Grid:
     rows: tuple[tuple[str | float | int | None, ...], ...]
     shares: tuple[str, ...] = ()
     says: str = ""
+    ids: tuple[str, ...] = ()
 
 
 def as_markdown(grid: Grid) -> str:
@@ -155,8 +166,56 @@ class Browser:
     says: str = ""
 
 
+@dataclass(frozen=True)
+class Sheet:
+    """Thousands of a table's rows to search, sort and turn over; they travel compressed, and the browser unpacks them.
+
+    Attributes:
+        title: the table.
+        columns: headings.
+        values: a column's values each, all as long; texts, numbers, truth values or None.
+        total: how many rows the table has.
+        links: by heading and value, the id in the page that a cell leads to.
+        says: one sentence that tells how to read it.
+    """
+
+    title: str
+    columns: tuple[str, ...]
+    values: tuple[tuple[str | float | int | None, ...], ...]
+    total: int
+    links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    says: str = ""
+
+    @cached_property
+    def packed(self) -> str:
+        """Headings, values and links as JSON, gzip and Base64; it holds no `<`."""
+        text = json.dumps({"columns": self.columns, "values": self.values, "links": self.links}, separators=(",", ":"))
+        return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+
+
+def round_width(least: float) -> float:
+    """The smallest of 1, 2, 5 times a power of ten that is no less."""
+    if least <= 0:
+        return 1.0
+    power = math.floor(math.log10(least))
+    for factor in (1, 2, 5, 10):
+        if factor * 10.0**power >= least * (1 - 1e-9):
+            return float(f"{factor}e{power}")
+    raise AssertionError("one of them is")
+
+
+def ticks(low: float, high: float, most: int = 6, least: float = 0.0) -> list[tuple[float, float]]:
+    """Round values on an axis, `most` at most, `least` apart or more; each with its place from 0 (low) to 1 (high)."""
+    if high <= low:
+        return []
+    step = max(round_width((high - low) / (most - 1)), least)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    values = (float(f"{at * step:.12g}") for at in range(first, last + 1))
+    return [(value, (value - low) / (high - low)) for value in values]
+
+
 MOST_ROWS = 60
-Figure = Bars | Histogram | Grid | Browser
+Figure = Bars | Histogram | Grid | Browser | Sheet
 
 
 @dataclass(frozen=True)
@@ -181,6 +240,7 @@ class Page:
     sections: tuple[Section, ...] = ()
     sounds: Mapping[str, bytes] = field(default_factory=dict)
     says: str = (
-        "Samples are drawn by hash, at most 60 rows a table; of each clip the page holds its first 8 seconds in mono. "
+        "Samples are drawn by hash; of each clip the page holds its first 8 seconds in mono, and of a long text its "
+        "beginning. "
         "The card, `README.md`, tells how the version was made."
     )

@@ -1,6 +1,6 @@
 "use strict";
-const sounds = JSON.parse(document.getElementById("sounds").textContent);
-const bytesOf = (sha256) => Uint8Array.from(atob(sounds[sha256]), (sign) => sign.charCodeAt(0));
+const { sounds, sheets } = JSON.parse(document.getElementById("data").textContent);
+const bytesOf = (base64) => Uint8Array.from(atob(base64), (sign) => sign.charCodeAt(0));
 
 for (const player of document.querySelectorAll("audio")) {
   player.src = "data:audio/mpeg;base64," + sounds[player.dataset.sound];
@@ -9,7 +9,7 @@ for (const player of document.querySelectorAll("audio")) {
   });
 }
 
-for (const form of document.querySelectorAll("form.filters")) {
+for (const form of document.querySelectorAll("form[data-browser]")) {
   const rows = [...form.parentElement.querySelectorAll(".rows > li")].map((item) => [item, JSON.parse(item.dataset.tags)]);
   const selects = [...form.querySelectorAll("select")];
   const told = form.querySelector("output b");
@@ -24,6 +24,91 @@ for (const form of document.querySelectorAll("form.filters")) {
     told.textContent = shown;
   });
   form.reset(); // browsers keep a select's choice over a reload, but not which rows it hid
+}
+
+// A table: rows to search, order and turn over. They are unpacked when they come near; texts only ever become text.
+const PAGE = 25, AT_FIRST = 10;
+
+function made(name, text, attributes = {}) {
+  const element = Object.assign(document.createElement(name), attributes);
+  if (text !== null) element.textContent = text;
+  return element;
+}
+
+async function openSheet(box) {
+  const packed = new Blob([bytesOf(sheets[box.dataset.sheet])]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const { columns, values, links } = await new Response(packed).json();
+  const form = box.querySelector("form"), search = form.querySelector("input"), told = form.querySelector("output");
+  const size = values[0].length, total = told.textContent.split(" of ")[1];
+  const words = Array.from({ length: size }, (_, row) => values.map((column) => column[row] ?? "").join("\n").toLowerCase());
+  const numeric = values.map((column) => column.every((value) => value === null || typeof value === "number"));
+  const useful = columns.map((_, at) => at).filter((at) => values[at].some((value) => value !== null));
+  const shown = new Set(useful.slice(0, AT_FIRST));
+  const { compare } = new Intl.Collator("en", { numeric: true });
+  let order = null, rising = true, first = 0, rows = [];
+
+  function choose() {
+    const wanted = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    rows = words.flatMap((text, row) => (wanted.every((word) => text.includes(word)) ? [row] : []));
+    if (order !== null) {
+      const column = values[order], sign = rising ? 1 : -1;
+      rows.sort((a, b) => {
+        const x = column[a], y = column[b];
+        if (x === null || y === null) return (x === null) - (y === null) || a - b; // empty cells come last either way
+        return sign * (numeric[order] ? x - y : compare(x, y)) || a - b;
+      });
+    }
+    first = 0;
+    show();
+  }
+
+  function cell(at, row) {
+    const value = values[at][row], text = value === null ? "–" : String(value);
+    const item = made("td", text, numeric[at] ? { className: "n" } : {});
+    const aim = Object.hasOwn(links, columns[at]) && Object.hasOwn(links[columns[at]], text) && links[columns[at]][text];
+    if (aim) item.replaceChildren(made("a", text, { href: `#${aim}` }));
+    return item;
+  }
+
+  function show() {
+    const picked = columns.map((_, at) => at).filter((at) => shown.has(at));
+    box.querySelector("thead tr").replaceChildren(...picked.map((at) => {
+      const head = made("th", null, { scope: "col", className: numeric[at] ? "n" : "" });
+      head.ariaSort = order === at ? (rising ? "ascending" : "descending") : "none";
+      head.append(made("button", columns[at], { type: "button", onclick: () => {
+        [order, rising] = [at, order === at ? !rising : true];
+        choose();
+        box.querySelectorAll("thead button")[picked.indexOf(at)].focus();
+      } }));
+      return head;
+    }));
+    box.querySelector("tbody").replaceChildren(...rows.slice(first, first + PAGE).map((row) => {
+      const line = made("tr", null);
+      line.append(...picked.map((at) => cell(at, row)));
+      return line;
+    }));
+    const count = (value) => value.toLocaleString("en");
+    told.textContent = `${count(rows.length)} of ${count(size)} match; the page holds ${count(size)} of ${total.split(" ")[0]} rows`;
+    box.querySelector("summary").textContent = `columns (${shown.size} of ${columns.length})`;
+    const [back, onward] = box.querySelectorAll(".pages button");
+    box.querySelector(".pages span").textContent =
+      rows.length ? `rows ${count(first + 1)} to ${count(Math.min(first + PAGE, rows.length))}` : "no row matches";
+    back.disabled = first === 0;
+    onward.disabled = first + PAGE >= rows.length;
+    back.onclick = () => { first -= PAGE; show(); };
+    onward.onclick = () => { first += PAGE; show(); };
+  }
+
+  box.querySelector("details div").replaceChildren(...columns.map((name, at) => {
+    const label = made("label", null), tick = made("input", null, { type: "checkbox", checked: shown.has(at) });
+    tick.onchange = () => { if (tick.checked) shown.add(at); else shown.delete(at); show(); };
+    label.append(tick, ` ${name}`);
+    return label;
+  }));
+  form.onsubmit = (event) => event.preventDefault();
+  search.oninput = choose;
+  choose();
+  box.dataset.open = "yes";
 }
 
 // A spectrogram: 512-point Hann windows, 0 to 12 kHz, 70 dB from dark to bright.
@@ -72,8 +157,9 @@ function draw(canvas, samples) {
 const seen = new IntersectionObserver((entries) => {
   for (const entry of entries.filter((one) => one.isIntersecting)) {
     seen.unobserve(entry.target);
-    new OfflineAudioContext(1, 1, 24000).decodeAudioData(bytesOf(entry.target.dataset.sound).buffer)
+    if (entry.target.dataset.sheet) openSheet(entry.target);
+    else new OfflineAudioContext(1, 1, 24000).decodeAudioData(bytesOf(sounds[entry.target.dataset.sound]).buffer)
       .then((sound) => draw(entry.target, sound.getChannelData(0)));
   }
 }, { rootMargin: "300px" });
-for (const canvas of document.querySelectorAll("canvas")) seen.observe(canvas);
+for (const canvas of document.querySelectorAll("canvas, [data-sheet]")) seen.observe(canvas);

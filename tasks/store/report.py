@@ -9,8 +9,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -19,7 +20,7 @@ import jinja2
 from markupsafe import Markup, escape
 
 from earmark.schemas.corpus import Story
-from earmark.tasks.store.figures import Browser, Page
+from earmark.tasks.store.figures import Browser, Grid, Histogram, Page, Sheet, ticks
 from earmark.tasks.store.manifest import Manifest, Step
 
 _CODE = re.compile(r"`([^`\n]+)`")
@@ -36,6 +37,7 @@ def render_report(manifest: Manifest, story: Story, page: Page) -> str:
     """
     folder = resources.files("earmark.tasks.store")
     script, style = (folder.joinpath(name).read_text("utf-8") for name in ("report.js", "report.css"))
+    sheets = [figure for section in page.sections for figure in section.figures if isinstance(figure, Sheet)]
     return _template().render(
         manifest=manifest,
         story=story,
@@ -45,7 +47,10 @@ def render_report(manifest: Manifest, story: Story, page: Page) -> str:
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         style=style,
-        sounds=_as_json(page.sounds),
+        sheets=sheets,
+        anchors={name for one in page.sections for it in one.figures if isinstance(it, Grid) for name in it.ids},
+        axes_of=axes_of,
+        data=_as_json(page.sounds, sheets),
     )
 
 
@@ -80,9 +85,20 @@ def filters_of(browser: Browser) -> dict[str, list[str]]:
     return {name: sorted(values) for name, values in found.items() if 1 < len(values) <= FILTER_VALUES}
 
 
-def _as_json(sounds: Mapping[str, bytes]) -> str:
-    """Sounds as JSON. Hashes and Base64 hold no `<`, so nothing in it can end the script element."""
-    text = json.dumps({sha256: base64.b64encode(sounds[sha256]).decode() for sha256 in sorted(sounds)}, indent=0)
+def axes_of(histogram: Histogram) -> dict[str, Any]:
+    """The ticks of both axes with their places from 0 to 1, the upward one's end and its ticks' most letters."""
+    highest = max(count for _, _, count in histogram.bins)
+    step = ticks(0, highest, 4, least=1)[1][0]
+    most = math.ceil(highest / step) * step
+    upward = [(at * step, at * step / most) for at in range(round(most / step) + 1)]
+    across = ticks(histogram.bins[0][0], histogram.bins[-1][1], least=1 if histogram.whole else 0)
+    return {"y": upward, "x": across, "most": most, "digits": max(len(number(value)) for value, _ in upward)}
+
+
+def _as_json(sounds: Mapping[str, bytes], sheets: Sequence[Sheet]) -> str:
+    """Sounds and rows as JSON. Hashes and Base64 hold no `<`, so nothing in it can end the script element."""
+    heard = {sha256: base64.b64encode(sounds[sha256]).decode() for sha256 in sorted(sounds)}
+    text = json.dumps({"sounds": heard, "sheets": [sheet.packed for sheet in sheets]}, indent=0)
     return text.replace("<", "\\u003c")
 
 

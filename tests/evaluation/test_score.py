@@ -43,6 +43,7 @@ from tests.conftest import ROOT
 from tests.evaluation.test_entries import table_ii
 from tests.mos_preferences.critiques import make_study, values_of
 from tests.music_prompts.prompt_builds import build_prompts, config_of, made_tracks, write_tracks
+from tests.pages import data_of
 from tests.servers.faults import Faults
 
 DIMENSIONS = 6
@@ -250,7 +251,7 @@ def assert_page_plays_systems_side_by_side(version: Version, store: Store, folde
         played = re.findall(r'<audio [^>]*data-sound="(\w+)"', item)
         assert played == [sha256(path) for path in files if path != gone]
         assert re.findall(r'<div class="clip"><p>(\w+), CCS', item) == ["best", "half", "none"]
-    sounds = json.loads(text.partition('<script type="application/json" id="sounds">')[2].partition("</script>")[0])
+    sounds = data_of(text)["sounds"]
     assert len(sounds) == 3 * len(rows) - 1
     heard, rate = soundfile.read(
         io.BytesIO(base64.b64decode(sounds[sha256(folder / f"best/{rows[1]['prompt_id']}.wav")]))

@@ -2,21 +2,44 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import json
+import math
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
+import duckdb
 import mlcroissant
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from earmark.schemas.corpus import Story
-from earmark.tasks.build.report import round_width
-from earmark.tasks.store.figures import Bars, Browser, Clip, Grid, Histogram, Page, Row, Section
+from earmark.schemas.tables import Table, columns, integer, text
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.build.report import MOST_SHEET_BYTES, as_cell, histogram, make_sheet, table_sheets, values_at
+from earmark.tasks.store.figures import (
+    Bars,
+    Browser,
+    Clip,
+    Grid,
+    Histogram,
+    Page,
+    Row,
+    Section,
+    Sheet,
+    round_width,
+    ticks,
+)  # fmt: skip
 from earmark.tasks.store.manifest import Manifest, Step
-from earmark.tasks.store.report import filters_of, render_report
+from earmark.tasks.store.report import axes_of, filters_of, render_report
 from earmark.tasks.store.versions import Version
 from tests.builds import build_version, read_config
 from tests.conftest import ROOT
+from tests.pages import data_of
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"' onload=alert(3) {{ 7 * 7 }}"
 STORY = Story(title="A title", summary="", method=(), main_table="rows", references=(), limits=())
@@ -39,6 +62,7 @@ FIGURES = (
     Histogram("empty", ()),
     Grid(HOSTILE, (HOSTILE, "share"), ((HOSTILE, 0.5), (None, None)), ("share",)),
     Browser(HOSTILE, ROWS, 3),
+    Sheet(HOSTILE, (HOSTILE, "n"), ((HOSTILE, "b", *"a" * 60), (None, 10, *range(60))), 99, {HOSTILE: {"b": "main"}}),
 )
 HOSTILE_PAGE = Page((Section(HOSTILE, FIGURES, HOSTILE),), {SHA256: b"mp3"})
 
@@ -72,7 +96,7 @@ def test_text_from_outside_stays_text() -> None:
     assert page.of("img") == []
     assert not [name for _, attributes in page.elements for name in attributes if name.startswith("on")]
     assert "alert(1)" in text
-    assert "49" not in text
+    assert "alert(3) 49" not in text
     tags = [json.loads(str(item["data-tags"])) for item in page.of("li") if "data-tags" in item]
     assert tags == [dict(row.tags) for row in ROWS]
 
@@ -116,7 +140,128 @@ def test_the_report_holds_sound_and_a_sample(built: Version) -> None:
     assert all(str(audio["data-sound"]) for audio in page.of("audio"))
     rows = [json.loads(str(item["data-tags"])) for item in page.of("li") if "data-tags" in item]
     assert {row["dataset"] for row in rows if "category" in row} == {"bvcc", "chimes", "vmc23"}
-    assert {row["reason"] for row in rows if "reason" in row} == set(built.manifest.rejects)
+
+
+def test_the_report_holds_the_tables_rows_and_leads_from_rejects_to_options_and_inputs(built: Version) -> None:
+    text = (built.folder / "report.html").read_text("utf-8")
+    ids = {attributes["id"] for _, attributes in Seen(text).elements if "id" in attributes}
+    rejects, *tables = data_of(text)["sheets"]
+    rows = {name: sum(splits.values()) for name, splits in built.manifest.rows.items()}
+    assert sorted(len(sheet["values"][0]) for sheet in tables) == sorted(
+        rows[name] for name in rows if name != "rejects"
+    )
+    held = dict(zip(rejects["columns"], rejects["values"], strict=True))
+    assert {name: held["reason"].count(name) for name in set(held["reason"])} == built.manifest.rejects
+    assert rejects["columns"][:3] == ["reason", "file", "line"]
+    assert set(rejects["links"]["reason"]) == set(held["reason"])
+    assert {one for one in held["file"] if one} == set(rejects["links"]["file"]) <= set(built.manifest.inputs)
+    assert {aim for links in rejects["links"].values() for aim in links.values()} <= ids
+    assert "sources.scale = [1.0, 5.0]" in text
+    assert {f"#reason-{name}" for name in built.manifest.rejects} <= {link.get("href") for link in Seen(text).of("a")}
+
+
+def table_of(sql: str) -> duckdb.DuckDBPyConnection:
+    """A database with the table `t`."""
+    db = duckdb.connect()
+    db.execute(f"CREATE TABLE t AS {sql}")
+    return db
+
+
+@given(st.lists(st.floats(-1e6, 1e6).map(lambda value: round(value, 3)), min_size=1, max_size=50))
+def test_bins_hold_each_number_and_end_where_numbers_end(values: list[float]) -> None:
+    found = histogram(table_of(f"SELECT unnest({values}::DOUBLE[]) AS x"), "t", "x", "x")
+    assert sum(count for _, _, count in found.bins) == len(values)
+    low, high = found.bins[0][0], found.bins[-1][1]
+    width = found.bins[0][1] - low
+    assert low - 1e-6 * width <= min(values)
+    assert max(values) <= high + 1e-6 * width
+    if len(set(values)) == 1:
+        assert found.bins == ((values[0], values[0], len(values)),)
+    else:
+        assert high - max(values) < width * (1 + 1e-6)
+        counted = np.histogram(values, [*(one[0] - 1e-9 * width for one in found.bins), high + 1e-9 * width])[0]
+        assert [one[2] for one in found.bins] == counted.tolist()
+
+
+@pytest.mark.parametrize(
+    ("sql", "low", "high", "counts"),
+    [
+        ("SELECT unnest([1.0, 3.5, 5.0]::DOUBLE[]) AS x", 1.0, 5.0, 3),  # a scale's last point is no bin of its own
+        ("SELECT unnest([0, 1, 1, 4]) AS x", -0.5, 4.5, 4),  # a bar stands over its whole number
+        ("SELECT unnest([0, 100]) AS x", -0.5, 104.5, 2),
+    ],
+)
+def test_where_axes_end(sql: str, low: float, high: float, counts: int) -> None:
+    found = histogram(table_of(sql), "t", "x", "x")
+    assert (found.bins[0][0], found.bins[-1][1], sum(one[2] for one in found.bins)) == (low, high, counts)
+    assert all(not found.whole or value.is_integer() for value, _ in axes_of(found)["x"])
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0.001, 1e6), st.integers(2, 12))
+def test_ticks_are_few_and_lie_where_their_values_do(low: float, length: float, most: int) -> None:
+    found = ticks(low, low + length, most)
+    assert len(found) <= most
+    for value, place in found:
+        assert -1e-6 <= place <= 1 + 1e-6
+        assert math.isclose(low + place * length, value, abs_tol=1e-6 * (abs(low) + length))
+
+
+def test_the_upward_axis_ends_above_the_highest_bar() -> None:
+    for highest in (1, 2, 34, 999, 1_000_000):
+        axes = axes_of(Histogram("", ((0, 1, highest), (1, 2, 0))))
+        assert axes["y"][0] == (0, 0)
+        assert axes["y"][-1] == (axes["most"], 1)
+        assert highest <= axes["most"] < 3 * highest
+        assert len(axes["y"]) <= 5
+
+
+@pytest.mark.parametrize(
+    ("value", "cell"),
+    [(None, None), (True, True), (2**53, str(2**53)), (1.23456789, 1.23457), (math.nan, "nan"), (["a", "b"], "a, b"),
+     ("x" * 500, "x" * 240 + "…"), ([1, 2], "1, 2")],
+)  # fmt: skip
+def test_cells_are_json_of_few_letters(value: object, cell: object) -> None:
+    assert as_cell(value) == cell
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [("a.b", ["1", "2"]), ("c", ["x"]), ("d", []), ("a", []), ("c.b", []), ("no.where", []), ("e", ["[1.0, 5.0]"])],
+)
+def test_what_a_config_says_under_a_key(key: str, values: list[str]) -> None:
+    config = {"a": [{"b": 1}, {"b": 2}, {"b": 1}, {}], "c": "x", "d": None, "e": [1.0, 5.0]}
+    assert values_at(config, key) == values
+
+
+LONG = Table("t", "Rows.", columns(text("name", "A name."), integer("n", "A number.")), ("name",))
+
+
+def test_a_page_has_a_most_size_and_the_rows_in_it_are_a_sample_by_hash() -> None:
+    """Rows that nothing compresses fill the tables' share of a page, and no more; the page stays below 5 MB."""
+    noise = "string_agg(md5((i * 7 + j)::VARCHAR), '' ORDER BY j) AS name"
+    db = table_of(f"SELECT {noise}, i AS n FROM range(20000) a(i), range(7) b(j) GROUP BY i")
+    names = [f"t{number}" for number in range(8)]
+    for name in names:
+        db.execute(f"CREATE VIEW {name} AS SELECT * FROM t")
+    corpus = replace(find_corpus("captions"), tables=tuple(replace(LONG, name=name) for name in names))
+    sheets = table_sheets(db, corpus, MOST_SHEET_BYTES)
+    size = len(render_report(MANIFEST, STORY, Page((sheets,))).encode())
+    assert MOST_SHEET_BYTES / 3 < size < MOST_SHEET_BYTES + 100_000
+    rows = tuple(Row(f"row {place}", {}, texts={str(part): "x" * 100_000 for part in range(4)}) for place in range(60))
+    page = Page((sheets, Section("Rows", (Browser("rows", rows, 60),))))
+    assert len(render_report(MANIFEST, STORY, page).encode()) < 5_000_000
+    (sheet,) = {(one.columns, one.values[:1][0][:50], one.total) for one in sheets.figures if isinstance(one, Sheet)}
+    everything = [name for (name,) in db.execute("SELECT name FROM t").fetchall()]
+    assert list(sheet[1]) == sorted(everything, key=lambda name: hashlib.md5(name.encode()).hexdigest())[:50]
+
+
+def test_reasons_take_turns_in_a_sheet_and_its_bytes_have_no_date() -> None:
+    db = table_of("SELECT i::VARCHAR AS name, (i > 0)::INT AS n FROM range(20000) r(i)")
+    sheet = make_sheet(db, LONG, 1_000_000, by="n", first=("n",))
+    assert sheet.columns == ("n", "name")
+    assert set(sheet.values[0][:2]) == {0, 1}
+    assert (len(sheet.values[0]), sheet.total) == (5000, 20000)
+    assert base64.b64decode(sheet.packed)[4:8] == bytes(4)
 
 
 @pytest.mark.slow
