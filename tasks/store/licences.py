@@ -116,14 +116,14 @@ def unheard(version: Version, store: Store) -> frozenset[str]:
     clips: set[str] = set()
     for made_from in _parents(version, store):
         clips |= unheard(made_from, store)
-        for splits in store.fetch(made_from, tables_only=True).table_files().values():
-            paths = [path for part in splits.values() for path in part]
-            if lost := next((path for path in paths if not path.is_file()), None):
-                raise StoreError(
-                    f"{lost} is not there, and {version.corpus} {version.name} was made from it; the licences of its "
-                    "tracks are not known"
-                )
-            _held_by_tracks(paths, clips)
+        tables = store.fetch(made_from, tables_only=True).table_files()
+        files = {name: [path for part in splits.values() for path in part] for name, splits in tables.items()}
+        if lost := next((path for paths in files.values() for path in paths if not path.is_file()), None):
+            raise StoreError(
+                f"{lost} is not there, and {version.corpus} {version.name} was made from it; the licences of its "
+                "tracks are not known"
+            )
+        _held_by_tracks(files, clips)
     return frozenset(clips)
 
 
@@ -153,11 +153,19 @@ def _parents(version: Version, store: Store) -> Iterator[Version]:
         yield made_from
 
 
-def _held_by_tracks(paths: Sequence[Path], clips: set[str]) -> Mask:
-    """Which rows of a table may not be heard: by their track's licence, or since they name one of the clips.
+def _held_by_tracks(files: Mapping[str, Sequence[Path]], clips: set[str]) -> dict[str, Mask]:
+    """Which rows of each table may not be heard: by their track's licence, or since they name one of the clips.
 
-    Adds the clips that such rows name.
+    Adds the clips that such rows name, and looks again until there are no more, since any table may name them.
     """
+    while True:
+        before = len(clips)
+        held = {name: _held_rows(paths, clips) for name, paths in files.items()}
+        if len(clips) == before:
+            return held
+
+
+def _held_rows(paths: Sequence[Path], clips: set[str]) -> Mask:
     masks = [np.zeros(0, bool)]
     for path in paths:
         with pq.ParquetFile(path) as file:
@@ -229,11 +237,11 @@ class Redaction:
             if terms.closed and REJECTS.name in self.tables:  # a reject of a source that nobody knows may be of any
                 self._gone.rows[REJECTS.name] |= rows.not_of(REJECTS.name, known - terms.closed)
             self._silent = {name: rows.not_of(name, terms.audible) for name in self.tables}
-        clips, by_tracks = set(terms.unheard), False
-        for name in self.tables:
-            held = _held_by_tracks([path for paths in self._files[name].values() for path in paths], clips)
-            self._silent[name] |= held
-            by_tracks = by_tracks or bool(held.any())
+        files = {name: [path for paths in self._files[name].values() for path in paths] for name in self.tables}
+        held = _held_by_tracks(files, set(terms.unheard))
+        by_tracks = any(bool(mask.any()) for mask in held.values())
+        for name, mask in held.items():
+            self._silent[name] |= mask
         self.all_audible = terms.audio and bool(known) and known <= terms.audible and not by_tracks
         self.files: set[str] = set()
         self.lost = {name: self._weighed(table) for name, table in self.tables.items()}

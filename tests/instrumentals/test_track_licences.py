@@ -97,6 +97,33 @@ def test_what_is_held_back_is_held_back_of_what_was_made_from_it(tmp_path: Path)
         pass
 
 
+@pytest.mark.parametrize("first", ["cuts", "clips"])
+def test_a_table_that_names_a_clip_may_come_before_the_one_that_states_its_licence(first: str, tmp_path: Path) -> None:
+    sound = column("sha", pa.string(), "Its hash.", names="clip", role="is")
+    origin = column("origin", pa.string(), "Its source.", names="source")
+    parts = Table("clips", "Clips.", pa.schema([sound, origin, TRACK_LICENCE, audio_column("Its bytes.")]), ("sha",))
+    cut_from = column("cut_from", pa.string(), "What it was cut from.", names="clip")
+    cuts = Table("cuts", "Cuts.", pa.schema([sound, cut_from, origin, audio_column("Its bytes.")]), ("sha",))
+    row = {"audio": clip("x", "free")["audio"], "origin": "free", "file": None}
+    licences = {"p1": "CC-BY-ND-4.0", "p2": "CC-BY-4.0"}
+    rows = {
+        "cuts": [{**row, "sha": f"d{sha}", "cut_from": f"c{sha}"} for sha in licences]  # of a cut that comes later
+        + [{**row, "sha": f"c{sha}", "cut_from": sha} for sha in licences],
+        "clips": [{**row, "sha": sha, "track_licence": terms} for sha, terms in licences.items()],
+    }
+    tables = (cuts, parts) if first == "cuts" else (parts, cuts)
+    version = make_version(Store(tmp_path), rows, {"free": "all"}, "origin", tables)
+    with bundled(version, tables, Store(tmp_path), audio=True, say=print) as bundle:
+        left = [
+            row
+            for entry in bundle.entries
+            if entry.path.endswith(".parquet")
+            for row in pq.read_table(entry.source).to_pylist()
+        ]
+    assert {row["sha"] for row in left if row["audio"]} == {"p2", "cp2", "dp2"}
+    assert len(left) == 6
+
+
 def test_a_missing_list_is_named(tmp_path: Path) -> None:
     make_tracks(tmp_path, 1)
     with pytest.raises(InputError, match=r"nowhere.txt"):
