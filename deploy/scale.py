@@ -4,7 +4,7 @@
     python deploy/scale.py --write    # puts them into deploy/SCALE.md
 
 Counts follow from the papers' sizes, and those of music from the shipped presets too; what a model or a disk does in a
-second is assumed, and stands in `ASSUMED`.
+second is assumed, and stands in `ASSUMED`; what was measured of it says so there.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ ASSUMED = {
     "seconds that a judge takes for a request": 4.0,
     "requests that one GPU's server works on at once": 32.0,
     "requests that a worker keeps in flight": 64.0,
+    "seconds of a worker's processor that a request takes (measured)": 0.005,
     "times real time that one GPU separates": 60.0,
     "US dollars for a million tokens in": 0.4,
     "US dollars for a million tokens out": 1.6,
@@ -157,7 +158,7 @@ def _asking(requests: float) -> tuple[float, str]:
             spread=0.3,
             workers=4,
             concurrency=int(ASSUMED["requests that a worker keeps in flight"]),
-            worker_s=0.00035,
+            worker_s=ASSUMED["seconds of a worker's processor that a request takes (measured)"],
             slots=GPUS * int(ASSUMED["requests that one GPU's server works on at once"]),
         )
     )
