@@ -325,6 +325,8 @@ _STORY = Story(
         "A model named `builtin:` measures the signal and fills in a template: for trying the pipeline.",
     ),
     tags=("audio", "music", "captions", "text-to-music"),
+    tasks=("audio-text-to-text", "text-to-audio"),
+    languages=("en",),
 )
 
 _JSON = Writer(

@@ -23,6 +23,8 @@ class Story:
         references: the papers whose method it follows, one a line.
         limits: what a user must not conclude.
         tags: words for the Hub.
+        tasks: what it trains or measures, in the Hub's words (`schemas/hub_vocabulary.json`).
+        languages: that its own prompts ask for, as ISO 639-1 codes; none where texts are as the inputs have them.
     """
 
     title: str
@@ -32,6 +34,8 @@ class Story:
     references: tuple[str, ...]
     limits: tuple[str, ...]
     tags: tuple[str, ...] = ()
+    tasks: tuple[str, ...] = ()
+    languages: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

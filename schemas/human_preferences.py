@@ -154,6 +154,7 @@ _STORY = Story(
         "A salted hash hides an id; it does not hide a person from whoever knows the votes.",
     ),
     tags=("audio", "music", "preference", "human-feedback", "reward-model"),
+    tasks=("audio-classification",),
 )
 
 _PAIR = ("text", "lyrics", "reference_audio", "a_audio", "b_audio")

@@ -413,6 +413,7 @@ _STORY = Story(
         "A model named `builtin:` measures the signal and compares words: for trying the pipeline.",
     ),
     tags=("audio", "music", "speech", "sound", "rubrics", "reward-model", "instruction-following"),
+    tasks=("audio-text-to-text",),
 )
 
 CORPUS = Corpus(

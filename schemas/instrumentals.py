@@ -167,6 +167,7 @@ _STORY = Story(
         "Where one allows no derivatives, `earmark publish` holds the instrumental back.",
     ),
     tags=("audio", "music", "source-separation", "text-to-music"),
+    tasks=("audio-to-audio",),
 )
 
 VIEWS = (

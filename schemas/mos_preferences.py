@@ -431,6 +431,7 @@ _STORY = Story(
         "The licences of the rated corpora hold for their ratings and audio; this dataset adds none.",
     ),
     tags=("audio", "speech", "mos", "preference", "reward-model"),
+    tasks=("audio-classification",),
 )
 
 VIEWS = (

@@ -337,6 +337,8 @@ _STORY = Story(
         "A writer named `builtin:` fills in a template: its prompts are for trying the pipeline.",
     ),
     tags=("music", "text-to-music", "evaluation", "prompts"),
+    tasks=("text-to-audio",),
+    languages=("en",),
 )
 
 VIEWS = (

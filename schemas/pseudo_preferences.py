@@ -263,6 +263,7 @@ _STORY = Story(
         "The terms of the generating models hold for the audio.",
     ),
     tags=("audio", "music", "preference", "reward-model"),
+    tasks=("audio-classification",),
 )
 
 _QUESTIONS = {

@@ -417,6 +417,8 @@ _STORY = Story(
         "A model named `builtin:` fills in forms and sees no score: for trying the pipeline.",
     ),
     tags=("music", "sheet-music", "multiple-choice", "visual-question-answering"),
+    tasks=("visual-question-answering", "multiple-choice"),
+    languages=("en",),
 )
 
 VIEWS = (

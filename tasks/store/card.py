@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -14,12 +16,16 @@ from earmark.schemas.corpus import Story
 from earmark.schemas.tables import SPLITS, Table, embeds
 from earmark.tasks.store.diff import Change
 from earmark.tasks.store.manifest import Manifest, Step, digest_of
+from earmark.tasks.store.model_terms import names_of
 
 PERSONAL = (
     "Earmark adds no names or contact data. Speaker, listener and artist ids, transcripts, lyrics and voices in the "
     "audio are those of the sources; their owners' terms hold."
 )
-SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
+SIZES = (
+    (10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"),
+    (10**8, "10M<n<100M"), (10**9, "100M<n<1B"), (10**10, "1B<n<10B"), (10**11, "10B<n<100B"), (10**12, "100B<n<1T"),
+)  # fmt: skip
 
 
 def render_card(
@@ -125,13 +131,37 @@ def _head(manifest: Manifest, tables: Sequence[Table], story: Story) -> dict[str
         if table.name in manifest.rows
     ]
     rows = sum(manifest.rows.get(story.main_table, {}).values())
-    size = next((name for limit, name in SIZES if rows < limit), "n>10M")
+    size = next((name for limit, name in SIZES if rows < limit), "n>1T")
     return {
         "pretty_name": story.title,
+        **licence_facts(manifest),
+        **({"language": list(story.languages)} if story.languages and not manifest.config.get("asks") else {}),
+        **({"task_categories": list(story.tasks)} if story.tasks else {}),
         "size_categories": [size],
         "tags": [*story.tags, "earmark"],
         "configs": configs,
     }
+
+
+def licence_facts(manifest: Manifest) -> dict[str, Any]:
+    """The licences that a config states of its sources, in the Hub's words: each that the Hub knows, or `other` with
+    its name as the config has it; nothing where none is stated."""
+    models = {name for model in manifest.models for name in names_of(model)}
+    stated = manifest.config.get("licences") or {}
+    of_sources = {terms.get("licence") for source, terms in stated.items() if source not in models}
+    names = sorted(name or "not stated" for name in of_sources)
+    if not any(of_sources):
+        return {}
+    known = [name.lower() for name in names if name.lower() in _hub_licences()]
+    if len(known) == len(names):
+        return {"license": known[0] if len(known) == 1 else known}
+    return {"license": "other", "license_name": re.sub(r"[^a-z0-9.]+", "-", " ".join(names).lower()).strip("-")}
+
+
+@cache
+def _hub_licences() -> frozenset[str]:
+    text = resources.files("earmark.schemas").joinpath("hub_vocabulary.json").read_text("utf-8")
+    return frozenset(json.loads(text)["licences"])
 
 
 def _fields(table: Table) -> list[dict[str, str]]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+import json
 from pathlib import Path
 
 import pytest
 import soundfile
+import yaml
 from datasets import Audio, Features, Image, load_dataset
+from huggingface_hub import DatasetCardData
 
 from earmark.tasks.build.registry import corpora
 from earmark.tasks.store.versions import Store, Version, verify
 from tests.builds import build_version, config_of, rows_of
+from tests.conftest import ROOT
 from tests.importers import layouts
 
 HOLD_AUDIO = {"human-preferences", "instruction-rubrics", "instrumentals", "pseudo-preferences"}
@@ -52,6 +56,16 @@ def test_the_default_install_reads_what_it_writes(built_demo: Path, corpus: str,
             pictures = [first[name] for name, feature in held.features.items() if isinstance(feature, Image)]
             assert all(picture is None or picture.size > (0, 0) for picture in pictures)
     assert (decoded > 0) == (corpus in HOLD_AUDIO)
+
+
+@pytest.mark.parametrize("corpus", corpora())
+def test_the_heads_of_cards_are_read_by_the_hubs_client(built_demo: Path, corpus: str) -> None:
+    _, head, _ = (newest(built_demo, corpus).folder / "README.md").read_text("utf-8").split("---\n", 2)
+    facts = yaml.safe_load(head)
+    assert DatasetCardData(**facts).to_dict() == facts
+    known = json.loads((ROOT / "schemas/hub_vocabulary.json").read_text("utf-8"))
+    assert facts.get("license", "unknown") in known["licences"]
+    assert facts["task_categories"]
 
 
 def test_the_card_says_how_audio_is_decoded(built_demo: Path) -> None:
