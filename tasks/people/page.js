@@ -109,7 +109,7 @@ function listen() {
     wait.textContent = open.length ? `Play ${open.map((one) => one.getAttribute("aria-label")).join(" and ")} first.` : "";
   };
   for (const one of stage.querySelectorAll("audio")) {
-    one.addEventListener("play", () => stage.querySelectorAll("audio").forEach((other) => other !== one && other.pause()));
+    one.addEventListener("play", () => one.paused || alone(one)); // its turn may be over before it is told
     one.addEventListener("error", () => warn("sound", "A clip cannot be played by this browser. Please tell whoever sent you this page."));
     for (const event of ["timeupdate", "ended", "pause", "loadedmetadata"]) one.addEventListener(event, check);
     one.src = address(one.dataset.clip);
@@ -117,6 +117,10 @@ function listen() {
   check();
   document.getElementById("stage").focus();
   scrollTo(0, 0);
+}
+
+function alone(player) {
+  for (const other of document.querySelectorAll("#stage audio")) if (other !== player) other.pause();
 }
 
 function heard() {
@@ -128,8 +132,9 @@ function heard() {
 document.addEventListener("keydown", (event) => {
   if (event.target.matches("textarea") || event.ctrlKey || event.metaKey || event.altKey) return;
   const player = document.querySelector(`#stage audio[data-letter="${CSS.escape(event.key.toLowerCase())}"]`);
-  if (player?.paused) player.play().catch((fault) => fault.name === "AbortError" || warn("sound", fault.message)); // pressed twice
-  else player?.pause();
+  if (!player?.paused) return player?.pause();
+  alone(player);
+  player.play().catch((fault) => fault.name === "AbortError" || warn("sound", fault.message)); // pressed twice
 });
 
 function showProgress() {
