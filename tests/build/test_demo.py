@@ -58,6 +58,7 @@ def test_the_default_install_reads_what_it_writes(built_demo: Path, corpus: str,
     assert (decoded > 0) == (corpus in HOLD_AUDIO)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", corpora())
 def test_the_heads_of_cards_are_read_by_the_hubs_client(built_demo: Path, corpus: str) -> None:
     _, head, _ = (newest(built_demo, corpus).folder / "README.md").read_text("utf-8").split("---\n", 2)
@@ -68,6 +69,7 @@ def test_the_heads_of_cards_are_read_by_the_hubs_client(built_demo: Path, corpus
     assert facts["task_categories"]
 
 
+@pytest.mark.slow
 def test_the_card_says_how_audio_is_decoded(built_demo: Path) -> None:
     for corpus in corpora():
         version = newest(built_demo, corpus)

@@ -56,11 +56,13 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Store:
     return unpack(tmp_path_factory.mktemp("before"))
 
 
+@pytest.mark.slow
 def test_no_demo_asks_a_model_what_the_ledger_of_the_state_before_answers(old: Store, built_demo: Path) -> None:
     assert len(paid(old.root)["attempts"]) > 700
     assert compare.asked(built_demo, old.root) == []
 
 
+@pytest.mark.slow
 def test_what_a_judge_heard_before_is_not_heard_again(old: Store, built_demo: Path) -> None:
     """The demo's rows are meant to differ, and the requests of asks whose words did not change are those of before."""
     keys = {bytes(key).hex() for key, *_ in paid(old.root)["requests"]}
@@ -70,6 +72,7 @@ def test_what_a_judge_heard_before_is_not_heard_again(old: Store, built_demo: Pa
     assert set(heard) <= keys
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", compare.HOUSE)
 def test_a_demo_has_the_rows_of_the_state_before(old: Store, built_demo: Path, corpus: str) -> None:
     lines = list(compare.compare(before(old, corpus), Store(built_demo).find(corpus)))
@@ -141,6 +144,7 @@ def test_a_version_of_the_state_before_is_whole_and_loads(old: Store, corpus: st
         assert duckdb.execute(count).fetchall() == [(sum(splits.values()),)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("corpus", compare.HOUSE)
 def test_a_version_of_the_state_before_is_compared_with_a_new_one(old: Store, built_demo: Path, corpus: str) -> None:
     new = Store(built_demo).find(corpus)
