@@ -23,7 +23,7 @@ NAMES: Mapping[str, str] = {
     "file": "file filename file_name wav wav_name wav_path path audio audio_path clip clip_path sample sample_id "
     "stimulus utt_id",
     "mos": "mos score rating mean mean_score mean_rating ovr overall quality naturalness opinion value",
-    "system": "system system_id systems model model_id method codec algorithm",
+    "system": "system system_id systems sys sys_id model model_id method codec algorithm",
     "speaker": "speaker speaker_id singer voice spk",
     "content": "content content_id text_id sentence sentence_id phrase prompt_id transcript transcription "
     "content_cluster cluster ref",

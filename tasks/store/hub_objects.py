@@ -62,7 +62,7 @@ class HubObjects:
         for url in urls:
             repo, revision, path = hub_parts(url)
             wanted.setdefault(f"{repo}@{revision}", []).append((path, url))
-        found: dict[str, Object] = {}
+        objects: dict[str, Object] = {}
         for pairs in wanted.values():
             commit, repo = self.commit(pairs[0][1]), hub_parts(pairs[0][1])[0]
             urls_of = {path: url for path, url in pairs if path}
@@ -71,10 +71,10 @@ class HubObjects:
                 with _one_line(pairs[0][1]):
                     part = paths[start : start + MOST_PATHS]
                     listed = self._api.get_paths_info(repo, part, revision=commit, repo_type=_KIND)
-                found |= {urls_of[item.path]: _object(item) for item in listed if hasattr(item, "blob_id")}
+                objects |= {urls_of[item.path]: _object(item) for item in listed if hasattr(item, "blob_id")}
         for _ in urls:
             seen()
-        return [found.get(url) for url in urls]
+        return [objects.get(url) for url in urls]
 
     def listed(self, url: str) -> Iterator[tuple[str, Object]]:
         """All files at or below a URL, by their URLs."""

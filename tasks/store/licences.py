@@ -160,9 +160,9 @@ def _held_by_tracks(files: Mapping[str, Sequence[Path]], clips: set[str]) -> dic
     """
     while True:
         before = len(clips)
-        held = {name: _held_rows(paths, clips) for name, paths in files.items()}
+        masks = {name: _held_rows(paths, clips) for name, paths in files.items()}
         if len(clips) == before:
-            return held
+            return masks
 
 
 def _held_rows(paths: Sequence[Path], clips: set[str]) -> Mask:
@@ -178,12 +178,12 @@ def _held_rows(paths: Sequence[Path], clips: set[str]) -> Mask:
                 named = [set(_words(row)) for row in zip(*(batch[name].to_pylist() for name in names), strict=True)]
                 named = named or [set()] * len(batch)
                 licences = batch[own[0]].to_pylist() if own else [None] * len(batch)
-                held = [
+                gone = [
                     not clips.isdisjoint(words) or _forbids(licence)
                     for words, licence in zip(named, licences, strict=True)
                 ]
-                clips.update(*(words for words, gone in zip(named, held, strict=True) if gone))
-                masks.append(np.array(held, bool))
+                clips.update(*(words for words, is_gone in zip(named, gone, strict=True) if is_gone))
+                masks.append(np.array(gone, bool))
     return np.concatenate(masks)
 
 
@@ -238,9 +238,9 @@ class Redaction:
                 self._gone.rows[REJECTS.name] |= rows.not_of(REJECTS.name, known - terms.closed)
             self._silent = {name: rows.not_of(name, terms.audible) for name in self.tables}
         files = {name: [path for paths in self._files[name].values() for path in paths] for name in self.tables}
-        held = _held_by_tracks(files, set(terms.unheard))
-        by_tracks = any(bool(mask.any()) for mask in held.values())
-        for name, mask in held.items():
+        masks = _held_by_tracks(files, set(terms.unheard))
+        by_tracks = any(bool(mask.any()) for mask in masks.values())
+        for name, mask in masks.items():
             self._silent[name] |= mask
         self.all_audible = terms.audio and bool(known) and known <= terms.audible and not by_tracks
         self.files: set[str] = set()

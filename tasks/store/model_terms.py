@@ -30,20 +30,22 @@ def terms_of(models: Iterable[str], licences: Mapping[str, Mapping[str, Any]]) -
         models: as a manifest names them: annotators, checkpoints, embedding models.
         licences: the config's `licences`.
     """
-    found = {}
+    terms = {}
     for model in (model for model in models if not model.startswith(_OF_OURS)):
         stated = (licences.get(name, {}).get("licence") for name in names_of(model))
         known = (_known().get(name, (None,))[0] for name in names_of(model))
-        found[model] = next((str(terms) for terms in (*stated, *known) if terms), UNKNOWN)
-    return found
+        terms[model] = next((str(one) for one in (*stated, *known) if one), UNKNOWN)
+    return terms
 
 
 def warnings_of(terms: Mapping[str, str]) -> list[str]:
     """What to look at before output of these models is passed on."""
-    forbidding = {model: said for model, said in terms.items() if _NON_COMMERCIAL.search(said)}
-    unknown = [model for model, said in terms.items() if said == UNKNOWN]
-    told = [f"terms of {model}: {said}; its output may be bound by them" for model, said in forbidding.items()]
-    return [*told, *(f"terms of {model}: {UNKNOWN}" for model in unknown)]
+    bound = [
+        f"terms of {model}: {stated}; its output may be bound by them"
+        for model, stated in terms.items()
+        if _NON_COMMERCIAL.search(stated)
+    ]
+    return [*bound, *(f"terms of {model}: {UNKNOWN}" for model, stated in terms.items() if stated == UNKNOWN)]
 
 
 @cache
