@@ -17,7 +17,18 @@ from earmark.tasks.annotation.answers import Reply
 from earmark.tasks.annotation.backends import provider_of
 from earmark.tasks.annotation.errors import BadMedia
 from earmark.tasks.annotation.keys import find_key
-from earmark.tasks.annotation.request import Ask, Audio, FreeText, Image, Message, Request, Sampling, canonical
+from earmark.tasks.annotation.request import (
+    Ask,
+    Audio,
+    FreeText,
+    Image,
+    Message,
+    Part,
+    Request,
+    Sampling,
+    Text,
+    canonical,
+)
 
 Medium = TypeVar("Medium", Audio, Image)
 
@@ -68,6 +79,11 @@ class Media:
     def image(self, part: Image) -> bytes:
         """The picture's bytes; raises as `audio`."""
         return _loaded(self.load_image, part)
+
+    def at_hand(self, part: Part) -> bool:
+        """Whether a part's bytes need no work that others should not wait for."""
+        look = getattr(self.load_audio, "at_hand", None)
+        return isinstance(part, Text) or (isinstance(part, Audio) and look is not None and look(part) is not None)
 
 
 def _loaded(load: Callable[[Medium], bytes], part: Medium) -> bytes:

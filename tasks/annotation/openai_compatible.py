@@ -48,7 +48,7 @@ class OpenAICompatible(HttpBackend):
 
     async def send(self, request: Request) -> str:
         """Ask once; returns the response's body."""
-        if all(isinstance(part, Text) for part in request.parts()):
+        if all(map(self._media.at_hand, request.parts())):
             body = self.encoded(request)
         else:
             body = await asyncio.to_thread(self.encoded, request)

@@ -26,8 +26,10 @@ from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.audio.sound import open_file, open_sound
 
 Samples = npt.NDArray[np.float32]
-CACHED_BYTES = 256 << 20
-"""Decoded audio that is kept: a clip stands in several pairs, and in both orders of each."""
+CACHED_BYTES = 128 << 20
+"""Decoded audio that is kept, for other spans and measurements of a clip."""
+SENT_BYTES = 512 << 20
+"""Encoded parts that are kept: a clip stands in several pairs, and in both orders of each."""
 KEPT_BYTES = 1 << 30
 """Encoded parts that are kept where several annotators hear a clip: nine hours at 16 kHz, mono, 16 bits."""
 
@@ -74,20 +76,28 @@ class Part(Protocol):
 
 
 class Encoder:
-    """Encodes parts; decodes each clip once as long as it stays in the cache. Safe for threads.
+    """Encodes parts, each once as long as it stays in the cache, and so decodes its clip. Safe for threads.
 
     Handed to another process, it is one encoder there too, however often it comes, with a cache of its own.
 
     Args:
         cached_bytes: most bytes of decoded audio that are kept.
+
+    Attributes:
+        given: how many parts were asked for.
+        decoded_clips: how often a clip was decoded for them.
     """
 
     def __init__(self, cached_bytes: int = CACHED_BYTES) -> None:
         self.name = uuid.uuid4().hex
+        self.given = self.decoded_clips = 0
         self._most = cached_bytes
         self._held: OrderedDict[str, tuple[Samples, int]] = OrderedDict()
         self._size = 0
+        self._parts: OrderedDict[Part, bytes] = OrderedDict()
+        self._parts_size = 0
         self._lock = threading.Lock()
+        self._turns = [threading.Lock() for _ in range(64)]  # a clip has one of them: two threads do not decode it both
 
     def __reduce__(self) -> tuple[Any, ...]:
         return encoder_here, (type(self), self.name, self._most)
@@ -98,8 +108,35 @@ class Encoder:
         Raises:
             InputError: the file cannot be read, is not the indexed one, or the span holds nothing.
         """
-        samples, rate = self.decoded(part.path, part.sha256)
-        return encode(span(samples, rate, part), rate, part.form)
+        with self._lock:
+            self.given += 1
+        sound = self.at_hand(part)
+        if sound is not None:
+            return sound
+        with self._turns[hash(part.sha256) % len(self._turns)]:
+            with self._lock:
+                sound = self._parts.get(part)
+            if sound is None:
+                samples, rate = self.decoded(part.path, part.sha256)
+                sound = encode(span(samples, rate, part), rate, part.form)
+                self._keep_part(part, sound)
+        return sound
+
+    def at_hand(self, part: Part) -> bytes | None:
+        """The part's bytes if they need not be made."""
+        with self._lock:
+            sound = self._parts.get(part)
+            if sound is not None:
+                self._parts.move_to_end(part)
+        return sound
+
+    def _keep_part(self, part: Part, sound: bytes) -> None:
+        with self._lock:
+            self._parts[part] = sound
+            self._parts_size += len(sound)
+            while self._parts_size > SENT_BYTES and len(self._parts) > 1:
+                _, gone = self._parts.popitem(last=False)
+                self._parts_size -= len(gone)
 
     def span(self, part: Part) -> tuple[Samples, int]:
         """Samples (frames, channels) and rate of the part's span, in the file's own rate and channels.
@@ -118,6 +155,7 @@ class Encoder:
                 return self._held[sha256]
         samples, rate = decode(path, sha256)
         with self._lock:
+            self.decoded_clips += 1
             if sha256 not in self._held:
                 self._held[sha256] = (samples, rate)
                 self._size += samples.nbytes
@@ -180,12 +218,15 @@ class SharedEncoder(Encoder):
             if encoded is None:
                 encoded = encode_parts(part.path, part.sha256, expected)
                 self._keep(part.sha256, encoded)
+        with self._lock:
+            self.given += 1
         if part not in encoded:
             raise InputError(f"clip {Path(part.path).name}: expected sound from {part.start_s or 0:g} s on, found none")
         return encoded[part]
 
     def _keep(self, sha256: str, by_part: dict[Part, bytes]) -> None:
         with self._lock:
+            self.decoded_clips += 1
             self._encoded[sha256] = by_part
             size = sum(len(sound) for kept in self._encoded.values() for sound in kept.values())
             while size > self._kept_bytes and len(self._encoded) > 1:

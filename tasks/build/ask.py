@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
@@ -207,6 +208,17 @@ class Asker(Generic[Config]):
             if fault and self.config.asked()[role].repair == "explain":
                 again = explained(request, json.dumps(reply.value, ensure_ascii=False), fault[1])
         raise AssertionError("a question has at least one draw")
+
+    async def ahead(self, story: Callable[[Asker[Config]], Coroutine[Any, Any, Any]]) -> None:
+        """Ask now what a later walk asks in any case, so that its model need not wait for this walk's end: that walk
+        gets the answers from the ledger. Here nothing is recorded, and nothing ends by it; a dry run counts it there.
+
+        Args:
+            story: asks by the asker that it is given.
+        """
+        if self._checks:
+            with suppress(GivenUp):
+                await story(Asker(self.config, self.at, self._columns, self._put))
 
     def _record(self, ask: Ask[Config], role: str, row: Row, reply: Reply, last: bool) -> None:
         about = tuple(row.get(name) for name in self._columns.names)

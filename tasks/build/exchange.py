@@ -20,6 +20,7 @@ class Exchange:
 
     def __init__(self, sessions: Mapping[str, Session]) -> None:
         self._sessions = sessions
+        self._batched = any(session.in_batches for session in sessions.values())
         self._stack = ExitStack()
         self._puts: dict[int, Callable[[list[Request]], None]] = {}
         self._waiting: dict[tuple[int, str], asyncio.Future[Outcome]] = {}
@@ -48,7 +49,7 @@ class Exchange:
     def _send(self) -> None:
         """Send what has come together; to a provider's batch API only once nothing else is on its way."""
         self._timer = None
-        moving = sum(not future.done() for future in self._waiting.values()) > sum(map(len, self._unsent.values()))
+        moving = self._batched and self._in_flight() > sum(map(len, self._unsent.values()))
         for name, requests in list(self._unsent.items()):
             session = next(one for one in self._sessions.values() if id(one) == name)
             if session.in_batches and moving:
@@ -60,6 +61,9 @@ class Exchange:
             if name not in self._puts:
                 self._puts[name] = self._stack.enter_context(self._stream(name, session))
             self._puts[name](requests)
+
+    def _in_flight(self) -> int:
+        return sum(not future.done() for future in self._waiting.values())
 
     def _stream(self, name: int, session: Session) -> AbstractContextManager[Callable[[list[Request]], None]]:
         return session.streaming(

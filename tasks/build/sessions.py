@@ -38,6 +38,9 @@ class Sessions:
         return self
 
     def __exit__(self, *ended: object) -> None:
+        encoder = self.media.load_audio
+        if isinstance(encoder, Encoder) and encoder.given:
+            say(f"{encoder.given:,} clips went to models; {encoder.decoded_clips:,} were decoded for them")
         with ExitStack() as stack:
             for _, _, closing in self._open:
                 stack.push(closing)

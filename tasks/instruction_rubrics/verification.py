@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +19,7 @@ from earmark.tasks.importers.rows import Reject
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, HEAR, PERTURB, VERIFY
 from earmark.tasks.instruction_rubrics.attributes import offered
 from earmark.tasks.instruction_rubrics.deciding import kind_of, lost_by_kind, overlap, verdict
-from earmark.tasks.instruction_rubrics.items import listen, with_items
+from earmark.tasks.instruction_rubrics.items import listen, take_apart, with_items
 from earmark.tasks.store.staging import Stage
 
 
@@ -29,8 +30,9 @@ from earmark.tasks.store.staging import Stage
     label="verify captions",
 )
 async def verify_caption(asker: Asker[InstructionRubrics], caption: Row) -> dict[str, Any]:
-    """Verify a caption as its source says: a listener is asked once of real audio, twice of generated audio. If it fits
-    and its negative is to be the same with one detail changed, have it changed."""
+    """Verify a caption as its source says: a listener is asked once of real audio, twice of generated audio. If it
+    fits, it is taken apart already, for its rubric; and if its negative is to be the same with one detail changed, that
+    is done."""
     config, source = asker.config, caption["source"]
     by = config.verifiers(source, "positives")
     answers: list[tuple[bool, str]] = []
@@ -43,14 +45,24 @@ async def verify_caption(asker: Asker[InstructionRubrics], caption: Row) -> dict
     if fault is not None:
         raise GivenUp(VERIFY.name, *fault)
     end = {"positive": positive, "evidence": [evidence for _, evidence in answers]}
-    if positive and caption["role"] == "perturb":
-        base = f"{caption['clip_sha256']}\n{caption['instruction_id']}"
-        full = config.source(source).full
-        attributes = offered(config.seed, base, caption["domain"], caption["language"], full=full)
-        question = {**caption, "caption": caption["text"], "attributes": [one._asdict() for one in attributes]}
-        change = await asker.reply(PERTURB, question)
-        end |= {"changed": change.value, "failure": change.failure}
+    if positive:
+        about = {**caption, "instruction": caption["text"], "written_by": None}
+        ahead = asker.ahead(lambda scout: take_apart(scout, about))
+        changed, _ = await asyncio.gather(_changed(asker, caption), ahead)
+        end |= changed
     return end
+
+
+async def _changed(asker: Asker[InstructionRubrics], caption: Row) -> Row:
+    """A caption with one detail changed, or why it is not; nothing where it is to be no negative of that kind."""
+    if caption["role"] != "perturb":
+        return {}
+    base = f"{caption['clip_sha256']}\n{caption['instruction_id']}"
+    full = asker.config.source(caption["source"]).full
+    attributes = offered(asker.config.seed, base, caption["domain"], caption["language"], full=full)
+    question = {**caption, "caption": caption["text"], "attributes": [one._asdict() for one in attributes]}
+    change = await asker.reply(PERTURB, question)
+    return {"changed": change.value, "failure": change.failure}
 
 
 @step("verify", unit="captions", follows="choose", label="keep captions that fit")

@@ -87,6 +87,20 @@ def test_many_threads_get_what_they_asked_for_whatever_is_kept(tmp_path: Path) -
         assert shared(parts[0]) == expected[0]  # nobody expects it any more
 
 
+def test_a_clip_of_many_pairs_is_decoded_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clips = [make_clip(tmp_path / f"{seed}.wav", 0.5, seed) for seed in range(12)]
+    pairs = [part_of(clip, None, None, FORMS[0]) for one in clips for other in clips for clip in (one, other)]
+    encoder = Encoder()
+    with ThreadPoolExecutor(8) as pool:
+        sounds = dict(zip(pairs, pool.map(encoder, pairs), strict=True))
+    assert (encoder.given, encoder.decoded_clips) == (288, 12)
+    monkeypatch.setattr("earmark.tasks.audio.encode.SENT_BYTES", 3 * len(sounds[pairs[0]]))
+    small = Encoder(cached_bytes=1)
+    assert [small(part) for part in pairs] == [sounds[part] for part in pairs], "whatever has left the cache"
+    kept = sum(len(small.at_hand(clip) or b"") for clip in {*pairs})
+    assert kept == 3 * len(sounds[pairs[0]])
+
+
 def test_a_part_beyond_the_end_fails_alone(clip: Audio) -> None:
     shared = SharedEncoder()
     good, bad = part_of(clip, 0.0, 1.0, FORMS[0]), part_of(clip, SECONDS + 5, None, FORMS[0])

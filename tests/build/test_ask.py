@@ -233,6 +233,27 @@ def test_a_row_goes_on_while_another_waits_for_its_answer(tmp_path: Path) -> Non
     assert last < session.order.index("left of about draft n0 good")
 
 
+@walk("beforehand", asks=[DRAFT], columns=[("side", pa.string())])
+async def draft_beforehand(asker: Asker[Trial], row: Row) -> None:
+    """Asks what `write_about` asks about each row first."""
+    await asker.ahead(lambda scout: scout(DRAFT, row))
+
+
+def test_what_is_asked_ahead_is_asked_once_and_counted_once(tmp_path: Path) -> None:
+    counting = Forecast(Trial(), tmp_path / "ledger.sqlite")
+    with staged(tmp_path / "dry") as stage:
+        imagining = Stage(stage.store, stage.corpus, "dry-run", stage.folder, counting)
+        for told in (draft_beforehand, write_about):
+            told(imagining, Trial(), rows_in(imagining, 11))
+    assert (counting.facts()["stage"], counting.facts()["requests"]) == ("draft", 11)
+    answer = answer_by(["short"] * 5 + ["refused"] * 6)
+    with staged(tmp_path / "real") as stage, streaming(answer, 0) as session:
+        ahead = draft_beforehand(stage, Trial(), rows_in(stage, 11))
+        assert len(session.order) == 11 + 2 * 5, "with the further draws of what the check refuses"
+        assert [data for _, data in ahead.results()] == [None] * 11, "nothing ends by it"
+        assert not list(ahead.read_draws()) and not ahead.given_up()
+
+
 def test_accounts_lead_from_stage_to_stage(tmp_path: Path) -> None:
     fates = ["good", "refused", "no draft", "lost"]
     with staged(tmp_path) as stage, scripted(answer_by(fates)):
