@@ -16,7 +16,7 @@ ROUND = 8
 """About how many of the last exchanges say whether faults are frequent."""
 FREQUENT = 0.25
 """Share of them that failed from which on faults that nobody calls an overload are taken for one."""
-REGAINED = 0.85
+REGAINED = 0.9
 """Up to this share of the limit at which the server pushed back, the limit is raised by a tenth a round."""
 LONGEST_WAIT_S = 3600.0
 """A Retry-After beyond this is not believed."""

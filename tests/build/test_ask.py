@@ -251,7 +251,8 @@ def test_what_is_asked_ahead_is_asked_once_and_counted_once(tmp_path: Path) -> N
         ahead = draft_beforehand(stage, Trial(), rows_in(stage, 11))
         assert len(session.order) == 11 + 2 * 5, "with the further draws of what the check refuses"
         assert [data for _, data in ahead.results()] == [None] * 11, "nothing ends by it"
-        assert not list(ahead.read_draws()) and not ahead.given_up()
+        assert not list(ahead.read_draws())
+        assert not ahead.given_up()
 
 
 def test_accounts_lead_from_stage_to_stage(tmp_path: Path) -> None:
