@@ -14,20 +14,25 @@ from __future__ import annotations
 
 import base64
 import fcntl
+import gzip
 import importlib.metadata
 import json
 import os
 import re
 import secrets
 import socket
+import sqlite3
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import urllib.request
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass
+from importlib import resources
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from earmark.schemas.errors import ConfigError, DiskError
 from earmark.schemas.files import keep_private, read_regular
@@ -198,11 +203,32 @@ def serve(folder: Path) -> None:
         }
     )
     import uvicorn
+    from prefect.settings import get_current_settings
 
+    prepare_database(get_current_settings().server.database.connection_url)
     app = "prefect.server.api.server:create_app"
     server = uvicorn.Server(uvicorn.Config(app, factory=True, log_level="error", timeout_graceful_shutdown=5))
     threading.Thread(target=_look_after, args=(server, folder, address), daemon=True).start()
     server.run(sockets=[listening])
+
+
+def prepare_database(url: Any) -> None:
+    """Leave an empty database of Prefect's in the place of a SQLite file that is not there: its migrations, one after
+    the other, take several seconds. A newer Prefect goes on from the one that the file was made at.
+
+    Args:
+        url: the database's, as Prefect's settings have it; what is no SQLite file is left to Prefect.
+    """
+    kind, _, place = (url.get_secret_value() if url else "").partition(":///")
+    if not kind.startswith("sqlite") or not place.startswith("/") or "?" in place or Path(place).exists():
+        return
+    packed = resources.files("earmark.flows.command").joinpath("prefect_database.sql.gz").read_bytes()
+    with tempfile.TemporaryDirectory(dir=Path(place).parent) as folder:
+        made = Path(folder) / "prefect.db"
+        with closing(sqlite3.connect(made)) as database:
+            database.executescript(gzip.decompress(packed).decode())
+        with suppress(FileExistsError):  # another one's, made meanwhile
+            os.link(made, place)
 
 
 def _look_after(server: uvicorn.Server, folder: Path, address: Address) -> None:

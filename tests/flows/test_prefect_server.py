@@ -13,11 +13,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+from pydantic import SecretStr
 
 from earmark.flows.command import prefect_server
 from earmark.schemas.errors import ConfigError
 from tests.conftest import ROOT
 from tests.deploy.test_deploy import waited
+from tests.flows.prefect_database import migrated
 from tests.flows.test_cli import CORPUS, DEMO, environment, nothing_left, running
 
 __all__ = ["nothing_left"]
@@ -94,6 +96,31 @@ def test_a_home_that_cannot_hold_a_database(tmp_path: Path, nothing_left: None) 
     assert ended.returncode == 1
     assert "Prefect's server does not start: " in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def statements(sql: str) -> list[list[str]]:
+    """What makes a database; Prefect's migrations list a table's constraints in any order."""
+    return sorted(sorted(line.strip(" \t,)") for line in one.splitlines()) for one in sql.split(";\n"))
+
+
+@pytest.mark.slow
+def test_the_prepared_database_is_what_prefect_makes(tmp_path: Path) -> None:
+    for name in ("prepared", "fresh"):
+        (tmp_path / name).mkdir()
+    prefect_server.prepare_database(SecretStr(f"sqlite+aiosqlite:///{tmp_path}/prepared/prefect.db"))
+    assert statements(migrated(tmp_path / "prepared")) == statements(migrated(tmp_path / "fresh"))
+
+
+def test_only_a_sqlite_file_that_is_not_there_is_prepared(tmp_path: Path) -> None:
+    mine = tmp_path / "mine.db"
+    mine.write_bytes(b"mine")
+    for url in (f"sqlite+aiosqlite:///{mine}", "sqlite+aiosqlite:///:memory:", "postgresql+asyncpg://u:p@host/prefect",
+                f"sqlite+aiosqlite:///file:{tmp_path}/x.db?mode=memory", ""):  # fmt: skip
+        prefect_server.prepare_database(SecretStr(url))
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.db"]
+    assert mine.read_bytes() == b"mine"
+    prefect_server.prepare_database(SecretStr(f"sqlite+aiosqlite:///{tmp_path}/new.db"))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine.db", "new.db"]
 
 
 def test_how_long_it_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
