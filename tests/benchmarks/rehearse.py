@@ -50,12 +50,14 @@ class Size(NamedTuple):
         processor_s: of the build's process and those it waited for.
         peak_mb: the most memory of that process.
         steps: seconds until each step's output was there, from the one before it.
+        clips: how many clips went to models, and how many were decoded for them; empty where none did.
     """
 
     wall_s: float
     processor_s: float
     peak_mb: float
     steps: dict[str, float]
+    clips: str = ""
 
 
 def write_clip(path: Path, seed: int) -> None:
@@ -300,12 +302,17 @@ def measured(command: list[str], store: Path) -> Size:
                     steps[path.stem], last = now - last, now
 
     threading.Thread(target=watch, daemon=True).start()
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, used = os.wait4(process.pid, 0)
-    ended.set()
+    with tempfile.TemporaryFile("w+") as words:
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=words)
+        _, status, used = os.wait4(process.pid, 0)
+        ended.set()
+        words.seek(0)
+        text = words.read()
     if status:
-        raise SystemExit(f"{' '.join(command)}: ended with {os.waitstatus_to_exitcode(status)}")
-    return Size(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, steps)
+        raise SystemExit(f"{' '.join(command)}: ended with {os.waitstatus_to_exitcode(status)}: {text[-1000:]}")
+    heard = re.search(r"([\d,]+) clips went to models; ([\d,]+) were decoded", text)
+    clips = f"{heard[1]} / {heard[2]}" if heard else "–"
+    return Size(time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, steps, clips)
 
 
 def killed(command: list[str], address: str, requests: int, kills: int) -> int:
@@ -382,12 +389,12 @@ def rehearse(corpus: str, share: float, latency_ms: float, slots: int | None, ki
             raise SystemExit(f"{corpus}: another version than without kills")
     manifest = json.loads((store / corpus / "v1/manifest.json").read_text())
     rows = sum(sum(splits.values()) for name, splits in manifest["rows"].items() if name != "rejects")
-    each = f"{1000 * first.processor_s / counts['distinct']:.2f}" if counts["distinct"] else "–"
+    each = f"{1000 * first.processor_s / counts['asked']:.2f}" if counts["asked"] else "–"
     disk = sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
     longest = max(first.steps, key=lambda name: first.steps[name], default="–")
     cells = (
-        corpus, f"{rows:,}", f"{first.wall_s:.0f}", f"{counts['distinct']:,}", f"{counts['faults']:,}",
-        f"{first.processor_s:.0f}", each, f"{first.peak_mb:,.0f}", f"{disk / 1e6:,.0f}",
+        corpus, f"{rows:,}", f"{first.wall_s:.0f}", f"{counts['asked']:,}", f"{counts['faults']:,}",
+        f"{first.processor_s:.0f}", each, first.clips, f"{first.peak_mb:,.0f}", f"{disk / 1e6:,.0f}",
         f"{longest} {first.steps.get(longest, 0):.0f}", f"{again.wall_s:.1f}", f"{forced.wall_s:.0f}",
         busy(counts["work"], slots), twice,
     )  # fmt: skip
@@ -395,10 +402,10 @@ def rehearse(corpus: str, share: float, latency_ms: float, slots: int | None, ki
 
 
 HEAD = (
-    "| corpus | rows | wall, s | requests | faults | processor, s | ms a request | peak, MB | store, MB "
+    "| corpus | rows | wall, s | requests | faults | processor, s | ms a request | clips sent / decoded | peak, MB | store, MB "
     "| longest step, s | no-op, s | from the ledger, s | slots taken | sent again, of those in flight |\n|---|"
     + "--:|"
-    * 13
+    * 14
 )
 
 
