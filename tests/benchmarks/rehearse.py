@@ -402,8 +402,8 @@ def rehearse(corpus: str, share: float, latency_ms: float, slots: int | None, ki
 
 
 HEAD = (
-    "| corpus | rows | wall, s | requests | faults | processor, s | ms a request | clips sent / decoded | peak, MB | store, MB "
-    "| longest step, s | no-op, s | from the ledger, s | slots taken | sent again, of those in flight |\n|---|"
+    "| corpus | rows | wall, s | requests | faults | processor, s | ms a request | clips sent / decoded "
+    "| peak, MB | store, MB | longest step, s | no-op, s | from the ledger, s | slots taken | sent again, of those in flight |\n|---|"
     + "--:|"
     * 14
 )
