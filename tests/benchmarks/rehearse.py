@@ -401,12 +401,11 @@ def rehearse(corpus: str, share: float, latency_ms: float, slots: int | None, ki
     return f"| {' | '.join(cells)} |"
 
 
-HEAD = (
-    "| corpus | rows | wall, s | requests | faults | processor, s | ms a request | clips sent / decoded "
-    "| peak, MB | store, MB | longest step, s | no-op, s | from the ledger, s | slots taken | sent again, of those in flight |\n|---|"
-    + "--:|"
-    * 14
-)
+COLUMNS = (
+    "corpus", "rows", "wall, s", "requests", "faults", "processor, s", "ms a request", "clips sent / decoded", "peak, MB",
+    "store, MB", "longest step, s", "no-op, s", "from the ledger, s", "slots taken", "sent again, of those in flight",
+)  # fmt: skip
+HEAD = f"| {' | '.join(COLUMNS)} |\n|---|{'--:|' * (len(COLUMNS) - 1)}"
 
 
 def main() -> None:
