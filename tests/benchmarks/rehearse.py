@@ -1,7 +1,7 @@
 """Every corpus at its paper's size, or a share of it, from nothing to a committed version, against servers of ours.
 
     .venv/bin/python -m tests.benchmarks.rehearse [--corpus NAME ...] [--share 0.02] [--latency-ms 75] [--slots 64]
-        [--kills 10]
+        [--kills 10] [--append]
 
 Clips are 3 s of noise, each its own; texts are made up. A server in a process of its own answers as a model would, as
 the schema wants it, after `--latency-ms` (a tenth of the answers take four times as long), and 1 % of exchanges go
@@ -10,7 +10,8 @@ are measured; then the same command again, which finds the version up to date; t
 reads every answer from the ledger. With `--slots`, the server works on so many requests of a model at once, and of each
 model the table says which share of its slots was taken between the first request to any model and the last. With
 `--kills`, the corpus is built once more, killed (SIGKILL) at so many random moments: no request may be sent again that
-was not in flight then, and the version is the same. Full size takes about an hour and 40 GB; it is never part of CI.
+was not in flight then, and the version is the same. With `--append`, inputs then grow by a hundredth, and the table
+says what the next version took. Full size takes about an hour and 40 GB; it is never part of CI.
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ class Size(NamedTuple):
 
 
 def write_clip(path: Path, seed: int) -> None:
-    """Three seconds of noise of a seed's own, whose loudness moves."""
+    """Three seconds of noise of a seed's own, whose loudness moves; a file that is there stays."""
+    if path.exists():
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     dice = np.random.default_rng(seed)
     frames = round(RATE_HZ * SECONDS)
@@ -186,7 +189,7 @@ def score_questions(folder: Path, share: float, base_url: str) -> dict[str, Any]
     from tests.benchmarks.bench_forum import make_dump
 
     make_dump(folder, max(2, round(2_000 * share)))
-    (folder / "images").mkdir()
+    (folder / "images").mkdir(exist_ok=True)
     with (folder / "RS.ndjson").open() as lines:
         pictured = (row["id"] for row in map(json.loads, lines) if row["url"].endswith(".png"))
         for seed, name in zip(range(round(4_000 * share)), pictured, strict=False):
@@ -358,7 +361,9 @@ def busy(work: Mapping[str, tuple[float, float, float]], slots: int | None) -> s
     return ", ".join(f"{model} {taken / span / slots:.0%}" for model, (taken, _, _) in sorted(work.items()))
 
 
-def rehearse(corpus: str, share: float, latency_ms: float, slots: int | None, kills: int, folder: Path) -> str:
+def rehearse(
+    corpus: str, share: float, latency_ms: float, slots: int | None, kills: int, append: bool, folder: Path
+) -> str:
     """A line of the table."""
     inputs, store = folder / "inputs", folder / "store"
     inputs.mkdir(parents=True)
@@ -387,6 +392,13 @@ def rehearse(corpus: str, share: float, latency_ms: float, slots: int | None, ki
             raise SystemExit(f"{corpus}: {again_sent} requests were sent again, {lost} were in flight")
         if tables_of(store / corpus / "v1") != tables_of(other / corpus / "v1"):
             raise SystemExit(f"{corpus}: another version than without kills")
+    more_rows = "–"
+    if append:
+        with server_of(corpus, latency_ms, slots) as address:
+            values = {"corpus": corpus, **CORPORA[corpus](inputs, share * 1.01, f"{address}/v1")}
+            (inputs / "build.toml").write_text(toml_of(values))
+            grown = measured(build, store)
+            more_rows = f"{counts_of(address)['asked']:,}; {grown.wall_s:.0f}; {grown.processor_s:.0f}"
     manifest = json.loads((store / corpus / "v1/manifest.json").read_text())
     rows = sum(sum(splits.values()) for name, splits in manifest["rows"].items() if name != "rejects")
     each = f"{1000 * first.processor_s / counts['asked']:.2f}" if counts["asked"] else "–"
@@ -396,14 +408,15 @@ def rehearse(corpus: str, share: float, latency_ms: float, slots: int | None, ki
         corpus, f"{rows:,}", f"{first.wall_s:.0f}", f"{counts['asked']:,}", f"{counts['faults']:,}",
         f"{first.processor_s:.0f}", each, first.clips, f"{first.peak_mb:,.0f}", f"{disk / 1e6:,.0f}",
         f"{longest} {first.steps.get(longest, 0):.0f}", f"{again.wall_s:.1f}", f"{forced.wall_s:.0f}",
-        busy(counts["work"], slots), twice,
+        busy(counts["work"], slots), twice, more_rows,
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
 
 COLUMNS = (
-    "corpus", "rows", "wall, s", "requests", "faults", "processor, s", "ms a request", "clips sent / decoded", "peak, MB",
-    "store, MB", "longest step, s", "no-op, s", "from the ledger, s", "slots taken", "sent again, of those in flight",
+    "corpus", "rows", "wall, s", "requests", "faults", "processor, s", "ms a request", "clips sent / decoded",
+    "peak, MB", "store, MB", "longest step, s", "no-op, s", "from the ledger, s", "slots taken",
+    "sent again, of those in flight", "1 % more: requests; wall, s; processor, s",
 )  # fmt: skip
 HEAD = f"| {' | '.join(COLUMNS)} |\n|---|{'--:|' * (len(COLUMNS) - 1)}"
 
@@ -416,6 +429,7 @@ def main() -> None:
     parser.add_argument("--latency-ms", type=float, default=75.0)
     parser.add_argument("--slots", type=int, help="requests of a model that its server works on at once")
     parser.add_argument("--kills", type=int, default=0)
+    parser.add_argument("--append", action="store_true", help="build once more with a hundredth more rows")
     parser.add_argument("--folder", type=Path, help="where inputs and stores go; default: a temporary one")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -425,7 +439,7 @@ def main() -> None:
     print(HEAD, flush=True)
     for corpus in options.corpus or CORPORA:
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:
-            sizes = (options.share, options.latency_ms, options.slots, options.kills)
+            sizes = (options.share, options.latency_ms, options.slots, options.kills, options.append)
             print(rehearse(corpus, *sizes, Path(folder) / corpus), flush=True)
 
 
