@@ -19,7 +19,6 @@ import pyarrow as pa
 from earmark.schemas.pseudo_preferences import PseudoPreferences
 from earmark.schemas.pseudo_tables import CLIPS, CONFOUNDS, JUDGMENTS, LABELS, PAIRS
 from earmark.schemas.tables import UNSPLIT
-from earmark.tasks.evaluation.statistics import accuracy
 from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
@@ -69,6 +68,8 @@ def measure(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: dict
         a_won: whether a was preferred, (choices,).
         features: by how much a has more than b, each (choices,).
     """
+    from earmark.tasks.evaluation.statistics import accuracy  # brings pandas and SciPy, which planning does without
+
     numbers = {name: number for number, name in enumerate(dict.fromkeys(prompts))}
     clusters = np.array([numbers[name] for name in prompts])
     for name, values in features.items():

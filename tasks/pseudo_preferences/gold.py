@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.files import Root
 from earmark.schemas.pseudo_preferences import PseudoPreferences
-from earmark.schemas.pseudo_tables import DIMENSIONS
-from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.build.ask import Row
-from earmark.tasks.build.media import clip_below, measure
+from earmark.tasks.build.media import measure
 from earmark.tasks.build.rows import Rows, read_rows
 from earmark.tasks.evaluation.controls import Sides, make_controls
 from earmark.tasks.evaluation.qualification import Exam, Given
-from earmark.tasks.importers.music import Gold, read_gold
-from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.pseudo_preferences.gold_files import clip_at, files_of, read_pairs
 from earmark.tasks.pseudo_preferences.judging import judge_pairs
 from earmark.tasks.pseudo_preferences.matching import matched
 from earmark.tasks.store.staging import Stage
@@ -55,27 +50,18 @@ def answers(draw: Row) -> Iterator[Given]:
 EXAM = Exam(judge_pairs, questions, answers)
 
 
-def gold_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
-    """The audio files that tables of gold name."""
-    found: dict[str, Path | AudioFault] = {}
-    for written in config.golds():
-        for row in _read(config, written):
-            found |= {f"gold {file}": _clip(config, written, file) for file in _files(row)}
-    return found
-
-
 def _gold_rows(stage: Stage, config: PseudoPreferences, written: str) -> Iterator[Row]:
     """Questions of a table of gold.
 
     Raises:
         InputError: a row or a clip of it cannot be used: truth that is lost unseen would be a wrong figure.
     """
-    rows = _read(config, written)
-    files = list(dict.fromkeys(file for row in rows for file in _files(row)))
-    paths = [_clip(config, written, file) for file in files]
+    rows = read_pairs(config, written)
+    files = list(dict.fromkeys(file for row in rows for file in files_of(row)))
+    paths = [clip_at(config, written, file) for file in files]
     measured = dict(zip(files, measure(stage.store, "measure gold", paths), strict=True))
     for row in rows:
-        for file in _files(row):
+        for file in files_of(row):
             if (fault := measured[file][-2]) is not None:
                 raise InputError(f"{row.source_file}, line {row.line}: {fault}: {measured[file][-1]}")
         clips = {"a": row.audio_a, "b": row.audio_b, "reference": row.reference_audio}
@@ -100,23 +86,4 @@ def _facts(config: PseudoPreferences, written: str, file: str | None, measured: 
     if file is None:
         return {"sha256": None, "file": None, "duration_s": None}
     sha256, duration_s = measured[file][:2]
-    return {"sha256": sha256, "file": str(_clip(config, written, file)), "duration_s": duration_s}
-
-
-def _read(config: PseudoPreferences, written: str) -> list[Gold]:
-    rows: list[Gold] = []
-    for one in read_gold(config.path(written), written, DIMENSIONS):
-        if isinstance(one, Reject):
-            raise InputError(f"{one.source_file}, line {one.line}: {one.reason}: {one.detail} (judge.qualify.gold)")
-        if not isinstance(one, Note):
-            rows.append(one)
-    return rows
-
-
-def _files(row: Gold) -> list[str]:
-    return [file for file in (row.audio_a, row.audio_b, row.reference_audio) if file]
-
-
-def _clip(config: PseudoPreferences, written: str, file: str) -> Path | AudioFault:
-    root = Root(config.path(written).parent, config.links)
-    return clip_below(root, root.folder / file)
+    return {"sha256": sha256, "file": str(clip_at(config, written, file)), "duration_s": duration_s}

@@ -31,7 +31,7 @@ from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.music import Generation, Prompt, read_generations, read_prompts, read_ranks
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.pseudo_preferences.clips import clip_rows, with_loudness
-from earmark.tasks.pseudo_preferences.gold import gold_audio
+from earmark.tasks.pseudo_preferences.gold_files import gold_audio
 from earmark.tasks.pseudo_preferences.judging import pairs_a_shard, prompt_digests
 from earmark.tasks.pseudo_preferences.matching import CHANGED, matched
 from earmark.tasks.pseudo_preferences.released import digest_released, peek_released

@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from earmark.flows.command.cli import app, let_go
 from earmark.flows.command.ending import stop_behind
 from earmark.flows.command.running import run_build
-from earmark.tasks.build.registry import corpora
+from earmark.tasks.build.registry import corpora, find_corpus
 from earmark.tasks.store.runs import list_runs, save_run, start_run
 from earmark.tasks.store.versions import Store
 from tests.builds import build_version, contents_of, read_config, rows_of
@@ -132,6 +132,13 @@ def test_help_imports_nothing_heavy(tmp_path: Path) -> None:
     ended = earmark(tmp_path / "store", "--help", python=("-X", "importtime"))
     assert all(command.split()[0] in ended.stdout for command in COMMANDS)
     assert not imported(ended) & HEAVY
+
+
+def test_planning_a_build_imports_neither_prefect_nor_pandas_nor_scipy() -> None:
+    modules = [find_corpus(name).plan.partition(":")[0] for name in corpora()]
+    command = [sys.executable, "-X", "importtime", "-c", "\n".join(f"import {module}" for module in modules)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert not imported(ended) & {"prefect", "pandas", "scipy", "torch"}
 
 
 @pytest.mark.slow

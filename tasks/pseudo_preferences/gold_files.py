@@ -1,0 +1,50 @@
+"""Tables of pairs whose truth is known, and their clips; apart from what qualifies by them, which needs far more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from earmark.schemas.errors import InputError
+from earmark.schemas.files import Root
+from earmark.schemas.pseudo_preferences import PseudoPreferences
+from earmark.schemas.pseudo_tables import DIMENSIONS
+from earmark.tasks.audio.probe import AudioFault
+from earmark.tasks.build.media import clip_below
+from earmark.tasks.importers.music import Gold, read_gold
+from earmark.tasks.importers.rows import Note, Reject
+
+
+def gold_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
+    """The audio files that tables of gold name."""
+    return {
+        f"gold {file}": clip_at(config, written, file)
+        for written in config.golds()
+        for row in read_pairs(config, written)
+        for file in files_of(row)
+    }
+
+
+def read_pairs(config: PseudoPreferences, written: str) -> list[Gold]:
+    """The pairs of a table of gold.
+
+    Raises:
+        InputError: a row cannot be used.
+    """
+    rows: list[Gold] = []
+    for one in read_gold(config.path(written), written, DIMENSIONS):
+        if isinstance(one, Reject):
+            raise InputError(f"{one.source_file}, line {one.line}: {one.reason}: {one.detail} (judge.qualify.gold)")
+        if not isinstance(one, Note):
+            rows.append(one)
+    return rows
+
+
+def files_of(row: Gold) -> list[str]:
+    """The audio files of a pair, as its table names them."""
+    return [file for file in (row.audio_a, row.audio_b, row.reference_audio) if file]
+
+
+def clip_at(config: PseudoPreferences, written: str, file: str) -> Path | AudioFault:
+    """Where a clip of a table of gold lies."""
+    root = Root(config.path(written).parent, config.links)
+    return clip_below(root, root.folder / file)
