@@ -17,7 +17,7 @@ from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.importers.ratings import RATING_LAYOUTS, input_files, list_root, listing, read_source
 from earmark.tasks.importers.rows import Note, Rating, Reject
-from earmark.tasks.mos_preferences.audio import audio_folder, candidates, find_audio, root_of
+from earmark.tasks.mos_preferences.audio import audio_folder, candidates, find_audio, find_in, root_of
 from earmark.tasks.mos_preferences.critiquing import kinds_asked, prompt_digests
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.versions import Store
@@ -86,7 +86,8 @@ def named_audio(config: MosPreferences, source: Source) -> dict[str, Path | Audi
     """The audio file of every clip that a source's lists name."""
     rows = (row for row in read_source(source, config.path) if isinstance(row, Rating))
     named = {row.file: row.audio for row in islice(rows, config.limit)}
-    if url_of(audio_folder(config, source)):
+    folder = audio_folder(config, source)
+    if url_of(folder):
         bring_first(candidates(config, source, file, audio) for file, audio in named.items())
     root = root_of(config, source)
-    return {file: clip_below(root, find_audio(config, source, file, audio)) for file, audio in named.items()}
+    return {file: clip_below(root, find_in(folder, file, audio)) for file, audio in named.items()}
