@@ -370,7 +370,8 @@ def histogram(
     it is its upper edge. Where the version before has the table, too, its counts stand beside, in the same bins.
     """
     known = db.execute("SELECT view_name FROM duckdb_views() WHERE view_name = ?", [_before(table)]).fetchall()
-    parts = [f'''SELECT {place} AS place, try_cast("{column}" AS DOUBLE) AS x, typeof("{column}") AS type FROM "{name}"'''
+    each = f'try_cast("{column}" AS DOUBLE) AS x, typeof("{column}") AS type'
+    parts = [f'SELECT {place} AS place, {each} FROM "{name}"'
              for place, name in enumerate([table, *(name for (name,) in known)])]  # fmt: skip
     values = f"FROM ({' UNION ALL '.join(parts)}) WHERE isfinite(x)"
     found = db.execute(
