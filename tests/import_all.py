@@ -7,7 +7,7 @@ import pkgutil
 
 import earmark
 
-OF_EXTRAS = {"torch"}
+OF_EXTRAS = {"nicegui", "torch"}
 
 if __name__ == "__main__":
     for module in pkgutil.walk_packages(earmark.__path__, "earmark."):

@@ -37,6 +37,7 @@ from earmark.flows.command.serve_cli import serve
 from earmark.flows.command.sql_cli import sql
 from earmark.flows.command.study_cli import app as study_app
 from earmark.flows.command.sweep_cli import sweep
+from earmark.flows.command.view_cli import view
 from earmark.flows.command.withdraw_cli import withdraw
 from earmark.schemas.errors import EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
 from earmark.tasks.build.logs import set_up
@@ -353,6 +354,7 @@ def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
 
 app.add_typer(prompts_app, name="prompts", rich_help_panel=_BUILD)
 app.command(rich_help_panel=_BUILD)(qualify)
+app.command(rich_help_panel=_LOOK)(view)
 app.command(rich_help_panel=_LOOK)(sql)
 app.command(rich_help_panel=_LOOK)(judge)
 app.command(rich_help_panel=_LOOK)(rollouts)

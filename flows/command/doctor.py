@@ -23,6 +23,7 @@ EXTRAS = {
     "scale": ("psycopg", "s3fs"),
     "ray": ("prefect-ray", "ray"),
     "dask": ("prefect-dask", "distributed"),
+    "view": ("nicegui",),
 }
 KEYS = {
     "OPENAI_API_KEY": "OpenAI's API",

@@ -26,7 +26,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +46,7 @@ from earmark.schemas.tables import REJECTS, Table
 from earmark.tasks.audio.decode import average, decode
 from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.build.media import media_index
+from earmark.tasks.store.diff import Change
 from earmark.tasks.store.figures import (
     MOST_ROWS,
     Bars,
@@ -60,9 +61,9 @@ from earmark.tasks.store.figures import (
     round_width,
 )
 from earmark.tasks.store.manifest import Manifest
-from earmark.tasks.store.sql import connect, view_parquet
+from earmark.tasks.store.sql import connect, quoted, view_parquet
 from earmark.tasks.store.staging import Stage
-from earmark.tasks.store.versions import Store
+from earmark.tasks.store.versions import Store, Version
 
 HEARD_S = 8.0
 """Clips are cut to their first seconds, so that a page stays small."""
@@ -91,14 +92,32 @@ class Material:
     stage: Stage
 
 
-def make_page(corpus: Corpus, stage: Stage, manifest: Manifest) -> Page:
-    """The sections of a version that is about to be committed, and the sound of their clips."""
+def make_page(corpus: Corpus, stage: Stage, manifest: Manifest, changes: Sequence[Change] = ()) -> Page:
+    """The sections of a version that is about to be committed, and the sound of their clips.
+
+    Args:
+        corpus: the corpus.
+        stage: the build.
+        manifest: the version's, whose pages are not written yet.
+        changes: what differs from the version before.
+    """
     written = stage.tables()
+    before = next(
+        (Version(one.corpus, stage.store.folder(one.corpus) / one.version)
+         for one in manifest.parents if one.corpus == corpus.name), None
+    )  # fmt: skip
     with connect(stage.work / "duckdb") as db:
         for table in corpus.tables:
             paths = [path for paths in written.get(table.name, {}).values() for path in paths]
             view_parquet(db, table.name, paths, table.schema)
         sections: list[Section] = []
+        if before is not None:
+            sections.append(beside_section(manifest, before.manifest, changes))
+            # what was withdrawn since has left this version: its values are not drawn in it again
+            if before.manifest.applied_withdrawals == manifest.applied_withdrawals:
+                for table in corpus.tables:
+                    if table.name in before.manifest.rows:
+                        view_parquet(db, quoted(_before(table.name)), before.files(table.name), table.schema)
         if corpus.report:
             sections += load(corpus.report)(Material(db, stage))
         sections.append(spread_section(db, corpus))
@@ -162,6 +181,34 @@ def values_at(config: Any, key: str) -> list[str]:
         return list(dict.fromkeys(value for part in within for value in values_at(part, rest)))
     plain = [part for part in within if not isinstance(part, dict) and "{" not in str(part)]
     return list(dict.fromkeys(part if isinstance(part, str) else json.dumps(part) for part in plain))
+
+
+def beside_section(manifest: Manifest, before: Manifest, changes: Sequence[Change]) -> Section:
+    """A version's rows and rejects beside those of the version before."""
+    known = {(one.table, one.split): one for one in changes}
+    tables = dict.fromkeys([*manifest.rows, *before.rows])
+    splits = {table: [*manifest.rows.get(table, {}), *before.rows.get(table, {})] for table in tables}
+    rows = []
+    for name, split in dict.fromkeys((table, split) for table in tables for split in splits[table]):
+        was, now = (of.rows.get(name, {}).get(split, 0) for of in (before, manifest))
+        one = known.get((name, split), Change(name, split, 0, 0, 0, now))
+        rows.append((name, split, was, now, one.added, one.removed, one.changed))
+    reasons = {reason: (before.rejects.get(reason, 0), manifest.rejects.get(reason, 0))
+               for reason in sorted({*before.rejects, *manifest.rejects})}  # fmt: skip
+    versions = (before.version, manifest.version)
+    heads = ("table", "split", *versions, "added", "removed", "changed")
+    says = f"Rows are known by their keys: `earmark diff {manifest.corpus} {' '.join(versions)} --rows` lists them."
+    figures: list[Figure] = [Grid("Rows by split", heads, tuple(rows), says=says)]
+    if reasons:
+        counts = tuple((reason, *both) for reason, both in reasons.items())
+        figures.append(Grid("Rejects", ("reason", *versions), counts))
+    drawn = f"Where a distribution has orange lines, they show {before.version} in the same bins."
+    return Section(f"Beside {before.version}", tuple(figures), drawn)
+
+
+def _before(table: str) -> str:
+    """The view of a table as the version before has it."""
+    return f"before {table}"
 
 
 def spread_section(db: duckdb.DuckDBPyConnection, corpus: Corpus) -> Section:
@@ -320,34 +367,41 @@ def histogram(
     """How a column's numbers are distributed, in at most about `bins` bins of a round width.
 
     Whole numbers stand in the middle of bins of whole width; the largest of other numbers is in the last bin also where
-    it is its upper edge.
+    it is its upper edge. Where the version before has the table, too, its counts stand beside, in the same bins.
     """
+    known = db.execute("SELECT view_name FROM duckdb_views() WHERE view_name = ?", [_before(table)]).fetchall()
+    each = f'try_cast("{column}" AS DOUBLE) AS x, typeof("{column}") AS type'
+    parts = [f'SELECT {place} AS place, {each} FROM "{name}"'
+             for place, name in enumerate([table, *(name for (name,) in known)])]  # fmt: skip
+    values = f"FROM ({' UNION ALL '.join(parts)}) WHERE isfinite(x)"
     found = db.execute(
-        f"""SELECT min("{column}")::DOUBLE, max("{column}")::DOUBLE, count(*), any_value(typeof("{column}"))
-            FROM "{table}" WHERE isfinite("{column}"::DOUBLE)"""
+        f"SELECT min(x), max(x), count(*) FILTER (place = 0), count(*) FILTER (place = 1), min_by(type, place) {values}"
     ).fetchone()
-    if found is None or found[0] is None:
+    if found is None or not found[2]:
         return Histogram(title, (), says, unit)
-    low, high, number, type_ = found
+    low, high, number, earlier, type_ = found
     if low == high:
-        return Histogram(title, ((low, high, number),), says, unit)
+        return Histogram(title, ((low, high, number),), says, unit, before=(earlier,) if earlier else ())
     whole = type_ not in ("DOUBLE", "FLOAT")
     width = max(round_width((high - low) / bins), 1.0 if whole else 0.0)
-    counts = dict(
-        db.execute(
-            f"""SELECT floor("{column}"::DOUBLE / $width + 1e-9)::BIGINT, count(*) FROM "{table}"
-                WHERE isfinite("{column}"::DOUBLE) GROUP BY 1""",
+    counts = {
+        step: both
+        for step, *both in db.execute(
+            f"""SELECT floor(x / $width + 1e-9)::BIGINT, count(*) FILTER (place = 0), count(*) FILTER (place = 1)
+                {values} GROUP BY 1""",
             {"width": width},
         ).fetchall()
-    )
+    }
     top = max(counts)
     if not whole and top * width >= high - 1e-9 * width and len(counts) > 1:
-        counts[top - 1] = counts.get(top - 1, 0) + counts.pop(top)
+        last, below = counts.pop(top), counts.get(top - 1, [0, 0])
+        counts[top - 1] = [one + other for one, other in zip(last, below, strict=True)]
     shift = 0.5 if whole else 0.0
     steps = range(min(counts), max(counts) + 1)
     edges = [float(f"{step * width - shift:.12g}") for step in (*steps, steps.stop)]
-    heights = (counts.get(step, 0) for step in steps)
-    return Histogram(title, tuple(zip(edges[:-1], edges[1:], heights, strict=True)), says, unit, whole)
+    heights, beyond = zip(*(counts.get(step, [0, 0]) for step in steps), strict=True)
+    drawn = tuple(zip(edges[:-1], edges[1:], heights, strict=True))
+    return Histogram(title, drawn, says, unit, whole, beyond if earlier else ())
 
 
 def read_sounds(store: Store, clips: Iterable[Clip], most_bytes: int = MOST_SOUND_BYTES) -> dict[str, bytes]:

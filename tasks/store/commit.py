@@ -54,7 +54,7 @@ class Made:
         prompts: digest by `name@version`.
         models: the models that were asked.
         sections: further sections of the card, Markdown by heading.
-        page: gives the report's sections once every table is staged.
+        page: gives the report's sections once every table is staged, from what differs from the version before, too.
         rules: by which the rows were made.
         commits: of inputs on the Hub, as in the manifest.
     """
@@ -68,7 +68,7 @@ class Made:
     prompts: dict[str, str] = field(default_factory=dict)
     models: tuple[str, ...] = ()
     sections: dict[str, str] = field(default_factory=dict)
-    page: Callable[[Stage, Manifest], Page] = lambda stage, manifest: Page()
+    page: Callable[[Stage, Manifest, Sequence[Change]], Page] = lambda stage, manifest, changes: Page()
     rules: int = RULES
     commits: dict[str, str] = field(default_factory=dict)
 
@@ -164,6 +164,7 @@ def recompute(made: Made, stage: Stage) -> Sequence[Step]:
 
 def _write_pages(stage: Stage, made: Made, manifest: Manifest, before: Version | None) -> Manifest:
     """Write what the version says of itself; the manifest with those files."""
+    changes = _changes(stage, made.corpus.tables, manifest, before) if before else []
     pages = {
         "README.md": render_card(
             manifest,
@@ -171,10 +172,10 @@ def _write_pages(stage: Stage, made: Made, manifest: Manifest, before: Version |
             made.corpus.story,
             before.manifest if before else None,
             made.sections,
-            _changes(stage, made.corpus.tables, manifest, before) if before else (),
+            changes,
             hides_places=made.corpus.hides_places,
         ),
-        "report.html": render_report(manifest, made.corpus.story, made.page(stage, manifest)),
+        "report.html": render_report(manifest, made.corpus.story, made.page(stage, manifest, changes)),
         "croissant.json": render_croissant(manifest, made.corpus),
     }
     for name, text in pages.items():

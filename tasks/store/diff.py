@@ -43,7 +43,7 @@ def diff_table(connection: duckdb.DuckDBPyConnection, table: Table, old: Version
 
 def changed_rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterator[dict[str, Any]]:
     """The added, removed and changed rows that `diff_table` found: what happened, and the row's key."""
-    names = ["what", "split", *_key(table)]
+    names = ["what", "split", *key_of(table)]
     columns = ", ".join(quoted(name) for name in names)
     cursor = connection.execute(f"SELECT {columns} FROM changes WHERE what <> 'same' ORDER BY ALL")
     while rows := cursor.fetchmany(1000):
@@ -56,8 +56,8 @@ def _compare(connection: duckdb.DuckDBPyConnection, table: Table, old: Version, 
     columns = _common_columns(table, [version for version in (old, new) if table.name in version.manifest.rows])
     for name, version in (("old_rows", old), ("new_rows", new)):
         _read_rows(connection, name, table, version, columns)
-    same = " AND ".join(f"o.{c} IS NOT DISTINCT FROM n.{c}" for c in [*map(quoted, _key(table)), "occurrence"])
-    values = ", ".join(f"coalesce(n.{c}, o.{c}) AS {c}" for c in map(quoted, _key(table)))
+    same = " AND ".join(f"o.{c} IS NOT DISTINCT FROM n.{c}" for c in [*map(quoted, key_of(table)), "occurrence"])
+    values = ", ".join(f"coalesce(n.{c}, o.{c}) AS {c}" for c in map(quoted, key_of(table)))
     connection.execute(
         f"""CREATE OR REPLACE TABLE changes AS
             SELECT {values}, coalesce(n.split_of, o.split_of) AS split,
@@ -78,7 +78,7 @@ def _read_rows(
 ) -> None:
     """Create a table of keys, splits and content hashes; empty where the version has no such table."""
     connection.execute(f"DROP TABLE IF EXISTS {name}")
-    key = ", ".join(map(quoted, _key(table)))
+    key = ", ".join(map(quoted, key_of(table)))
     split = quoted("split") if table.splits else f"'{UNSPLIT}'"
     select = f"""SELECT {key}, {split} AS split_of, hash({", ".join(map(quoted, columns))}) AS content,
                         row_number() OVER (PARTITION BY {key}) AS occurrence"""
@@ -92,5 +92,6 @@ def _read_rows(
         connection.execute(f"CREATE TABLE {name} AS {select} FROM no_rows")
 
 
-def _key(table: Table) -> tuple[str, ...]:
+def key_of(table: Table) -> tuple[str, ...]:
+    """The columns by which rows of two versions are the same row."""
     return table.key or tuple(field.name for field in table.schema if not pa.types.is_list(field.type))

@@ -96,7 +96,7 @@ def _account(
     whole: bool,
 ) -> Account:
     links = {}
-    for column, target in _links(tables, table) if whole else ():
+    for column, target in links_of(tables, table) if whole else ():
         found = _rows(connection, version, target, f'"{target.key[0]}" = $wanted', row[column])
         if found:
             links[column] = _account(connection, version, tables, target, found[0], whole=False)
@@ -112,7 +112,7 @@ def _account(
     )
 
 
-def _links(tables: Sequence[Table], table: Table) -> list[tuple[str, Table]]:
+def links_of(tables: Sequence[Table], table: Table) -> list[tuple[str, Table]]:
     """The columns of a table that name a row of another, whose key is one column: what that row is."""
     keys = {
         ref.kind: other
@@ -145,7 +145,7 @@ def _used_in(
 ) -> dict[str, int]:
     counts = {}
     for other in tables:
-        columns = [column for column, target in _links(tables, other) if target == table]
+        columns = [column for column, target in links_of(tables, other) if target == table]
         if columns and other.name in version.manifest.rows:
             where = " OR ".join(f'"{column}" = $wanted' for column in columns)
             files = [str(path) for path in version.files(other.name)]

@@ -43,6 +43,7 @@ class Histogram:
         says: one sentence that tells how to read it.
         unit: of the values, for the axis.
         whole: whether the values are whole numbers, in the middle of their bins.
+        before: counts of the version before in the same bins; none where there is nothing to compare with.
     """
 
     title: str
@@ -50,6 +51,7 @@ class Histogram:
     says: str = ""
     unit: str = ""
     whole: bool = False
+    before: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -1,33 +1,58 @@
 "use strict";
 const { sounds, sheets } = JSON.parse(document.getElementById("data").textContent);
+const CARDS = 8, PAGE = 25; // at once
 const bytesOf = (base64) => Uint8Array.from(atob(base64), (sign) => sign.charCodeAt(0));
+
+let playing = null; // one at a time; of two that start together, their events tell which came last
 
 for (const player of document.querySelectorAll("audio")) {
   player.src = "data:audio/mpeg;base64," + sounds[player.dataset.sound];
   player.addEventListener("play", () => {
-    for (const other of document.querySelectorAll("audio")) if (other !== player) other.pause();
+    if (player.paused) return; // its turn was over before it was told
+    if (playing !== player) playing?.pause();
+    playing = player;
   });
+  player.addEventListener("pause", () => { if (playing === player && player.paused) playing = null; });
+}
+
+// What turns pages of a list: it shows `size` from `first` on.
+function turner(pages, size, show) {
+  const [back, onward] = pages.querySelectorAll("button"), span = pages.querySelector("span");
+  const count = (value) => value.toLocaleString("en");
+  const at = (first, total) => {
+    span.textContent = total ? `rows ${count(first + 1)} to ${count(Math.min(first + size, total))}` : "no row matches";
+    back.disabled = first === 0;
+    onward.disabled = first + size >= total;
+    back.onclick = () => show(first - size);
+    onward.onclick = () => show(first + size);
+  };
+  return at;
 }
 
 for (const form of document.querySelectorAll("form[data-browser]")) {
   const rows = [...form.parentElement.querySelectorAll(".rows > li")].map((item) => [item, JSON.parse(item.dataset.tags)]);
   const selects = [...form.querySelectorAll("select")];
-  const told = form.querySelector("output b");
-  form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("change", () => {
-    let shown = 0;
-    for (const [item, tags] of rows) {
-      item.hidden = selects.some((select) => select.value && tags[select.dataset.filter] !== select.value);
+  const told = form.querySelector("output b"), pages = form.parentElement.querySelector(".pages");
+  const turn = turner(pages, CARDS, (first) => { show(first); form.scrollIntoView(); });
+  function show(first) {
+    const meant = rows.filter(([, tags]) => selects.every((one) => !one.value || tags[one.dataset.filter] === one.value));
+    const shown = new Set(meant.slice(first, first + CARDS).map(([item]) => item));
+    for (const [item] of rows) {
+      item.hidden = !shown.has(item);
       if (item.hidden) for (const player of item.querySelectorAll("audio")) player.pause();
-      else shown += 1;
     }
-    told.textContent = shown;
-  });
+    told.textContent = meant.length;
+    turn(first, meant.length);
+    pages.hidden = meant.length <= CARDS;
+  }
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("change", () => show(0));
   form.reset(); // browsers keep a select's choice over a reload, but not which rows it hid
+  show(0);
 }
 
 // A table: rows to search, order and turn over. They are unpacked when they come near; texts only ever become text.
-const PAGE = 25, AT_FIRST = 10;
+const AT_FIRST = 10;
 
 function made(name, text, attributes = {}) {
   const element = Object.assign(document.createElement(name), attributes);
@@ -44,6 +69,7 @@ async function openSheet(box) {
   const numeric = values.map((column) => column.every((value) => value === null || typeof value === "number"));
   const useful = columns.map((_, at) => at).filter((at) => values[at].some((value) => value !== null));
   const shown = new Set(useful.slice(0, AT_FIRST));
+  const turn = turner(box.querySelector(".pages"), PAGE, (at) => { first = at; show(); });
   const { compare } = new Intl.Collator("en", { numeric: true });
   let order = null, rising = true, first = 0, rows = [];
 
@@ -90,13 +116,7 @@ async function openSheet(box) {
     const count = (value) => value.toLocaleString("en");
     told.textContent = `${count(rows.length)} of ${count(size)} match; the page holds ${count(size)} of ${total.split(" ")[0]} rows`;
     box.querySelector("summary").textContent = `columns (${shown.size} of ${columns.length})`;
-    const [back, onward] = box.querySelectorAll(".pages button");
-    box.querySelector(".pages span").textContent =
-      rows.length ? `rows ${count(first + 1)} to ${count(Math.min(first + PAGE, rows.length))}` : "no row matches";
-    back.disabled = first === 0;
-    onward.disabled = first + PAGE >= rows.length;
-    back.onclick = () => { first -= PAGE; show(); };
-    onward.onclick = () => { first += PAGE; show(); };
+    turn(first, rows.length);
   }
 
   box.querySelector("details div").replaceChildren(...columns.map((name, at) => {
@@ -111,8 +131,9 @@ async function openSheet(box) {
   box.dataset.open = "yes";
 }
 
-// A spectrogram: 512-point Hann windows, 0 to 12 kHz, 70 dB from dark to bright.
-const SIZE = 512;
+// A clip: its spectrogram (512-point Hann windows, 0 to 12 kHz, 70 dB from dark to bright) above its waveform, in which
+// a column of pixels goes from the lowest sample to the highest, full scale from edge to edge.
+const SIZE = 512, WAVE = 36;
 const HANN = Float32Array.from({ length: SIZE }, (_, i) => 0.5 - 0.5 * Math.cos((2 * Math.PI * i) / SIZE));
 
 function fft(re, im) {
@@ -134,7 +155,7 @@ function fft(re, im) {
 }
 
 function draw(canvas, samples) {
-  const context = canvas.getContext("2d"), { width, height } = canvas;
+  const context = canvas.getContext("2d"), { width } = canvas, height = canvas.height - WAVE;
   const image = context.createImageData(width, height);
   const step = Math.max(1, (samples.length - SIZE) / width);
   const re = new Float32Array(SIZE), im = new Float32Array(SIZE);
@@ -151,6 +172,15 @@ function draw(canvas, samples) {
     }
   }
   context.putImageData(image, 0, 0);
+  const middle = height + WAVE / 2, each = samples.length / width;
+  context.fillStyle = "#8fc1f2";
+  for (let x = 0; x < width; x++) {
+    const part = samples.subarray(Math.floor(x * each), Math.max(Math.floor((x + 1) * each), Math.floor(x * each) + 1));
+    let low = 1, high = -1;
+    for (const one of part) { if (one < low) low = one; if (one > high) high = one; }
+    const top = middle - Math.min(1, high) * (WAVE / 2 - 1), end = middle - Math.max(-1, low) * (WAVE / 2 - 1);
+    context.fillRect(x, top, 1, Math.max(1, end - top));
+  }
   canvas.dataset.drawn = "yes";
 }
 

@@ -87,7 +87,7 @@ def filters_of(browser: Browser) -> dict[str, list[str]]:
 
 def axes_of(histogram: Histogram) -> dict[str, Any]:
     """The ticks of both axes with their places from 0 to 1, the upward one's end and its ticks' most letters."""
-    highest = max(count for _, _, count in histogram.bins)
+    highest = max(*(count for _, _, count in histogram.bins), *histogram.before, 1)
     step = ticks(0, highest, 4, least=1)[1][0]
     most = math.ceil(highest / step) * step
     upward = [(at * step, at * step / most) for at in range(round(most / step) + 1)]

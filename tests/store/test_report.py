@@ -20,7 +20,17 @@ from hypothesis import strategies as st
 from earmark.schemas.corpus import Story
 from earmark.schemas.tables import Table, columns, integer, text
 from earmark.tasks.build.registry import find_corpus
-from earmark.tasks.build.report import MOST_SHEET_BYTES, as_cell, histogram, make_sheet, table_sheets, values_at
+from earmark.tasks.build.report import (
+    MOST_SHEET_BYTES,
+    as_cell,
+    beside_section,
+    histogram,
+    make_sheet,
+    table_sheets,
+    values_at,
+)
+from earmark.tasks.release.withdrawal import search, withdraw
+from earmark.tasks.store.diff import Change
 from earmark.tasks.store.figures import (
     Bars,
     Browser,
@@ -36,7 +46,7 @@ from earmark.tasks.store.figures import (
 )  # fmt: skip
 from earmark.tasks.store.manifest import Manifest, Step
 from earmark.tasks.store.report import axes_of, filters_of, render_report
-from earmark.tasks.store.versions import Version
+from earmark.tasks.store.versions import Store, Version
 from tests.builds import build_version, read_config
 from tests.conftest import ROOT
 from tests.pages import data_of
@@ -181,6 +191,59 @@ def test_bins_hold_each_number_and_end_where_numbers_end(values: list[float]) ->
         assert high - max(values) < width * (1 + 1e-6)
         counted = np.histogram(values, [*(one[0] - 1e-9 * width for one in found.bins), high + 1e-9 * width])[0]
         assert [one[2] for one in found.bins] == counted.tolist()
+
+
+NUMBERS = st.lists(st.one_of(st.integers(-40, 40), st.floats(-40, 40).map(lambda x: round(x, 2))), max_size=30)
+
+
+@given(NUMBERS, NUMBERS)
+def test_the_version_before_is_counted_in_the_same_bins(now: list[float], was: list[float]) -> None:
+    db = table_of(f"SELECT unnest({now}::DOUBLE[]) AS x")
+    db.execute(f'CREATE VIEW "before t" AS SELECT unnest({[str(one) for one in was]}::VARCHAR[]) AS x')  # another type
+    found = histogram(db, "t", "x", "x")
+    if not now or not was:
+        assert found.before == ()
+        return
+    if len(set(now + was)) == 1:
+        assert (found.bins, found.before) == (((now[0], now[0], len(now)),), (len(was),))
+        return
+    edges = [*(one[0] - 1e-9 for one in found.bins), found.bins[-1][1] + 1e-9]
+    for values, counts in ((now, [one[2] for one in found.bins]), (was, found.before)):
+        assert list(np.histogram(values, edges)[0]) == list(counts)
+
+
+def test_a_version_stands_beside_the_one_before() -> None:
+    """Rows that came, left and changed by split, also of tables and splits that one of them lacks."""
+    old = MANIFEST.model_copy(update={"rows": {"rows": {"train": 5, "ood": 2}}, "rejects": {"a": 1}})
+    new = MANIFEST.model_copy(update={"version": "v2", "rows": {"rows": {"train": 4, "test": 3}, "more": {"full": 1}}})
+    counts = [("rows", "train", 1, 2, 1, 2), ("rows", "test", 3, 0, 0, 0), ("rows", "ood", 0, 2, 0, 0)]
+    counts.append(("more", "full", 1, 0, 0, 0))
+    changes = [Change(*one) for one in counts]
+    section = beside_section(new, old, changes)
+    rows, rejects = section.figures
+    assert isinstance(rows, Grid)
+    assert isinstance(rejects, Grid)
+    assert (section.title, rows.columns[2:4], rejects.rows) == ("Beside v1", ("v1", "v2"), (("a", 1, 0),))
+    assert set(rows.rows) == {
+        *{("rows", "train", 5, 4, 1, 2, 1), ("rows", "test", 0, 3, 3, 0, 0)},
+        *{("rows", "ood", 2, 0, 0, 2, 0), ("more", "full", 0, 1, 1, 0, 0)},
+    }
+    for _, _, was, now, added, removed, _ in rows.rows:
+        assert was + added - removed == now  # type: ignore[operator]
+
+
+@pytest.mark.slow
+def test_a_report_draws_the_version_before_unless_rows_were_withdrawn_since(tmp_path: Path) -> None:
+    config = read_config(ROOT / "data/demo/mos-preferences-audio.toml")
+    build_version(config, tmp_path)
+    build_version(config.model_copy(update={"pairs": config.pairs.model_copy(update={"min_gap": 1.5})}), tmp_path)
+    store, known = Store(tmp_path), {"mos-preferences": find_corpus("mos-preferences")}
+    files = [str(path) for path in store.find("mos-preferences").files("ratings")]
+    (clip,) = duckdb.sql("SELECT min(clip_sha256) FROM read_parquet($1)", params=[files]).fetchall()[0]
+    withdraw(store, known, search(store, known, "clip", clip), "asked for")
+    pages = [(one.folder / "report.html").read_text("utf-8") for one in store.versions("mos-preferences")]
+    assert ['class="was"' in page for page in pages] == [False, True, False]
+    assert [f"Beside v{number}<" in page for number, page in enumerate(pages)] == [False, True, True]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,186 @@
+"""All rows of a version to filter, order and turn over, beside those of another version: what `earmark view` shows.
+
+What a page sends is data: a value is a parameter of a query, and a column or table is one that the version has, or the
+query is not asked.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from earmark.schemas.errors import InputError
+from earmark.schemas.tables import REJECTS, Table
+from earmark.tasks.store.diff import Change, diff_table, key_of
+from earmark.tasks.store.explain import links_of
+from earmark.tasks.store.places import with_places
+from earmark.tasks.store.sql import connect, quoted, view_parquet
+from earmark.tasks.store.versions import Version
+
+OPERATIONS = {
+    "contains": "contains(lower({0}::VARCHAR), lower({1}))",
+    "is": "{0}::VARCHAR = {1}",
+    "is not": "{0}::VARCHAR IS DISTINCT FROM {1}",
+    "is at least": "try_cast({0}::VARCHAR AS DOUBLE) >= {1}",
+    "is at most": "try_cast({0}::VARCHAR AS DOUBLE) <= {1}",
+    "is empty": "{0} IS NULL",
+}
+
+
+class Filter(NamedTuple):
+    """A condition on rows: an operation of `OPERATIONS`, and its value as it was typed."""
+
+    column: str
+    operation: str
+    value: str = ""
+
+
+class Shelf:
+    """A version's tables, with the rows of other versions beside them. It may be asked by several threads.
+
+    Args:
+        version: whose files are here.
+        tables: the corpus's.
+        spill: a folder of the caller's, for what outgrows the memory.
+    """
+
+    def __init__(self, version: Version, tables: Sequence[Table], spill: Path) -> None:
+        self.version = version
+        self.tables = {table.name: table for table in tables if table.name in version.manifest.rows}
+        self._db, self._lock = connect(spill), threading.Lock()
+        self._known: dict[str, tuple[list[str], tuple[str, ...]]] = {}  # columns, and by what rows are in order
+        for name, table in self.tables.items():
+            view_parquet(self._db, quoted(f"rows {name}"), version.files(name))
+            self._note(f"rows {name}", table.key)
+
+    def _note(self, relation: str, order: Sequence[str]) -> None:
+        described = self._db.execute(f"DESCRIBE {quoted(relation)}").fetchall()
+        columns = [name for name, type_, *_ in described if "BLOB" not in type_]
+        self._known[relation] = columns, tuple(name for name in order if name in columns)
+
+    def columns(self, relation: str) -> list[str]:
+        """The columns of `rows TABLE` or of what `compare` names, without those of files.
+
+        Raises:
+            InputError: there is no such relation.
+        """
+        if relation not in self._known:
+            raise InputError(f"expected one of {', '.join(self._known)}, found '{relation}'")
+        return self._known[relation][0]
+
+    def page(
+        self, relation: str, filters: Sequence[Filter], order: str | None, rising: bool, first: int, size: int
+    ) -> tuple[list[dict[str, Any]], int]:
+        """Some rows in an order that stays, and how many match.
+
+        Args:
+            relation: `rows TABLE`, or what `compare` names.
+            filters: all of which hold.
+            order: a column; empty values come last. Without it, and where it is the same: the key.
+            rising: from the least on.
+            first: how many rows to pass.
+            size: how many to give at most.
+
+        Raises:
+            InputError: relation, column or operation are not known, or a value is no number where one is needed.
+        """
+        columns = self.columns(relation)
+        wheres, values = ["true"], dict[str, Any]()
+        for place, one in enumerate(filters):
+            if one.operation not in OPERATIONS:
+                raise InputError(f"expected one of {', '.join(OPERATIONS)}, found '{one.operation}'")
+            says = OPERATIONS[one.operation]
+            wheres.append(says.format(_checked(columns, one.column), f"$value{place}"))
+            if "{1}" in says:
+                values[f"value{place}"] = _number(one) if "DOUBLE" in says else one.value
+        ordered = [f"{_checked(columns, order)}{'' if rising else ' DESC'} NULLS LAST"] if order else []
+        ordered += map(quoted, self._known[relation][1])
+        source = f"FROM {quoted(relation)} WHERE {' AND '.join(wheres)}"
+        sorting = f" ORDER BY {', '.join(ordered)}" if ordered else ""
+        with self._lock:
+            (total,) = self._db.execute(f"SELECT count(*) {source}", values).fetchall()[0]
+            asked = f"SELECT {', '.join(map(quoted, columns))} {source}{sorting} LIMIT {int(size)} OFFSET {int(first)}"
+            found = self._db.execute(asked, values).fetchall()
+        return [dict(zip(columns, row, strict=True)) for row in found], total
+
+    def placed(self, row: dict[str, Any]) -> dict[str, Any]:
+        """A reject with the file and line that this store knows of it."""
+        return with_places(self.version, [row])[0]
+
+    def compare(self, table: str, old: Version) -> tuple[list[Change], str]:
+        """What differs from another version, by split; and the relation of rows that were added, removed or changed,
+        which has what happened, the split, and the row's key."""
+        relation = f"changes {old.name} {table}"
+        with self._lock:
+            counts = diff_table(self._db, self.tables[table], old, self.version)
+            rows = "SELECT what, split, * EXCLUDE (what, split) FROM changes WHERE what <> 'same'"
+            self._db.execute(f"CREATE OR REPLACE TABLE {quoted(relation)} AS {rows}")
+            self._note(relation, ("what", "split", *key_of(self.tables[table])))
+        return counts, relation
+
+    def both(self, table: str, old: Version, key: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """A row as the other version has it, and as this one does; empty where there is none, or no key."""
+        return self._row(table, old, key), self._row(table, self.version, key)
+
+    def _row(self, table: str, version: Version, key: Mapping[str, Any]) -> dict[str, Any]:
+        if table not in version.manifest.rows or not self.tables[table].key:
+            return {}
+        wanted = {f"key{place}": key[name] for place, name in enumerate(self.tables[table].key)}
+        same = " AND ".join(f"{quoted(name)} IS NOT DISTINCT FROM $key{place}"
+                            for place, name in enumerate(self.tables[table].key))  # fmt: skip
+        files = [str(path) for path in version.files(table)]
+        asked = f"SELECT * FROM read_parquet($files, hive_partitioning = false) WHERE {same} LIMIT 1"
+        with self._lock:
+            cursor = self._db.execute(asked, {"files": files, **wanted})
+            names = [column[0] for column in cursor.description or ()]
+            rows = cursor.fetchall()
+        shown = set(self.columns(f"rows {table}"))
+        return {name: value for name, value in zip(names, rows[0] if rows else (), strict=bool(rows)) if name in shown}
+
+    def clips_of(self, table: str, row: Mapping[str, Any]) -> list[tuple[str, str]]:
+        """The clips and images that a row names, itself or by a row of another table: column and SHA-256 of each."""
+        found = [(name, row.get(name)) for name in _clip_columns(self.tables[table])]
+        for column, target in links_of([*self.tables.values()], self.tables[table]):
+            names = [name for name in _clip_columns(target) if name in self.columns(f"rows {target.name}")]
+            if names and row.get(column) is not None:
+                asked = f"SELECT {', '.join(map(quoted, names))} FROM {quoted(f'rows {target.name}')} WHERE "
+                with self._lock:
+                    rows = self._db.execute(f"{asked}{quoted(target.key[0])} = $1 LIMIT 1", [row[column]]).fetchall()
+                found += [(column, sha256) for sha256 in (rows[0] if rows else ())]
+        first = {sha256: name for name, sha256 in reversed(found) if isinstance(sha256, str)}
+        return [(name, sha256) for sha256, name in reversed(first.items())]
+
+    def embedded(self, sha256: str) -> tuple[str, bytes] | None:
+        """Name and bytes of a clip or image that a table of the version holds, if it is still that file."""
+        for table in self.tables.values():
+            for column in table.embedded:
+                for name in _clip_columns(table):
+                    asked = (
+                        f"SELECT {quoted(column)} FROM {quoted(f'rows {table.name}')} WHERE {quoted(name)} = $1 LIMIT 1"
+                    )
+                    with self._lock:
+                        rows = self._db.execute(asked, [sha256]).fetchall()
+                    if rows and (held := rows[0][0]) and hashlib.sha256(held["bytes"]).hexdigest() == sha256:
+                        return held["path"], held["bytes"]
+        return None
+
+
+def _clip_columns(table: Table) -> list[str]:
+    return [ref.column for ref in table.refs if ref.kind == "clip" and table.name != REJECTS.name]
+
+
+def _checked(columns: Sequence[str], name: str) -> str:
+    """A column as an SQL identifier."""
+    if name not in columns:
+        raise InputError(f"expected a column ({', '.join(columns)}), found '{name}'")
+    return quoted(name)
+
+
+def _number(one: Filter) -> float:
+    try:
+        return float(one.value)
+    except ValueError:
+        raise InputError(f"{one.column} {one.operation}: expected a number, found '{one.value}'") from None
