@@ -32,7 +32,7 @@ def is_url(written: str) -> bool:
 
 
 def url_fault(written: str) -> str | None:
-    """What is wrong with an input's URL, in words that repeat nothing of it; None if all is well."""
+    """What is wrong with an input's URL, in words that repeat nothing of it that may be secret; None if all is well."""
     found = _URL.match(written)
     assert found is not None
     if found[1] not in KINDS:
@@ -40,7 +40,10 @@ def url_fault(written: str) -> str | None:
     if found[1] == "hf":
         hub = _HUB.fullmatch(written.rstrip("/"))
         if hub is None or {".", ".."} & set(hub[1].split("/")) or {"", ".", ".."} & set((hub[3] or "x").split("/")):
-            return f"expected {_HUB_FORM}, with %2F for a '/' in the revision; without it, main is read"
+            shown = re.split(r"[?#]", without_secrets(written))[0][:120]
+            return (
+                f"expected {_HUB_FORM}, with %2F for a '/' in the revision (without one, main is read), found {shown}"
+            )
         return None
     bucket, *parts = found[3].rstrip("/").split("/")
     if "@" in bucket or "?" in found[3] or "#" in found[3]:

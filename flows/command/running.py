@@ -170,6 +170,7 @@ def run_build(
     from earmark.tasks.annotation.errors import LedgerError
     from earmark.tasks.build.logs import RUN
     from earmark.tasks.build.progress import say, shown
+    from earmark.tasks.store.model_terms import new_terms
     from earmark.tasks.store.runs import save_run, settle_runs, start_run
     from earmark.tasks.store.versions import Version
 
@@ -186,6 +187,8 @@ def run_build(
         run = start_run(store, name, path, limit, force=force, allow_rejects=allow_rejects)
         RUN.set(run.run)
         say(f"run {run.run}: building {name} from {path}")
+        for line in new_terms(plan.made, before):
+            say(line)
         try:
             version = _start_flow(name, config, store, force=force, inputs=plan.made.inputs)
         except BaseException as error:

@@ -38,6 +38,18 @@ def terms_of(models: Iterable[str], licences: Mapping[str, Mapping[str, Any]]) -
     return terms
 
 
+def new_terms(made: Any, before: Any) -> list[str]:
+    """A line for each model that the corpus's newest version does not name.
+
+    Args:
+        made: what a version is to be made from (`Made`): its `models` and `config`.
+        before: the newest version, if there is one.
+    """
+    known = before.manifest.models if before else ()
+    terms = terms_of(made.models, made.config.get("licences") or {})
+    return [f"terms of {model}: {stated}" for model, stated in terms.items() if model not in known]
+
+
 def warnings_of(terms: Mapping[str, str]) -> list[str]:
     """What to look at before output of these models is passed on."""
     bound = [

@@ -11,7 +11,7 @@ from huggingface_hub import HfApi
 
 from earmark.schemas.errors import ConfigError, InputError, StoreError
 from earmark.schemas.mos_preferences import MosPreferences
-from earmark.schemas.places import hub_parts, place_of, url_of
+from earmark.schemas.places import hub_parts, place_of, url_fault, url_of
 from earmark.tasks.build.mirror import bring, bring_first, bring_folder, hub_commits, present
 from earmark.tasks.build.registry import corpora, find_corpus
 from earmark.tasks.release.withdrawal import search, withdraw
@@ -152,6 +152,13 @@ def test_what_may_not_be_read_ends_in_one_line(hub: HubServer, monkeypatch: pyte
 def test_what_is_no_url_of_a_data_set(url: str) -> None:
     with pytest.raises((ConfigError, ValueError), match="expected"):
         rated(url).path(url)
+
+
+def test_what_is_wrong_shows_the_url_and_no_secret_of_it() -> None:
+    fault = url_fault("hf://user:hf_secret@models/owner/name?token=hf_secret#hf_secret")
+    assert fault is not None
+    assert fault.endswith("found hf://…@models/owner/name")
+    assert "hf_secret" not in fault
 
 
 def test_a_store_cannot_lie_there() -> None:

@@ -6,6 +6,7 @@ import json
 import re
 from datetime import date
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from earmark.tasks.release.publishing import gathered
 from earmark.tasks.store.card import render_card
 from earmark.tasks.store.croissant import render_croissant
 from earmark.tasks.store.manifest import Parent
-from earmark.tasks.store.model_terms import UNKNOWN, terms_of, warnings_of
+from earmark.tasks.store.model_terms import UNKNOWN, new_terms, terms_of, warnings_of
 from earmark.tasks.store.publication import bundled
 from earmark.tasks.store.versions import Store
 from tests.conftest import ROOT
@@ -86,6 +87,14 @@ def test_publishing_names_the_terms_of_what_a_version_was_made_from(
     told = capfd.readouterr().err
     assert f"terms of {FLAMINGO}: non-commercial research only; its output may be bound by them" in told
     assert f"terms of {OURS}: {UNKNOWN}" in told
+
+
+def test_a_build_says_the_terms_of_models_that_the_last_version_does_not_name() -> None:
+    made = SimpleNamespace(models=(MUSICGEN, OURS, "builtin:music-pair-2"), config={})
+    first = new_terms(made, None)
+    assert first == [f"terms of {MUSICGEN}: cc-by-nc-4.0", f"terms of {OURS}: {UNKNOWN}"]
+    before = SimpleNamespace(manifest=SimpleNamespace(models=(MUSICGEN,)))
+    assert new_terms(made, before) == first[1:]
 
 
 def test_a_models_licence_is_none_of_the_data(tmp_path: Path) -> None:
