@@ -92,7 +92,7 @@ def test_publishing_names_the_terms_of_what_a_version_was_made_from(
 def test_a_build_says_the_terms_of_models_that_the_last_version_does_not_name() -> None:
     made = SimpleNamespace(models=(MUSICGEN, OURS, "builtin:music-pair-2"), config={})
     first = new_terms(made, None)
-    assert first == [f"terms of {MUSICGEN}: cc-by-nc-4.0", f"terms of {OURS}: {UNKNOWN}"]
+    assert first == [f"terms of {MUSICGEN}: CC-BY-NC-4.0", f"terms of {OURS}: {UNKNOWN}"]
     before = SimpleNamespace(manifest=SimpleNamespace(models=(MUSICGEN,)))
     assert new_terms(made, before) == first[1:]
 
