@@ -21,7 +21,6 @@ from earmark.schemas.registry import load
 from earmark.schemas.tables import REJECTS, UNSPLIT, Table
 from earmark.tasks.store.card import render_card, split_order
 from earmark.tasks.store.checks import check_accounts, check_rejects, check_table
-from earmark.tasks.store.croissant import render_croissant
 from earmark.tasks.store.diff import Change, diff_table
 from earmark.tasks.store.figures import Page
 from earmark.tasks.store.files import link_over, sync, write_text
@@ -36,7 +35,7 @@ from earmark.tasks.store.staging import Stage, sweep
 from earmark.tasks.store.versions import MANIFEST, Version
 from earmark.tasks.store.withdrawals import bring_withdrawals, marks_for, names_for, withdrawals
 
-PAGES = ("README.md", "report.html", "croissant.json")
+PAGES = ("README.md", "report.html", "croissant.json")  # the last one in versions of releases before 1.0
 """What a version says of itself for people and indexers; made from its tables and manifest."""
 
 
@@ -176,11 +175,10 @@ def _write_pages(stage: Stage, made: Made, manifest: Manifest, before: Version |
             hides_places=made.corpus.hides_places,
         ),
         "report.html": render_report(manifest, made.corpus.story, made.page(stage, manifest, changes)),
-        "croissant.json": render_croissant(manifest, made.corpus),
     }
     for name, text in pages.items():
         write_text(stage.version / name, text)
-    entries = [file_entry(stage.version / name, stage.version) for name in PAGES]
+    entries = [file_entry(stage.version / name, stage.version) for name in pages]
     return manifest.model_copy(update={"files": (*manifest.files, *entries)})
 
 

@@ -15,6 +15,7 @@ from earmark.schemas.config import Licence
 from earmark.schemas.errors import HubError
 from earmark.schemas.tables import Table
 from earmark.tasks.store.card import markdown_cell
+from earmark.tasks.store.commit import PAGES
 from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.hub_tree import Entry
 from earmark.tasks.store.licences import Loss, Redaction, Terms, licences_of, model_terms, unheard
@@ -24,8 +25,7 @@ from earmark.tasks.store.staging import locked
 from earmark.tasks.store.versions import MANIFEST, Store, Version
 
 FOLDER, LOCK = ".publish", ".publish.lock"
-CARD, REPORT, CROISSANT = "README.md", "report.html", "croissant.json"
-PAGES = (CARD, REPORT, CROISSANT)
+CARD, REPORT = "README.md", "report.html"
 EMBEDS = (b"<audio ", b"<img ")  # no text of a row can look like them: the report escapes it
 
 
@@ -162,7 +162,7 @@ def _place(version: Version, folder: Path, path: str) -> Path:
 def _copy(version: Version, redaction: Redaction, lost: Mapping[str, Loss], folder: Path) -> Manifest:
     """Write what differs from the version: Parquet files that lose something, the card, the manifest.
 
-    Pages that show rows (`report.html`) or count them for machines (`croissant.json`) do not leave with a part.
+    Pages that show or count the rows of the whole version (`report.html`) do not leave with a part.
     """
     files: list[FileEntry] = []
     rows: dict[str, dict[str, int]] = {}

@@ -189,7 +189,7 @@ def broken_commit(config: Path, store: Store, server: S3Server, version: str) ->
     place = f"/{store.address.removeprefix('s3://')}/{CORPUS}/{version}"
 
     def deny(path: str) -> None:
-        if path == f"{place}/croissant.json":  # the last but one
+        if path == f"{place}/report.html":  # the last but one
             server.denied = (f"{place}/manifest.json",)
 
     server.on_put = deny
