@@ -30,7 +30,7 @@ from earmark.tasks.store.objects import blocks, one_line, open_objects, require_
 
 ADDRESS = ".remote"
 CLAIMS = ".claims"
-CLOSED = b""  # the manifest of a name whose objects were swept away: no commit can put its own there
+CLOSED = b""  # the manifest of a name whose objects were discarded: no commit can put its own there
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Remote:
 
     def claim(self, corpus: str, claimant: str) -> str:
         """Claim the name of the next version; an interrupted build of the same content gets the one that it had, unless
-        what it had sent was swept away since.
+        what it had sent was discarded since.
 
         Args:
             corpus: the corpus.
@@ -154,7 +154,7 @@ class Remote:
             with self._one_line():
                 found = self.files.cat_file(f"{place}/{MANIFEST}")
             if found == CLOSED:
-                raise StoreError(f"{place}: what was sent of this version was swept away meanwhile; build again")
+                raise StoreError(f"{place}: what was sent of this version was discarded meanwhile; build again")
             if found != text:
                 raise StoreError(f"{place}: another build has committed this version with other content; build again")
 
