@@ -113,14 +113,14 @@ class Resources(Model):
 class Engine(Model):
     """Where shards are worked on. The version is the same; `identity` and the manifest know nothing of it."""
 
-    runner: Literal["threads", "ray", "dask"] = Field(
-        default="threads", description="Threads of one process, or processes of a cluster of Ray's or Dask's."
+    runner: Literal["threads", "ray"] = Field(
+        default="threads", description="Threads of one process, or processes of a cluster of Ray's."
     )
     address: str | None = Field(
         default=None,
         min_length=1,
-        description="A cluster that runs already, such as `10.0.0.1:6379` (Ray), `auto` (the Ray of this machine) or "
-        "`tcp://10.0.0.1:8786` (Dask); without it, one on this machine that ends with the build.",
+        description="A cluster that runs already, such as `10.0.0.1:6379`, or `auto` for the one of this machine; "
+        "without it, one on this machine that ends with the build.",
     )
     workers: int | None = Field(
         default=None, ge=1, le=1024, description="Processors of that own cluster; without it, all of this machine."
@@ -130,7 +130,7 @@ class Engine(Model):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.runner == "threads" and (self.address or self.workers):
-            raise ValueError("address and workers belong to a cluster: expected runner = 'ray' or 'dask' beside them")
+            raise ValueError("address and workers belong to a cluster: expected runner = 'ray' beside them")
         if self.address and self.workers:
             raise ValueError("expected address (a cluster that runs) or workers (one of its own), found both")
         return self

@@ -50,7 +50,7 @@ def put(bucket: str, folder: Path, below: str = "") -> str:
 
 
 def uncommitted(remote: Remote) -> dict[str, list[str]]:
-    """The objects of a store that belong to no version, by `corpus/vN`: that folder has no manifest, or an empty one."""
+    """The objects that belong to no version, by `corpus/vN`: that folder has no manifest, or an empty one."""
     root = remote.url.removeprefix("s3://")
     remote.files.invalidate_cache()
     sizes = {path.removeprefix(f"{root}/"): size for path, size in remote.files.du(root, total=False).items()}
