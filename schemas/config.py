@@ -196,8 +196,7 @@ class BuildConfig(Model):
         default=None, ge=1, le=LARGEST, description="Only the first rows of each source: to try a config."
     )
     licences: dict[str, Licence] = Field(
-        default={},
-        description="Licences by source, as the tables name it. Without one, audio is not published.",
+        default={}, description="Licences by source, as the tables name it. Without one, audio is not published."
     )
     engine: Engine = Field(default=Engine(), description="Where shards are worked on; not part of what is built.")
     most_rejected: float | None = Field(
@@ -214,8 +213,7 @@ class BuildConfig(Model):
         "`earmark prompts list`.",
     )
     decontaminate: Decontaminate | None = Field(
-        default=None,
-        description="What is kept out: clips of the same bytes or sound, texts that say nearly the same.",
+        default=None, description="What is kept out: clips of the same bytes or sound, texts that say nearly the same."
     )
     base: Path = Field(
         default=Path(), description="Folder that relative paths start from: the config file's own; else given here."

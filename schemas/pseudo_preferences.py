@@ -130,8 +130,7 @@ class PseudoPreferences(Linked, Judged):
 
     corpus: Literal["pseudo-preferences"] = "pseudo-preferences"
     prompts: str = Field(
-        default="",
-        description="Table of prompts: prompt_id, text, lyrics?, reference_audio?, reference_caption?.",
+        default="", description="Table of prompts: prompt_id, text, lyrics?, reference_audio?, reference_caption?."
     )
     generations: str = Field(
         default="",

@@ -104,13 +104,7 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, w
 
 
 def _questioner(
-    samples: Samples,
-    version: Version,
-    store: Store,
-    config: Examinee,
-    evaluation: Evaluation,
-    wish: Wish,
-    folder: Path,
+    samples: Samples, version: Version, store: Store, config: Examinee, evaluation: Evaluation, wish: Wish, folder: Path
 ) -> Questioner:
     mode = find_mode(evaluation, wish.mode)
     shown = () if wish.blind == "audio" else mode.columns

@@ -220,14 +220,7 @@ def as_markdown(facts: Mapping[str, Any]) -> str:
             (name, *(f"{wins[i, j] / met[i, j]:.2f}" if met[i, j] else "–" for j in range(len(names))))
             for i, name in enumerate(names)
         ]
-        lines += [
-            f"## {title}",
-            "",
-            *_table(head, rows),
-            "",
-            "Share of wins of the row over the column:",
-            "",
-        ]
+        lines += [f"## {title}", "", *_table(head, rows), "", "Share of wins of the row over the column:", ""]
         lines += [*_table(("", *names), shares), ""]
     return "\n".join([*lines, *(f"- {note}" for note in notes(facts))]) + "\n"
 

@@ -234,12 +234,7 @@ def _wanted(where: str, known: list[str], split: str | None) -> list[str]:
 
 
 def find_clips(
-    samples: Samples,
-    columns: Sequence[str],
-    version: Version,
-    store: Store,
-    folder: Path,
-    roots: Sequence[Path],
+    samples: Samples, columns: Sequence[str], version: Version, store: Store, folder: Path, roots: Sequence[Path]
 ) -> dict[str, Clip]:
     """The file of every clip that the samples name in the columns that a mode shows; as `clip_files`."""
     wanted = samples.clips([name for name in columns if names_clip(name)])

@@ -107,14 +107,7 @@ async def write_prompt(asker: Asker[MusicPrompts], triplet: Row) -> Row:
     }
 
 
-@step(
-    "prompts",
-    unit="triplets",
-    follows="triplets",
-    table=PROMPTS.name,
-    label="keep prompts that passed",
-    final=True,
-)
+@step("prompts", unit="triplets", follows="triplets", table=PROMPTS.name, label="keep prompts that passed", final=True)
 def keep_prompts(stage: Stage, config: MusicPrompts, drawn: Drawn, rounds: list[Walked]) -> Done[None]:
     """Write the published tables `prompts`, `triplets` and `shots`; triplets without a prompt are rejects."""
     kept = 0

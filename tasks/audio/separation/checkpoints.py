@@ -28,7 +28,7 @@ from earmark.schemas.files import open_regular
 
 KNOWN_SHA256 = {
     # Kim's vocals model, as its author published it (MelBandRoformer.ckpt on the Hub, MIT)
-    "vocals_mel_band_roformer.ckpt": "87201f4d31afb5bc79993230fc49446918425574db48c01c405e44f365c7559e",
+    "vocals_mel_band_roformer.ckpt": "87201f4d31afb5bc79993230fc49446918425574db48c01c405e44f365c7559e"
 }
 MODELS = "EARMARK_MODELS"
 """Environment variable: the folder that downloaded checkpoints lie in; default `~/.cache/earmark/separation`."""

@@ -182,11 +182,7 @@ def open_track(job: Job, separator: Separator, crop_s: float | None, longest_s: 
 
 
 def _decoded(
-    job: Job,
-    separator: Separator,
-    crop_s: float | None,
-    longest_s: float,
-    spool: tempfile.SpooledTemporaryFile[bytes],
+    job: Job, separator: Separator, crop_s: float | None, longest_s: float, spool: tempfile.SpooledTemporaryFile[bytes]
 ) -> Track:
     peak, frames, source_frames, clipped, apart = np.float32(0.0), 0, 0, 0, False
     with open_sound(job.source, longest_s) as sound:

@@ -66,11 +66,7 @@ def forget_names(stage: Stage, but: Path | None = None) -> None:
 def _scrub_suspects(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Scrub what SQL picked, and write it with its submission and part."""
     suspects = connection.sql(query("score_questions/suspects")).to_arrow_reader(AT_ONCE)
-    with (
-        working("scrub texts") as work,
-        replacing(path) as new,
-        pq.ParquetWriter(new, SCRUBBED) as writer,
-    ):
+    with working("scrub texts") as work, replacing(path) as new, pq.ParquetWriter(new, SCRUBBED) as writer:
         for batch in work.watching(suspects):
             rows = [{**row, "text": scrub(row["text"], row["names"])} for row in batch.to_pylist()]
             writer.write_table(pa.Table.from_pylist(rows, SCRUBBED))
