@@ -348,7 +348,6 @@ def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Co
     """Check the values of a config file against its model.
 
     Args:
-        model: the corpus's config model.
         values: what `read_toml` returned.
         where: the file, for messages and as the base of relative paths.
 

@@ -137,7 +137,6 @@ def rubric_reward(text: str, answers: Sequence[bool], follows: bool) -> float:
     """The weighted sum of the three, 0 to 1.
 
     Args:
-        text: the completion.
         answers: the labels of the items 1 to n.
         follows: whether the clip follows the instruction.
     """

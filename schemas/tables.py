@@ -62,8 +62,6 @@ def column(
 
     Args:
         name: the column's name, with its unit where it has one (`duration_s`).
-        type_: the Arrow type.
-        description: one sentence.
         unit: the unit or range of the values.
         source: where the value comes from (a paper's section, an input column, a measurement).
         optional: whether nulls are allowed.

@@ -252,8 +252,6 @@ def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, by
     the parts that overlap at one moment.
 
     Args:
-        path: the clip's file.
-        sha256: its hash.
         parts: spans of it, in any forms.
 
     Returns:

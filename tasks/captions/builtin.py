@@ -39,7 +39,6 @@ def refine_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -
 
     Args:
         facts: `texts`: what is to be shortened.
-        clips: not looked at.
 
     Raises:
         BadRequest: no text.

@@ -45,8 +45,6 @@ def find_faults(text: str, checks: Checks, *, cut: bool = False) -> list[Fault]:
     """What is wrong with a caption.
 
     Args:
-        text: the caption.
-        checks: what to look for.
         cut: whether the model was stopped by its limit of tokens.
 
     Returns:

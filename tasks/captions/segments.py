@@ -58,10 +58,6 @@ class Kept:
     """The segments of a store, by rule and recording: `<store>/segments/<key>/<aa>/<SHA-256>-<number>.flac`.
 
     They count once the list of a recording's pieces lies beside them (`.json`), which is written last.
-
-    Attributes:
-        store: the store.
-        segments: how recordings are cut.
     """
 
     store: Store

@@ -60,13 +60,11 @@ class Prediction:
     """What a model, or a file of scores, says of a sample.
 
     Attributes:
-        id: the sample.
         score: what it scores; None where a choice is asked for, or there is no answer.
         choice: what it chooses.
         reason: why there is no answer; None where there is one.
         detail: more about that.
         items: the score of each item, where a mode has items.
-        requests: keys in the ledger.
     """
 
     id: str
@@ -95,11 +93,6 @@ class Questioner:
     """Makes the requests of samples and reads their answers.
 
     Args:
-        evaluation: what is measured.
-        mode: how it is asked.
-        config: who is asked.
-        clips: the files of clips.
-        folder: where pictures go.
         drawn: whether samples say which side is shown first, in `swapped`.
         both: whether a preference is asked in both orders.
         draws: how often each question is asked. Numbers are averaged, of choices the commonest counts.

@@ -41,16 +41,13 @@ class Measure:
 
 
 def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) -> tuple[dict[str, Any], Path]:
-    """Measure each that is no earlier run, and write the comparison: tables, tests, ranks and a plot.
+    """Measure each that is no earlier run, and write the comparison: tables, tests, ranks and a plot;
+    the facts of `comparison.json`, and the folder.
 
     Args:
-        measure: on what.
         entrants: two or more: a model (`backend:model`), a file with a score a sample or a clip, or the folder of an
             earlier run, or of several.
         out: where the comparison goes; a folder of the store by default. Runs of their own go to the store.
-
-    Returns:
-        The facts of `comparison.json`, and the folder.
 
     Raises:
         InputError: fewer than two, one twice, one that is nothing of these or of another version, no evaluation in

@@ -61,7 +61,6 @@ def compare(
     every model answered.
 
     Args:
-        evaluation: what was measured.
         runs: by model, what was written of the same samples.
         thresholds: by model.
 

@@ -51,10 +51,7 @@ def make_controls(folder: Path, rows: Sequence[Row], qualify: Qualify, sides: Si
 
     Args:
         folder: where degraded clips are written.
-        rows: what will be asked about.
         qualify: which controls, how many, and how strong.
-        sides: how rows name their clips.
-        seed: of the draw.
     """
     several = len({row[sides.prompt] for row in rows}) > 1
     for control in qualify.controls:
@@ -133,9 +130,7 @@ def draw_other(
     """Rows of different clips in seeded order, each with the next of them that has other words and is alike otherwise.
 
     Args:
-        rows: what will be asked about.
         count: most rows.
-        seed: of the order.
         clip: the column that names a row's clip.
         words: the column that names its words.
         alike: columns in which both are equal.

@@ -17,7 +17,6 @@ class Entry(NamedTuple):
     """What a system scores.
 
     Attributes:
-        name: the entry, unique.
         fad: Fréchet audio distance, from 0; lower is better. None, as of the others, where nobody was measured by it.
         clap: similarity of sound and prompt, -1 to 1; higher is better.
         ccs: concept coverage score, 0 to 1; higher is better.

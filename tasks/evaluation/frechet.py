@@ -79,9 +79,7 @@ def fad(reference: Gaussian, embeddings: npt.ArrayLike, *, seed: int = 0) -> Fad
     """The distance, its interval and its extrapolation.
 
     Args:
-        reference: of the reference set.
         embeddings: (samples, dimensions).
-        seed: of the subsets.
 
     Raises:
         ValueError: as `frechet`.

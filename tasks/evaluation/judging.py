@@ -42,20 +42,9 @@ def asked_of(kind: type[One], annotator: str | None, base_url: str | None, setti
 def judge(
     version: Version, corpus: Corpus, store: Store, config: Examinee, wish: Wish, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
-    """Ask a model about the samples, and write what comes of it.
+    """Ask a model about the samples, and write what comes of it; the facts of `evaluation.json`, and the folder.
 
     A run that was killed is run again: the ledger holds the answers.
-
-    Args:
-        version: a committed version.
-        corpus: its corpus.
-        store: its store, whose ledger keeps the answers.
-        config: who is asked.
-        wish: what is measured.
-        out: where results go; a folder of the store by default.
-
-    Returns:
-        The facts of `evaluation.json`, and the folder.
 
     Raises:
         StoreError: no such evaluation or mode, or no samples.

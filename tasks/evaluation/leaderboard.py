@@ -34,15 +34,11 @@ def rank_submissions(
 ) -> tuple[dict[str, Any], Path]:
     """Compare the records of systems, and write the board: tables, tests, ranks and a plot. Nothing is measured.
 
+    Gives the facts of `leaderboard.json`, and the folder.
+
     Args:
-        version: what they were scored on.
-        store: its store, whose records are looked through.
         systems: their names, or folders of records; `all` for every record of the version.
         finalists: how many go on, with all that share the last place; None where none do.
-        out: where the board goes; a folder of the store by default.
-
-    Returns:
-        The facts of `leaderboard.json`, and the folder.
 
     Raises:
         InputError: fewer than two, or records that cannot be compared: of other prompts, or measured by others.

@@ -27,11 +27,7 @@ def write_page(
     """Write the page, with sound, texts and script in one file; an earlier one there is replaced.
 
     Args:
-        version: what the systems were scored on.
-        corpus: its corpus.
-        store: its store, which knows where clips lie.
         records: the systems' facts and folders, as `leaderboard.scored` gives them.
-        path: the page's file.
 
     Returns:
         How many clips have no player: they moved or changed since they were scored, or the page is full.

@@ -86,12 +86,6 @@ class Qualifying(Forecast):
 def qualify(stage: Stage, config: Any, exam: Exam[Any], rows: Rows) -> None:
     """Have each judge with `qualify` answer gold, and write how right it is (the table `qualification`).
 
-    Args:
-        stage: the build.
-        config: its config (`schemas/judges.py`).
-        exam: what the corpus declares.
-        rows: what the judges will be asked about.
-
     Raises:
         Faults: a judge is less right than `least`, or leans more than `most_lean`; the message has the figures.
         InputError: there is nothing to ask.
@@ -150,7 +144,6 @@ def measure(walked: Walked, exam: Exam[Any]) -> Iterator[Row]:
 
     Args:
         walked: what the walk left of the exam's questions.
-        exam: reads the draws.
     """
     questions = [{**row, "at": at} for at, row in enumerate(read_rows(walked.source))]
     answers: dict[str, list[tuple[Row, Given]]] = {}

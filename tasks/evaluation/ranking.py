@@ -43,10 +43,7 @@ def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | Non
     """Rank the systems of a version on each board (a source or dimension) and by modality, and write a folder.
 
     Args:
-        version: a committed version.
         corpus: its corpus, whose `ranked` query gives the votes.
-        store: its store.
-        out: the folder; one of the store by default.
 
     Raises:
         StoreError: the corpus holds no preferences between systems, or the version none.
@@ -91,8 +88,6 @@ def board_of(rows: Sequence[Row], *, draws: int = DRAWS, seed: int = 0) -> dict[
 
     Args:
         rows: `system_a`, `system_b`, `preference` (a, b or tie), `cluster`.
-        draws: resamples.
-        seed: of the resamples.
 
     Returns:
         `votes`, `ties`, `parts` (groups of systems that no chain of votes joins), `systems` from the best on (score and

@@ -118,7 +118,6 @@ def count(
     A sample without an answer is wrong; scores correlate, and AUROC is taken, over those that have one.
 
     Args:
-        evaluation: what is measured.
         rows: a row a sample: `id`, `target`, the columns of its groups, and `cluster` where it has one.
         predictions: by id, one for each row.
         threshold: of yes by score, beside the rules about items.

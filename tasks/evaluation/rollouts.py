@@ -63,18 +63,9 @@ class Wish:
 def roll(
     version: Version, corpus: Corpus, store: Store, config: Policy, wish: Wish, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
-    """Draw and write the record. A run that was killed is run again: the ledger holds the draws.
+    """Draw and write the record; its facts (`rollouts.json`), and the folder.
 
-    Args:
-        version: a committed version.
-        corpus: its corpus.
-        store: its store, whose ledger keeps the draws.
-        config: the policy.
-        wish: what is drawn.
-        out: where the record goes; a folder of the store by default.
-
-    Returns:
-        The facts of `rollouts.json`, and the folder.
+    A run that was killed is run again: the ledger holds the draws.
 
     Raises:
         StoreError: no such view, or no rows.

@@ -50,9 +50,7 @@ class Wish:
     Attributes:
         evaluation: its name; None for a corpus's only one.
         mode: its mode; None for the first.
-        part: which samples.
         both_orders: whether a preference is asked in both orders.
-        roots: folders to look through for clips that moved.
         threshold: a score from which on a sample is yes, counted beside the rules about items.
         tune_on: the split on which the best threshold is looked for instead; it is not measured.
         draws: how often each question is asked.
@@ -145,10 +143,6 @@ def select_samples(
     """The samples of an evaluation.
 
     Args:
-        version: a committed version.
-        corpus: its corpus.
-        evaluation: one of the corpus's.
-        part: which samples.
         spill: an existing folder for what does not fit in memory.
 
     Raises:

@@ -30,10 +30,8 @@ class Scored(NamedTuple):
     """A number that a clip got, or why it got none.
 
     Attributes:
-        name: of the score.
         value: the number; None without one.
         reason, detail: why there is none.
-        request_key: in the ledger.
     """
 
     name: str
@@ -83,7 +81,6 @@ def clip_scores(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: St
     Args:
         clips: by name, as messages call them; scorers decide on the form.
         scorers: as `read_scorers` gives them.
-        store: whose ledger keeps the numbers: a clip is scored once.
 
     Raises:
         EarmarkError: a scorer gave no clip a score.

@@ -62,7 +62,6 @@ def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, see
     Args:
         right: how right each sample is: 0 or 1, or 0.5 where a tie counts one half.
         clusters: a label a sample; samples of one label are drawn together. Each is its own without it.
-        seed: of the resamples.
     """
     rights = np.asarray(right, float)
     which = _clusters(len(rights), clusters)
@@ -159,7 +158,6 @@ def resample(
         x: what a model gives, a number a sample.
         y: what is true.
         clusters: as for `accuracy`.
-        seed: of the resamples.
 
     Returns:
         `DRAWS` values of each metric; NaN where it is not defined.

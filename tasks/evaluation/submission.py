@@ -115,18 +115,10 @@ class Submission(NamedTuple):
 def score(
     version: Version, corpus: Corpus, store: Store, judge: Examinee | None, wish: Wish, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
-    """Measure a submission and write its record.
+    """Measure a submission and write its record; its facts (`score.json`), and the folder.
 
     Args:
-        version: a committed version with prompts.
-        corpus: its corpus.
-        store: its store, which keeps measurements, embeddings and answers.
         judge: who is asked which concepts can be heard; without one there is no CCS.
-        wish: what is measured.
-        out: where the record goes; a folder of the store by default.
-
-    Returns:
-        The facts of `score.json`, and the folder.
 
     Raises:
         StoreError: the corpus has no prompts to generate from.

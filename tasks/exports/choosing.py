@@ -22,11 +22,8 @@ class Wish:
     Attributes:
         format: as in `--for`.
         view: the view; without it and a table, the first that the format can hold.
-        table: a published table instead of a view.
-        split: only this split.
         limit: only the first rows of each split.
         blind: leave clips out of prompts for trainers that take text only.
-        roots: folders to look through for clips that moved.
         force: replace an earlier export.
         rollouts: a record of `earmark rollouts`; rows that are right in each of its draws are left out.
         clap: the model of `--for embeddings`.

@@ -39,7 +39,6 @@ class Clips:
     """The files of clips in an export's folder.
 
     Attributes:
-        folder: the export's folder.
         suffixes: the file's ending of each clip that is written, by SHA-256.
     """
 
@@ -72,11 +71,7 @@ def write_clips(
     the hash.
 
     Args:
-        folder: the export's folder.
         references: SHA-256s, or `<SHA-256>.<ending>`.
-        version: the version that is exported.
-        store: whose media index is asked.
-        roots: folders to look through for files that moved.
 
     Raises:
         InputError: clips are not there; says how many, and names the first.
@@ -107,10 +102,6 @@ def clip_files(
 
     Args:
         wanted: SHA-256 of each clip.
-        version: the version.
-        store: whose media index is asked.
-        folder: where clips go that only the version holds.
-        roots: folders to look through for files that moved.
 
     Raises:
         InputError: clips are missing.

@@ -30,17 +30,10 @@ SPILL, PACKED = ".spill", ".packed"
 
 
 def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: Wish) -> dict[str, Any]:
-    """Write a version's rows, and the clips that they name, in a trainer's form.
+    """Write a version's rows, and the clips that they name, in a trainer's form; what `export.json` says.
 
     Args:
-        version: a committed version.
-        corpus: its corpus.
-        store: the store that it lies in, whose media index knows where clips are.
         folder: where the export goes; it appears whole or not at all.
-        wish: what is wanted.
-
-    Returns:
-        What the export's `export.json` says.
 
     Raises:
         StoreError: format, view and split do not go together, the view's rows are not fit, or the folder is taken.

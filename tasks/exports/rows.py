@@ -62,7 +62,6 @@ class Selection:
         """Check that every row has what its kind needs.
 
         Args:
-            view: whose rows they are.
             clips: whether clips are needed as files.
 
         Raises:
@@ -117,11 +116,7 @@ def select_view(
     """The rows of a view, ordered by `id`.
 
     Args:
-        version: the committed version.
-        corpus: its corpus.
-        view: what is asked of it.
         spill: an existing folder for what does not fit in memory.
-        split: only this split.
         limit: only the first rows of each split.
         rollouts: a record of `earmark rollouts`; rows that are right in each of its draws are left out.
 

@@ -29,7 +29,6 @@ def write_parquet(path: Path, batches: Iterable[Batch]) -> None:
     """Write a Parquet file.
 
     Args:
-        path: the file.
         batches: rows, a few thousand at a time, each with the schema that their unshaped columns had.
     """
     writer: pq.ParquetWriter | None = None
@@ -68,7 +67,6 @@ def write_tars(folder: Path, split: str, batches: Iterable[Batch], clips: Path) 
 
     Args:
         folder: where `<split>-000000.tar`, … go.
-        split: the split's name.
         batches: rows whose clips are paths below `clips`.
         clips: the folder of the clips.
     """

@@ -54,9 +54,7 @@ class Kept:
     A file counts once its measures lie beside it (`.json`); they are written last. Builds link files from here.
 
     Attributes:
-        store: the store.
         separator: its digest.
-        output: how files are written.
     """
 
     store: Store

@@ -38,7 +38,6 @@ def flags_of(heard: Mapping[str, float], checks: Checks) -> list[str]:
 
     Args:
         heard: what was measured, by the names of `earmark.tasks.audio.separation.jobs.Done`.
-        checks: the limits.
     """
     failed = {
         "mix_clipped": heard["clipped_share"] > checks.most_clipped,
@@ -124,7 +123,6 @@ def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[
 
     Args:
         found: a row of `tasks/instrumentals/tracks.sql`.
-        config: the build config.
         separator: name, digest and checkpoint's hash of the separator.
     """
     heard = {name.removeprefix("heard_"): value for name, value in found.items() if name.startswith("heard_")}

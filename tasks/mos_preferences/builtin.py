@@ -81,10 +81,6 @@ def points(clip: Measured) -> float:
 def speech_pair(facts: Mapping[str, Any], clips: list[Measured]) -> str:
     """Which of two clips has the better quality by `points`: `A`, `B`, or `tie` for equal ones.
 
-    Args:
-        facts: not used.
-        clips: the measurements of both clips.
-
     Raises:
         BadRequest: not two clips.
     """

@@ -52,7 +52,6 @@ def critique_request(config: MosPreferences, row: Row) -> Posed:
     """The question about a clip or pair. Nothing but the clips' audio reaches it: no id, no file name, no MOS.
 
     Args:
-        config: the build config.
         row: of `critique_questions.sql`, with hash and length of its clips. Their files are those of this machine.
     """
     assert config.critiques is not None

@@ -13,7 +13,6 @@ def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> 
 
     Args:
         facts: `genre`, `instrument`, `mood`, as a sentence has them; `added`, further instruments, may be empty.
-        clips: not looked at.
 
     Returns:
         `prompt`.

@@ -122,7 +122,6 @@ def judge_tags(connection: duckdb.DuckDBPyConnection, config: MusicPrompts, *, v
 
     Args:
         connection: with the views of `open_lists`.
-        config: the build config.
         verified: whether recalls count.
     """
     params = {

@@ -54,7 +54,6 @@ def score_writer(facts: Facts, clips: Clips) -> dict[str, Any]:
     Args:
         facts: `step`. For `rewrite`: `title`, `comments` (`text`, `needed`), `options` and `longest`, the most options
             and words. For `distract`: `truth`, `others`, `count`.
-        clips: not looked at.
 
     Raises:
         BadRequest: no such step.
@@ -120,7 +119,6 @@ def score_judge(facts: Facts, clips: Clips) -> str:
 
     Args:
         facts: `question` and `options`.
-        clips: not looked at.
     """
     question = _bag(str(facts["question"]))
     options = [str(option) for option in facts["options"]]
@@ -135,7 +133,6 @@ def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
 
     Args:
         facts: `step`, the prompt's name; `question`; `options`.
-        clips: not looked at.
 
     Raises:
         BadRequest: no such step.
@@ -161,7 +158,6 @@ def score_reader(facts: Facts, clips: Clips) -> str:
 
     Args:
         facts: `step`, the prompt's name; `question`; `option`; of a contradiction, `truth`.
-        clips: not looked at.
     """
     option = _bag(str(facts["option"]))
     other = _bag(str(facts.get("truth", facts["question"])))

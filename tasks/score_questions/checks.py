@@ -51,7 +51,6 @@ def given_away(options: Sequence[str], truth: int) -> bool:
     """Whether the right option stands out by its length.
 
     Args:
-        options: the options.
         truth: place of the right one.
     """
     lengths = [len(words_of(option)) for option in options]
@@ -63,7 +62,6 @@ def check_rewriting(value: dict[str, Any], comments: int, needed: set[int], long
     """The first fault of a rewritten thread; None for one that is declared unusable.
 
     Args:
-        value: the answer.
         comments: how many the writer saw.
         needed: numbers, from 1, of the comments that must be used.
         longest: most words of an option.
@@ -121,7 +119,6 @@ def good_distractors(
     """The distractors that can be used, in order, and the first fault of the others.
 
     Args:
-        written: what the professor wrote.
         truth: the right option.
         others: options that were there before.
         most: how many are wanted.

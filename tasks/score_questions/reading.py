@@ -22,10 +22,8 @@ class Reading:
     """What a reader says of one option.
 
     Attributes:
-        thread: the question's thread, by key.
         ask: `contradict` or `check`.
         kind: `distractor`, `comment` or `truth`.
-        option: its text.
         may_be_right: whether the answer says so; None without an answer.
         failure: reason and detail, where there is no answer.
     """

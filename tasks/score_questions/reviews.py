@@ -40,9 +40,7 @@ class Verdict:
     """One reviewer's word on one question.
 
     Attributes:
-        question_id: the question.
         content_sha256: what it read like then.
-        reviewer: who.
         answers: yes or no to each of `CRITERIA`.
         note: the reviewer's words, if any.
         file: the review file, as the config names it.

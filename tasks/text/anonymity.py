@@ -75,7 +75,6 @@ def key_of(salt: str, kind: str, value: str) -> str:
     """A salted hash of an id or a name: sixteen hexadecimal digits.
 
     Args:
-        salt: what `salt_of` gave.
         kind: `thread`, `comment` or `author`, so that equal ids of two kinds have two keys.
         value: the id or the name.
     """

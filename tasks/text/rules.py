@@ -33,11 +33,7 @@ def words_of(text: str) -> frozenset[str]:
 
 
 class View:
-    """A folded text, and what rules ask of it before they read it: most have nothing to do with most texts.
-
-    Attributes:
-        text: the text.
-    """
+    """A folded text, and what rules ask of it before they read it: most have nothing to do with most texts."""
 
     def __init__(self, text: str) -> None:
         self.text = text

@@ -61,8 +61,6 @@ def find_checkpoint(
 
     Args:
         name: a path, or a registry's file name such as `vocals_mel_band_roformer.ckpt`.
-        settings: the YAML of a checkpoint given by path.
-        sha256: what the checkpoint's hash must be.
         models: the folder that downloaded checkpoints lie in; without it, `EARMARK_MODELS` says.
 
     Raises:

@@ -57,7 +57,6 @@ class Done:
     Levels are root mean squares over both channels in dB of full scale at the source's own scale, never below -120.
 
     Attributes:
-        job: the job.
         duration_s: length of what was separated.
         sample_rate_hz: rate of the source.
         channels: channels of the source.
@@ -95,7 +94,6 @@ class Failed:
     """A track that could not be separated; nothing was written.
 
     Attributes:
-        job: the job.
         reason: a fixed word: one of the audio room's (`audio_unreadable`, …), or `separation_too_short`,
             `separation_needs_stereo`, `separation_not_finite`.
         detail: what was expected and what was found, without the file's path.

@@ -41,10 +41,9 @@ def separate(
 ) -> Iterator[Done | Failed]:
     """Separate tracks. A bad file is a `Failed` and never stops the others.
 
+    Targets differ; files that are there already are replaced.
+
     Args:
-        jobs: what to do; targets differ. Files that are there already are replaced.
-        separator: what takes the voice out.
-        output: how instrumentals are written.
         longest_s: longer sources are refused before they are decoded.
         tracks: tracks in memory at once; without it, as many as keep short ones' windows coming.
         threads: that decode, and as many that encode.

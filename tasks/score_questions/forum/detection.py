@@ -57,7 +57,6 @@ class DetectionModel:
         """Take a model.
 
         Args:
-            model: what finds boxes.
             name: what messages call it.
             classes: those of its classes that count as a score; without any, all.
 
@@ -91,7 +90,6 @@ class TransformersModel:
 
         Args:
             name: a folder, relative to `base`, or a name on the Hub.
-            base: the config's folder.
 
         Raises:
             MissingExtraError: the extra with torch and transformers is not installed.

@@ -164,7 +164,6 @@ def download(
     """The file of every link, or why there is none; what the cache holds is not asked for.
 
     Args:
-        links: addresses of images.
         cache: where files are kept. Failures that may pass are not kept: another build asks again.
         limits: hosts, bytes, pace and patience.
         gate: what may be asked for; by default the hosts of `limits`, by https, at public addresses.

@@ -101,7 +101,6 @@ def scan(
         kind: `submissions` or `comments`.
         folder: where such a copy may lie meanwhile.
         work: told how many megabytes are done.
-        limit: only so many lines.
 
     Raises:
         InputError: the file is missing, or nothing of it can be read.

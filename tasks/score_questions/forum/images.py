@@ -65,8 +65,6 @@ def find_scores(
 
     Args:
         stage: the build; images lie in `image_folder` of it.
-        config: the build config.
-        threads: the scrubbed threads.
         candidates: the submissions, which have the images' links.
         gate: what may be downloaded; by default what the config allows.
 

@@ -30,7 +30,6 @@ class Measure:
     """What a detector made of drawings.
 
     Attributes:
-        model: the detector.
         least: confidence from which it says that a drawing is a score.
         drawings: of each kind, with the seeds from `FIRST_SEED` on.
         hits: drawn scores that it recognised, by kind.
@@ -69,10 +68,6 @@ class Measure:
 
 def measure_detector(config: Detector, base: Path) -> Measure:
     """Have a detector look at `config.drawings` drawings of each kind.
-
-    Args:
-        config: which detector, and from which confidence an image counts as a score.
-        base: the folder of the config.
 
     Raises:
         ConfigError: there is no such detector.

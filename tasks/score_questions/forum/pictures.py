@@ -36,7 +36,6 @@ class Picture:
     """An image as the dataset holds it.
 
     Attributes:
-        content: the file's bytes.
         extension: `png` or `jpg`.
         image: its pixels, mode L or RGB.
         difference_hash: of `HASH_SIDE` squared bits.

@@ -55,7 +55,6 @@ def forget_names(stage: Stage, but: Path | None = None) -> None:
     """Remove what still has the dump's names and ids, when the steps that need it have ended; of a killed build too.
 
     Args:
-        stage: the build.
         but: the file that a later step still needs.
     """
     for path in (stage.work / RAW).glob("*"):

@@ -45,7 +45,6 @@ class Yolo:
         """Load it.
 
         Args:
-            path: the file.
             name: what messages call it.
 
         Raises:
