@@ -35,16 +35,11 @@ PLACES = 3
 
 
 class Alike(NamedTuple):
-    """Two clips that sound like one recording.
+    """Two clips that sound like one recording."""
 
-    Attributes:
-        first, second: their places, first < second.
-        likeness: share of equal bits, 0 to 1.
-    """
-
-    first: int
+    first: int  # first, second: their places, first < second
     second: int
-    likeness: float
+    likeness: float  # share of equal bits, 0 to 1
 
 
 def fingerprint(path: Path, *, longest_s: float = LONGEST_S) -> Print:

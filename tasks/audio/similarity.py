@@ -49,17 +49,11 @@ _SCHEMA = (
 
 
 class Said(NamedTuple):
-    """A clip and what may be said of it.
+    """A clip and what may be said of it."""
 
-    Attributes:
-        clip_sha256: SHA-256 of the clip's file.
-        path: where it lies.
-        text: in a language that the model knows; most know English alone.
-    """
-
-    clip_sha256: str
-    path: Path
-    text: str
+    clip_sha256: str  # SHA-256 of the clip's file
+    path: Path  # where it lies
+    text: str  # in a language that the model knows; most know English alone
 
 
 class Similarity:

@@ -39,18 +39,12 @@ WHY = {
 
 @dataclass(frozen=True)
 class Cut:
-    """A piece of a recording.
+    """A piece of a recording."""
 
-    Attributes:
-        start_s, end_s: within the recording.
-        lost: why it is in no segment; None for a segment.
-        sha256: of a segment's file.
-    """
-
-    start_s: float
+    start_s: float  # start_s, end_s: within the recording
     end_s: float
-    lost: str | None
-    sha256: str | None
+    lost: str | None  # why it is in no segment; None for a segment
+    sha256: str | None  # of a segment's file
 
 
 @dataclass(frozen=True)

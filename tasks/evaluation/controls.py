@@ -27,23 +27,14 @@ LEAST_CHANGE = 0.003
 
 
 class Sides(NamedTuple):
-    """What a corpus says of its rows.
+    """What a corpus says of its rows."""
 
-    Attributes:
-        item: the column that names a row.
-        prompt: the column that names what its clips were made from.
-        domain: the column by whose values figures are told apart.
-        degraded: dimensions in which a degraded clip is the worse.
-        swapped: dimensions in which a clip of another prompt is the worse.
-        path: where a clip lies, by its file in a row.
-    """
-
-    item: str
-    prompt: str
-    domain: str
-    degraded: tuple[str, ...]
-    swapped: tuple[str, ...]
-    path: Callable[[str], Path]
+    item: str  # the column that names a row
+    prompt: str  # the column that names what its clips were made from
+    domain: str  # the column by whose values figures are told apart
+    degraded: tuple[str, ...]  # dimensions in which a degraded clip is the worse
+    swapped: tuple[str, ...]  # dimensions in which a clip of another prompt is the worse
+    path: Callable[[str], Path]  # where a clip lies, by its file in a row
 
 
 def make_controls(folder: Path, rows: Sequence[Row], qualify: Qualify, sides: Sides, seed: int) -> Iterator[Row]:

@@ -14,24 +14,16 @@ MEASURES = (*LOWER_IS_BETTER, "clap", "ccs")
 
 
 class Entry(NamedTuple):
-    """What a system scores.
-
-    Attributes:
-        fad: Fréchet audio distance, from 0; lower is better. None, as of the others, where nobody was measured by it.
-        clap: similarity of sound and prompt, -1 to 1; higher is better.
-        ccs: concept coverage score, 0 to 1; higher is better.
-        team: whose entry it is; None for the baseline, which is everyone's measure and never left out.
-        track: which track of the challenge it entered.
-        more: further measures by name, higher is better.
-    """
+    """What a system scores."""
 
     name: str
+    # Fréchet audio distance, from 0; lower is better. None, as of the others, where nobody was measured by it.
     fad: float | None
-    clap: float | None
-    ccs: float | None
-    team: str | None = None
-    track: str | None = None
-    more: Mapping[str, float | None] = {}
+    clap: float | None  # similarity of sound and prompt, -1 to 1; higher is better
+    ccs: float | None  # concept coverage score, 0 to 1; higher is better
+    team: str | None = None  # whose entry it is; None for the baseline, which is everyone's measure and never left out
+    track: str | None = None  # which track of the challenge it entered
+    more: Mapping[str, float | None] = {}  # further measures by name, higher is better
 
 
 def concept_shares(detections: Iterable[Sequence[float | None]]) -> list[float | None]:

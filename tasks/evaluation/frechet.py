@@ -26,25 +26,18 @@ PARTS = 30
 
 @dataclass(frozen=True)
 class Fad:
-    """A Fréchet distance and what is known of its error.
+    """A Fréchet distance and what is known of its error."""
 
-    Attributes:
-        value: the distance, from 0; lower is better.
-        low, high: 95 % by the jackknife, for the expectation at this number of samples: the bias is not in it. None for
-            fewer than 3 samples.
-        infinity: extrapolated to infinitely many samples; it can lie below 0. None for fewer than 20 samples.
-        samples: how many embeddings.
-        reference: how many embeddings the reference has.
-        dimensions: of an embedding.
-    """
-
-    value: float
+    value: float  # the distance, from 0; lower is better
+    # low, high: 95 % by the jackknife, for the expectation at this number of samples: the bias is not in it. None for
+    # fewer than 3 samples.
     low: float | None
     high: float | None
+    # extrapolated to infinitely many samples; it can lie below 0. None for fewer than 20 samples.
     infinity: float | None
-    samples: int
-    reference: int
-    dimensions: int
+    samples: int  # how many embeddings
+    reference: int  # how many embeddings the reference has
+    dimensions: int  # of an embedding
 
 
 class Gaussian:

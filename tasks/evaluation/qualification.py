@@ -40,19 +40,12 @@ ALL = "all"
 
 
 class Given(NamedTuple):
-    """An answer to a question of gold, in one dimension.
+    """An answer to a question of gold, in one dimension."""
 
-    Attributes:
-        dimension: what was asked.
-        choice: the answer, in the words of the question's truth; `tie` is none; None where there is no answer.
-        first: what the answer would be for that which was shown first; of yes and no: yes.
-        second: the same for the second; no.
-    """
-
-    dimension: str
-    choice: str | None
-    first: str
-    second: str
+    dimension: str  # what was asked
+    choice: str | None  # the answer, in the words of the question's truth; `tie` is none; None where there is no answer
+    first: str  # what the answer would be for that which was shown first; of yes and no: yes
+    second: str  # the same for the second; no
 
 
 @dataclass(frozen=True)
@@ -72,15 +65,10 @@ class Exam(Generic[Config]):
 
 
 class Qualifying(Forecast):
-    """Takes the place of sessions where judges answer gold and nothing is built; what is asked before is imagined.
+    """Takes the place of sessions where judges answer gold and nothing is built; what is asked before is imagined."""
 
-    Attributes:
-        figures: rows of the table `qualification`.
-        faults: what is not good enough, a line each.
-    """
-
-    figures: list[Row]
-    faults: list[str]
+    figures: list[Row]  # rows of the table `qualification`
+    faults: list[str]  # what is not good enough, a line each
 
 
 def qualify(stage: Stage, config: Any, exam: Exam[Any], rows: Rows) -> None:

@@ -30,42 +30,26 @@ class NoSamples(StoreError):
 
 @dataclass(frozen=True)
 class Part:
-    """Which samples are wanted.
+    """Which samples are wanted."""
 
-    Attributes:
-        split: only this split, or `all`; None for those that are held out, where there are any.
-        language: only rows of this language.
-        limit: so many, drawn by hash of their ids, so that a larger limit keeps those of a smaller one.
-    """
-
-    split: str | None = None
-    language: str | None = None
-    limit: int | None = None
+    split: str | None = None  # only this split, or `all`; None for those that are held out, where there are any
+    language: str | None = None  # only rows of this language
+    limit: int | None = None  # so many, drawn by hash of their ids, so that a larger limit keeps those of a smaller one
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be measured.
+    """What is to be measured."""
 
-    Attributes:
-        evaluation: its name; None for a corpus's only one.
-        mode: its mode; None for the first.
-        both_orders: whether a preference is asked in both orders.
-        threshold: a score from which on a sample is yes, counted beside the rules about items.
-        tune_on: the split on which the best threshold is looked for instead; it is not measured.
-        draws: how often each question is asked.
-        blind: what of a sample a model is not given, as a control.
-    """
-
-    evaluation: str | None = None
-    mode: str | None = None
+    evaluation: str | None = None  # its name; None for a corpus's only one
+    mode: str | None = None  # its mode; None for the first
     part: Part = field(default_factory=Part)
-    both_orders: bool = False
+    both_orders: bool = False  # whether a preference is asked in both orders
     roots: tuple[Path, ...] = ()
-    threshold: float | None = None
-    tune_on: str | None = None
-    draws: int = 1
-    blind: Blind | None = None
+    threshold: float | None = None  # a score from which on a sample is yes, counted beside the rules about items
+    tune_on: str | None = None  # the split on which the best threshold is looked for instead; it is not measured
+    draws: int = 1  # how often each question is asked
+    blind: Blind | None = None  # what of a sample a model is not given, as a control
 
 
 @dataclass(frozen=True)

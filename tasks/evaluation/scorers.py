@@ -27,16 +27,11 @@ SCORES = pa.list_(
 
 
 class Scored(NamedTuple):
-    """A number that a clip got, or why it got none.
-
-    Attributes:
-        value: the number; None without one.
-        reason, detail: why there is none.
-    """
+    """A number that a clip got, or why it got none."""
 
     name: str
-    value: float | None
-    reason: str | None
+    value: float | None  # the number; None without one
+    reason: str | None  # reason, detail: why there is none
     detail: str | None
     request_key: str
 

@@ -35,20 +35,14 @@ _THREADS = 2
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric over some samples.
+    """A metric over some samples."""
 
-    Attributes:
-        value: None where it is not defined, such as a correlation with a constant.
-        low, high: the interval that covers 95 %; None for fewer than two clusters, or an undefined value.
-        samples: how many samples it is of.
-        clusters: how many clusters they fall into.
-    """
-
-    value: float | None
+    value: float | None  # None where it is not defined, such as a correlation with a constant
+    # low, high: the interval that covers 95 %; None for fewer than two clusters, or an undefined value
     low: float | None
     high: float | None
-    samples: int
-    clusters: int
+    samples: int  # how many samples it is of
+    clusters: int  # how many clusters they fall into
 
     @property
     def small(self) -> bool:
@@ -134,18 +128,12 @@ def discrimination(
 
 @dataclass(frozen=True)
 class Difference:
-    """How much higher a metric is of one model than of another, over the same samples.
+    """How much higher a metric is of one model than of another, over the same samples."""
 
-    Attributes:
-        value: first less second; None where either is not defined.
-        low, high: the interval that covers 95 %.
-        p: two-sided, of no difference: twice the share of resamples on the other side of zero.
-    """
-
-    value: float | None
-    low: float | None
+    value: float | None  # first less second; None where either is not defined
+    low: float | None  # low, high: the interval that covers 95 %
     high: float | None
-    p: float | None
+    p: float | None  # two-sided, of no difference: twice the share of resamples on the other side of zero
 
 
 def resample(

@@ -70,30 +70,19 @@ COLUMNS = pa.schema(
 
 @dataclass(frozen=True)
 class Wish:
-    """What is measured of which submission.
+    """What is measured of which submission."""
 
-    Attributes:
-        generations: the folder of clips, each named by its prompt's id, at any depth.
-        system: what the submission is called; the folder's name without it.
-        team, track: of a challenge; without a team it is the baseline where others have one.
-        clap: the CLAP model, a folder or a name on the Hub; without it neither CLAP score nor FAD.
-        reference: what FAD is measured from: a folder of audio, or a version such as `instrumentals@v1`.
-        length_s: how long clips should be; without it their length is not checked.
-        partial: whether prompts without a usable clip are left out; they are refused otherwise.
-        roots: folders to look through for clips of the reference that moved.
-        scorers: what else gives clips numbers.
-    """
-
-    generations: Path
-    system: str | None = None
-    team: str | None = None
+    generations: Path  # the folder of clips, each named by its prompt's id, at any depth
+    system: str | None = None  # what the submission is called; the folder's name without it
+    team: str | None = None  # team, track: of a challenge; without a team it is the baseline where others have one
     track: str | None = None
-    clap: str | None = None
+    clap: str | None = None  # the CLAP model, a folder or a name on the Hub; without it neither CLAP score nor FAD
+    # what FAD is measured from: a folder of audio, or a version such as `instrumentals@v1`
     reference: str | None = None
-    length_s: float | None = None
-    partial: bool = False
-    roots: tuple[Path, ...] = ()
-    scorers: tuple[Scorer, ...] = ()
+    length_s: float | None = None  # how long clips should be; without it their length is not checked
+    partial: bool = False  # whether prompts without a usable clip are left out; they are refused otherwise
+    roots: tuple[Path, ...] = ()  # folders to look through for clips of the reference that moved
+    scorers: tuple[Scorer, ...] = ()  # what else gives clips numbers
 
 
 class Made(NamedTuple):

@@ -36,14 +36,10 @@ class Clip:
 
 @dataclass
 class Clips:
-    """The files of clips in an export's folder.
-
-    Attributes:
-        suffixes: the file's ending of each clip that is written, by SHA-256.
-    """
+    """The files of clips in an export's folder."""
 
     folder: Path
-    suffixes: dict[str, str]
+    suffixes: dict[str, str]  # the file's ending of each clip that is written, by SHA-256
 
     def path(self, reference: str | None) -> str | None:
         """A clip's file, below the export's folder; a reference is a SHA-256, or a name that starts with it."""

@@ -202,15 +202,10 @@ def _clips_of(row: Vote | MusicRating) -> list[str]:
 
 
 class Exports(NamedTuple):
-    """What was read of the sources, with people's ids hashed.
+    """What was read of the sources, with people's ids hashed."""
 
-    Attributes:
-        votes: Parquet, columns `VOTES_READ`.
-        ratings: Parquet, columns `RATINGS_READ`.
-    """
-
-    votes: Path
-    ratings: Path
+    votes: Path  # Parquet, columns `VOTES_READ`
+    ratings: Path  # Parquet, columns `RATINGS_READ`
 
 
 @step("import", label="")

@@ -54,15 +54,10 @@ ANSWERS = pa.schema(
 
 
 class Questions(NamedTuple):
-    """What the critic is asked.
+    """What the critic is asked."""
 
-    Attributes:
-        rows: a row a question, with what was measured of its clips, or why one cannot be heard.
-        candidates: how many there were to choose from, by kind.
-    """
-
-    rows: Rows
-    candidates: dict[str, int]
+    rows: Rows  # a row a question, with what was measured of its clips, or why one cannot be heard
+    candidates: dict[str, int]  # how many there were to choose from, by kind
 
 
 @step("plan-critiques", label="plan critiques")

@@ -24,21 +24,13 @@ LONGEST_SHOT = 1000
 
 
 class Drawn(NamedTuple):
-    """What prompts are written from.
+    """What prompts are written from."""
 
-    Attributes:
-        queue: triplets in the order in which they will be tried.
-        shots: the example captions of each, by caption set and item.
-        strata: how many prompts each stratum wants, and how many triplets it has.
-        captions: the texts of the examples.
-        lexicon: all tags of the track list.
-    """
-
-    queue: Path
-    shots: Path
-    strata: Path
-    captions: Path
-    lexicon: Path
+    queue: Path  # triplets in the order in which they will be tried
+    shots: Path  # the example captions of each, by caption set and item
+    strata: Path  # how many prompts each stratum wants, and how many triplets it has
+    captions: Path  # the texts of the examples
+    lexicon: Path  # all tags of the track list
 
 
 @step("draw", label="draw triplets")

@@ -38,14 +38,10 @@ Size = tuple[int, int]  # width and height, pixels
 
 
 class Labelled(NamedTuple):
-    """A box that a person drew.
-
-    Attributes:
-        left, top, width, height: in pixels of the image.
-    """
+    """A box that a person drew."""
 
     kind: str
-    left: float
+    left: float  # left, top, width, height: in pixels of the image
     top: float
     width: float
     height: float

@@ -36,17 +36,11 @@ _TAKEN = "\0"  # stands where a rule found something; no pattern has it
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Something personal or secret in a text.
+    """Something personal or secret in a text."""
 
-    Attributes:
-        start: its first character, in the original.
-        end: the one behind its last.
-        kind: what it looks like.
-    """
-
-    start: int
-    end: int
-    kind: str
+    start: int  # its first character, in the original
+    end: int  # the one behind its last
+    kind: str  # what it looks like
 
 
 def find(text: str | Folded, rules: Sequence[Rule] = RULES) -> list[Place]:
@@ -73,13 +67,9 @@ def hint(rules: Sequence[Rule] = RULES) -> str:
 
 @dataclass(frozen=True)
 class Scanner:
-    """Finds what may not be published in texts: all but links and mentions, which cards and captions have on purpose.
+    """Finds what may not be published in texts: all but links and mentions, which cards and captions mean to have."""
 
-    Attributes:
-        secrets: values that are secret here, by what they are called.
-    """
-
-    secrets: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)  # values that are secret here, by what they are called
 
     @property
     def hint(self) -> str:

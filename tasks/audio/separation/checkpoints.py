@@ -36,17 +36,11 @@ MODELS = "EARMARK_MODELS"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that is on the disk.
+    """A checkpoint that is on the disk."""
 
-    Attributes:
-        path: the file of weights, a PyTorch state dict.
-        sha256: of that file.
-        settings: what its YAML says: `model`, `training`, `inference`.
-    """
-
-    path: Path
-    sha256: str
-    settings: dict[str, Any]
+    path: Path  # the file of weights, a PyTorch state dict
+    sha256: str  # of that file
+    settings: dict[str, Any]  # what its YAML says: `model`, `training`, `inference`
 
     @property
     def name(self) -> str:

@@ -49,21 +49,13 @@ def is_public(address: Address) -> bool:
 
 @dataclass(frozen=True)
 class Gate:
-    """What may be asked for.
+    """What may be asked for."""
 
-    Attributes:
-        hosts: names that are allowed, nothing below them.
-        schemes: https; tests speak to a local server without certificates.
-        allows: whether an address may be connected to.
-        resolver: turns names into addresses; None for the system's.
-        port: where a host listens; None for the scheme's own port.
-    """
-
-    hosts: tuple[str, ...]
-    schemes: tuple[str, ...] = ("https",)
-    allows: Callable[[Address], bool] = is_public
-    resolver: AbstractResolver | None = None
-    port: int | None = None
+    hosts: tuple[str, ...]  # names that are allowed, nothing below them
+    schemes: tuple[str, ...] = ("https",)  # https; tests speak to a local server without certificates
+    allows: Callable[[Address], bool] = is_public  # whether an address may be connected to
+    resolver: AbstractResolver | None = None  # turns names into addresses; None for the system's
+    port: int | None = None  # where a host listens; None for the scheme's own port
 
     def check(self, link: str) -> str:
         """The link, if it may be asked for.

@@ -41,19 +41,12 @@ PROGRESS_EVERY_S = 0.5
 
 @dataclass(frozen=True)
 class Scanned:
-    """What one file of a dump held.
+    """What one file of a dump held."""
 
-    Attributes:
-        name: the file, as rejects name it.
-        passed: how many lines were passed by, for each reason.
-        faults: the lines without an object, the first `MOST_FAULTS` of them.
-        note: a sentence if the file does not reach its end.
-    """
-
-    name: str
-    passed: dict[str, int]
-    faults: tuple[Fault, ...]
-    note: str | None
+    name: str  # the file, as rejects name it
+    passed: dict[str, int]  # how many lines were passed by, for each reason
+    faults: tuple[Fault, ...]  # the lines without an object, the first `MOST_FAULTS` of them
+    note: str | None  # a sentence if the file does not reach its end
 
 
 class Part:

@@ -42,17 +42,11 @@ Lost: TypeAlias = tuple[str, Reject]
 
 @dataclass(frozen=True)
 class Named:
-    """An image that a thread names.
+    """An image that a thread names."""
 
-    Attributes:
-        thread: the thread's row of `pictured.sql`.
-        place: place among the thread's images, from 1.
-        where: its file, or why there is none.
-    """
-
-    thread: Row
-    place: int
-    where: Path | BadRow
+    thread: Row  # the thread's row of `pictured.sql`
+    place: int  # place among the thread's images, from 1
+    where: Path | BadRow  # its file, or why there is none
 
 
 @step("images", unit="images", label="")

@@ -27,20 +27,13 @@ AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Measure:
-    """What a detector made of drawings.
-
-    Attributes:
-        least: confidence from which it says that a drawing is a score.
-        drawings: of each kind, with the seeds from `FIRST_SEED` on.
-        hits: drawn scores that it recognised, by kind.
-        false_alarms: drawings of something else that it took for scores, by kind.
-    """
+    """What a detector made of drawings."""
 
     model: str
-    least: float
-    drawings: int
-    hits: Mapping[str, int]
-    false_alarms: Mapping[str, int]
+    least: float  # confidence from which it says that a drawing is a score
+    drawings: int  # of each kind, with the seeds from `FIRST_SEED` on
+    hits: Mapping[str, int]  # drawn scores that it recognised, by kind
+    false_alarms: Mapping[str, int]  # drawings of something else that it took for scores, by kind
 
     def recall(self, kind: str) -> float:
         """Share of a kind's scores that were recognised."""

@@ -29,18 +29,13 @@ Reals = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Staff:
-    """Five lines.
+    """Five lines."""
 
-    Attributes:
-        left, top, width, height: the box around them, in pixels.
-        confidence: from 0 to 1; how well the lines stand out and how much lies on them.
-    """
-
-    left: int
+    left: int  # left, top, width, height: the box around them, in pixels
     top: int
     width: int
     height: int
-    confidence: float
+    confidence: float  # from 0 to 1; how well the lines stand out and how much lies on them
 
 
 def find_staves(image: Image.Image) -> list[Staff]:
