@@ -31,15 +31,10 @@ FACTS = ("item", "source", "source_file", "line", "split", "domain", "language")
 
 
 class Negatives(NamedTuple):
-    """Clips with instructions that are wrong for them, and what instructions there are.
+    """Clips with instructions that are wrong for them, and what instructions there are."""
 
-    Attributes:
-        negatives: a row a clip and instruction.
-        instructions: every instruction that a clip may be judged by, once, with the negatives that it makes.
-    """
-
-    negatives: Rows
-    instructions: Rows
+    negatives: Rows  # a row a clip and instruction
+    instructions: Rows  # every instruction that a clip may be judged by, once, with the negatives that it makes
 
 
 def instruction_id(source: str, domain: str, language: str, text: str) -> str:

@@ -36,23 +36,14 @@ CLIPS = "clips"
 
 
 class Sheet(NamedTuple):
-    """What one page shows.
+    """What one page shows."""
 
-    Attributes:
-        title: the head of the page.
-        page: its name and key.
-        must_hear: share of each clip that must be heard.
-        intro: HTML of the screens before the first trial.
-        trials: id and HTML of each trial.
-        clips: addresses of sounds by the names that the HTML uses.
-    """
-
-    title: str
-    page: Page
-    must_hear: float
-    intro: list[str]
-    trials: list[tuple[str, str]]
-    clips: dict[str, str]
+    title: str  # the head of the page
+    page: Page  # its name and key
+    must_hear: float  # share of each clip that must be heard
+    intro: list[str]  # HTML of the screens before the first trial
+    trials: list[tuple[str, str]]  # id and HTML of each trial
+    clips: dict[str, str]  # addresses of sounds by the names that the HTML uses
 
 
 def write_pages(study: Study, plan: StudyPlan, folder: Path) -> None:
