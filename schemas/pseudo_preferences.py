@@ -119,10 +119,8 @@ class Released(Model):
     audio_root: str | None = Field(default=None, description="Where the clips lie; without it, `root`.")
 
 
-MADE = ("prompts", "generations", "judge")
-"""What a build needs that makes its labels."""
-ASKED = ("judges", "known_order", "reference_captions", "validation")
-"""What speaks of labels that a build makes."""
+MADE = ("prompts", "generations", "judge")  # what a build needs that makes its labels
+ASKED = ("judges", "known_order", "reference_captions", "validation")  # what speaks of labels that a build makes
 
 
 class PseudoPreferences(Linked, Judged):

@@ -16,10 +16,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-FORMAT, GLOBAL, ITEMS = 0.1, 0.2, 0.7
-"""Weights of the three rewards; the sum is 1 for a completion without fault."""
-YES = 0.5
-"""An item is answered yes above this probability."""
+FORMAT, GLOBAL, ITEMS = 0.1, 0.2, 0.7  # weights of the three rewards; the sum is 1 for a completion without fault
+YES = 0.5  # an item is answered yes above this probability
 ALL, SHARE = 1.0, 0.8
 """Shares of items answered yes from which a sample follows its instruction: the paper's rule (all yes is a match, any
 no a mismatch), and that of the released script."""

@@ -10,8 +10,7 @@ from pathlib import Path
 
 from earmark.schemas.errors import DiskError
 
-BUSY_S = 60.0
-"""How long to wait for another process."""
+BUSY_S = 60.0  # how long to wait for another process
 PAUSE_S = 0.01
 
 

@@ -15,13 +15,10 @@ import numpy.typing as npt
 
 Samples = npt.NDArray[np.floating]
 
-FLOOR_DB = -120.0
-"""Level of digital silence."""
+FLOOR_DB = -120.0  # level of digital silence
 FRAME_S = 0.05
-CLIP_RUN = 3
-"""Equal samples at the peak that make a clipped one: a single peak is only a peak."""
-LONGEST_S = 180.0
-"""What lies beyond is not measured: spectra of long files cost memory and say the same."""
+CLIP_RUN = 3  # equal samples at the peak that make a clipped one: a single peak is only a peak
+LONGEST_S = 180.0  # what lies beyond is not measured: spectra of long files cost memory and say the same
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,12 +29,9 @@ from earmark.tasks.audio.faults import BadAudio
 Vector: TypeAlias = npt.NDArray[np.float32]
 _Clap: TypeAlias = tuple[Any, Any]
 
-BATCH = 8
-"""Windows or texts that go through the model together."""
-MOST_WINDOWS = 30
-"""Of a clip; what lies beyond, after five minutes of a ten-second window, is not used."""
-DECIMALS = 4
-"""Scores are rounded: further digits change with the company in a batch."""
+BATCH = 8  # windows or texts that go through the model together
+MOST_WINDOWS = 30  # of a clip; what lies beyond, after five minutes of a ten-second window, is not used
+DECIMALS = 4  # scores are rounded: further digits change with the company in a batch
 _WEIGHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS similarities (

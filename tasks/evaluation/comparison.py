@@ -32,8 +32,7 @@ TEST = (
 HEADLINE = {"yes_no": "accuracy", "preference": "accuracy", "choice": "accuracy", "scalar": "srcc"}
 """The metric that models are ranked by."""
 
-Rows = Mapping[str, Mapping[str, Any]]
-"""What an evaluation wrote of each sample (`predictions.parquet`), by id."""
+Rows = Mapping[str, Mapping[str, Any]]  # what an evaluation wrote of each sample (`predictions.parquet`), by id
 
 
 def check_samples(evaluation: str, runs: Mapping[str, Rows]) -> None:

@@ -18,10 +18,8 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-SIZES, SUBSETS = 6, 4
-"""Sizes of subsets, from a half to all, at even steps of 1/n, and how many are drawn of each."""
-PARTS = 30
-"""Parts that the jackknife leaves out in turn, at most."""
+SIZES, SUBSETS = 6, 4  # sizes of subsets, from a half to all, at even steps of 1/n, and how many are drawn of each
+PARTS = 30  # parts that the jackknife leaves out in turn, at most
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,7 @@ from earmark.tasks.store.files import replacing
 from earmark.tasks.store.report import render_report
 from earmark.tasks.store.versions import Store, Version
 
-MOST_BYTES = 60_000_000
-"""Sound in the page: 100 prompts of eight systems take 40 MB."""
+MOST_BYTES = 60_000_000  # sound in the page: 100 prompts of eight systems take 40 MB
 
 
 def write_page(

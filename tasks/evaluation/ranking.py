@@ -31,8 +31,7 @@ from earmark.tasks.store.versions import Store, Version
 RECORD = "ranking.json"
 DRAWS = 1000
 LEAST_VOTES = 30
-CENTRE, SCALE = 1000.0, 400 / np.log(10)
-"""Elo's scale: 400 points more win ten times as often as they lose."""
+CENTRE, SCALE = 1000.0, 400 / np.log(10)  # Elo's scale: 400 points more win ten times as often as they lose
 COLUMNS = ("board", "modality", "system_a", "system_b", "preference", "cluster")
 
 Floats = npt.NDArray[np.float64]

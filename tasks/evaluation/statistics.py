@@ -25,10 +25,8 @@ Measure: TypeAlias = Literal["accuracy", "correlations", "discrimination"]
 
 DRAWS = 2000
 COVERS = 0.95
-SMALL = 30
-"""Clusters below which an interval tells little; the table marks such groups."""
-LINEAR_FROM = 500
-"""Samples from which the resamples of K-Tau are taken by its linear part."""
+SMALL = 30  # clusters below which an interval tells little; the table marks such groups
+LINEAR_FROM = 500  # samples from which the resamples of K-Tau are taken by its linear part
 _AT_ONCE = 50_000  # weights in one block of resamples: small arrays come from memory that is at hand, large ones do not
 _THREADS = 2
 

@@ -411,8 +411,7 @@ def _groups(rows: Sequence[Mapping[str, Any]], vectors: Any, reference: Gaussian
     return found
 
 
-MEANS = {"ccs": "coverage", "clap": "clap"}
-"""Measures that are means over clips, and their columns in `clips.parquet`."""
+MEANS = {"ccs": "coverage", "clap": "clap"}  # measures that are means over clips, and their columns in `clips.parquet`
 
 
 def _by_concept(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -22,8 +22,7 @@ Write = Callable[[Iterator[pa.RecordBatch], Path], None]
 """Writes one split's rows; clips are paths relative to the file's folder by then."""
 Row = Literal["preference", "clips", "sft", "grpo", "rows"]
 TABLE: Row = "rows"
-EMBEDDINGS = "embeddings"
-"""The format of a version's clips, in place of a view's or a table's rows."""
+EMBEDDINGS = "embeddings"  # the format of a version's clips, in place of a view's or a table's rows
 
 
 @dataclass(frozen=True)

@@ -309,5 +309,4 @@ _WRITES: dict[str, Callable[[Facts], dict[str, Any]]] = {
 }
 
 
-FUNCTIONS = {"rubric-judge-1": rubric_judge, "rubric-writer-1": rubric_writer}
-"""By name with version."""
+FUNCTIONS = {"rubric-judge-1": rubric_judge, "rubric-writer-1": rubric_writer}  # by name with version

@@ -32,5 +32,4 @@ def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> 
     return {"prompt": text}
 
 
-FUNCTIONS = {"music-prompt-1": music_prompt}
-"""By name with version."""
+FUNCTIONS = {"music-prompt-1": music_prompt}  # by name with version

@@ -19,8 +19,7 @@ from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 STRATA_SCHEMA = pa.schema([("stratum", pa.string()), ("wanted", pa.int64()), ("candidates", pa.int64())])
-LONGEST_SHOT = 1000
-"""Longer captions are no examples: ten of them would crowd out the question."""
+LONGEST_SHOT = 1000  # longer captions are no examples: ten of them would crowd out the question
 
 
 class Drawn(NamedTuple):

@@ -30,8 +30,7 @@ PLAYABLE = {
     ".m4a": "audio/mp4",
     ".webm": "audio/webm",
 }
-MOST_INSIDE = 400 << 20
-"""Bytes of sound in one page: a browser takes no text of half a gigabyte."""
+MOST_INSIDE = 400 << 20  # bytes of sound in one page: a browser takes no text of half a gigabyte
 CLIPS = "clips"
 
 

@@ -28,8 +28,7 @@ Row = dict[str, Any]
 FEATURES = ("louder", "longer", "higher_rate", "later")
 TOGETHER = "together"
 FOLDS = 5
-RIDGE = 1.0
-"""Penalty on the squared weights of standardised features; that of the intercept is none."""
+RIDGE = 1.0  # penalty on the squared weights of standardised features; that of the intercept is none
 NEWTON_STEPS = 50
 
 

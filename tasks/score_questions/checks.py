@@ -8,10 +8,8 @@ from typing import Any
 
 from earmark.tasks.build.checks import Fault
 
-ALIKE = 0.8
-"""Share of words in common from which two options count as one."""
-LONGER = 1.5
-"""How many times as long as the next an option may be before its length gives it away."""
+ALIKE = 0.8  # share of words in common from which two options count as one
+LONGER = 1.5  # how many times as long as the next an option may be before its length gives it away
 DISTRACTOR_WORDS = (5, 10)
 _WORD = re.compile(r"[\w♯♭#/+°-]+")
 _STOP = frozenset(["a", "an", "the", "of", "is", "are", "it", "its", "this", "that", "in", "on", "to", "and", "as"])
