@@ -132,12 +132,7 @@ def balanced_item_reward(text: str, answers: Sequence[bool]) -> float:
 
 
 def rubric_reward(text: str, answers: Sequence[bool], follows: bool) -> float:
-    """The weighted sum of the three, 0 to 1.
-
-    Args:
-        answers: the labels of the items 1 to n.
-        follows: whether the clip follows the instruction.
-    """
+    """The weighted sum of the three, 0 to 1: `answers` are the labels of the items 1 to n."""
     return (
         FORMAT * format_reward(text, answers)
         + GLOBAL * global_reward(text, answers, follows)

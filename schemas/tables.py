@@ -108,18 +108,18 @@ AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # what `data
 IMAGE = AUDIO  # and for an `Image` feature: the field's metadata tell them apart
 
 
-def audio_column(description: str, name: str = "audio") -> pa.Field:
+def audio_column(description: str) -> pa.Field:
     """A column of whole audio files: their bytes, and a name `<SHA-256>.<extension>`; null where none is embedded.
 
     `datasets` reads it as an `Audio` feature that it hands out as it is, bytes and path: only torchcodec, which no
     default install has, would decode it. Parquet row groups and files of its table are cut by bytes too.
     """
-    return column(name, AUDIO, description, optional=True)
+    return column("audio", AUDIO, description, optional=True)
 
 
-def image_column(description: str, name: str = "image") -> pa.Field:
+def image_column(description: str) -> pa.Field:
     """A column of whole image files, like `audio_column`; `datasets` reads it as an `Image` feature."""
-    return column(name, IMAGE, description, optional=True, feature="Image")
+    return column("image", IMAGE, description, optional=True, feature="Image")
 
 
 @dataclass(frozen=True)

@@ -38,10 +38,9 @@ class AudioFault(NamedTuple):
 
 
 def probe(path: Path, longest_s: float = LONGEST_S) -> Probe | AudioFault:
-    """Hash a file and decode it once, block by block. A file that says it is too long is neither hashed nor decoded.
+    """Hash a file and decode it once, block by block; its measurements, or why there are none, as `BadAudio` says.
 
-    Returns:
-        The measurements, or why there are none: the reasons of `BadAudio`.
+    A file that says it is too long is neither hashed nor decoded.
     """
     try:
         with open_file(path) as file, sound_of(file, path, longest_s) as sound:

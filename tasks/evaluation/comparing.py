@@ -22,7 +22,7 @@ from earmark.tasks.evaluation.recording import RECORD as EVALUATION
 from earmark.tasks.evaluation.results import Threshold, source_of
 from earmark.tasks.evaluation.samples import NoSamples, Wish, find_evaluation
 from earmark.tasks.evaluation.scores import read_table
-from earmark.tasks.exports.folder import building
+from earmark.tasks.exports.folder import building, write_facts
 from earmark.tasks.store.versions import Store, Version
 
 RECORD, PLOT = "comparison.json", "intervals.svg"
@@ -80,9 +80,7 @@ def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) 
     }
     folder = (out or measure.store.root / "evaluations" / _folder(facts)).absolute()
     with building(folder, force=True, record=RECORD) as place:
-        text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
-        for name, content in ((RECORD, text), ("README.md", as_markdown(facts, PLOT)), (PLOT, as_svg(facts))):
-            (place / name).write_text(content, encoding="utf-8", newline="\n")
+        write_facts(place, RECORD, facts, {"README.md": as_markdown(facts, PLOT), PLOT: as_svg(facts)})
     return facts, folder
 
 

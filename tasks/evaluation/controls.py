@@ -40,9 +40,7 @@ class Sides(NamedTuple):
 def make_controls(folder: Path, rows: Sequence[Row], qualify: Qualify, sides: Sides, seed: int) -> Iterator[Row]:
     """The controls of `qualify`, made of rows that seeded hash draws; which of two clips is a goes by hash too.
 
-    Args:
-        folder: where degraded clips are written.
-        qualify: which controls, how many, and how strong.
+    Degraded clips are written to the folder.
     """
     several = len({row[sides.prompt] for row in rows}) > 1
     for control in qualify.controls:

@@ -88,10 +88,8 @@ def borda_ranks(entries: Sequence[Entry]) -> dict[str, int]:
 def two_stage_ranks(entries: Sequence[Entry]) -> dict[str, int]:
     """The challenge's ranks: first within each track, where a team's better entry stays, then of these all together.
 
-    The baseline, the entry without a team, is in every pool. Of equally good entries the one named first stays.
-
-    Returns:
-        The rank of each entry that stayed, and of the baseline.
+    The baseline, the entry without a team, is in every pool and is ranked too. Of equally good entries the one named
+    first stays.
     """
     baseline = [entry for entry in entries if entry.team is None]
     kept: list[Entry] = []

@@ -66,7 +66,7 @@ def frechet(reference: Gaussian, embeddings: npt.ArrayLike) -> float:
     return _Against(reference, embeddings).distance()
 
 
-def fad(reference: Gaussian, embeddings: npt.ArrayLike, *, seed: int = 0) -> Fad:
+def fad(reference: Gaussian, embeddings: npt.ArrayLike) -> Fad:
     """The distance, its interval and its extrapolation.
 
     Args:
@@ -82,7 +82,7 @@ def fad(reference: Gaussian, embeddings: npt.ArrayLike, *, seed: int = 0) -> Fad
         value,
         None if margin is None else value - margin,
         None if margin is None else value + margin,
-        None if count < 20 else _extrapolated(against, seed),
+        None if count < 20 else _extrapolated(against),
         count,
         reference.samples,
         reference.dimensions,
@@ -119,9 +119,9 @@ def _jackknife(against: _Against) -> float:
     return float(np.sqrt((len(parts) - 1) * np.var(values)))
 
 
-def _extrapolated(against: _Against, seed: int) -> float:
+def _extrapolated(against: _Against) -> float:
     """Where the line through distances of subsets over 1/n meets 0."""
-    source, count = np.random.default_rng(seed), against.count
+    source, count = np.random.default_rng(0), against.count
     sizes = np.unique(np.round(1 / np.linspace(2 / count, 1 / count, SIZES)).astype(int))
     values = [
         np.mean([against.distance(source.permutation(count)[:size]) for _ in range(SUBSETS if size < count else 1)])

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 from earmark.schemas.config import checked, read_toml
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.evaluations import Evaluation, Examinee
-from earmark.tasks.annotation.outcome import Forecast
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.sessions import open_session
@@ -84,12 +84,10 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, w
         with select_samples(version, corpus, evaluation, wish.part, spill) as samples:
             questioner = _questioner(samples, version, store, config, evaluation, wish, spill)
             with open_session(store, config) as session:
-                told: Forecast = session.forecast(
-                    one.request for _, asked in _questions(samples, questioner) for one in asked
-                )
+                told = session.forecast(one.request for _, asked in _questions(samples, questioner) for one in asked)
             mode = find_mode(evaluation, wish.mode).name
             about = f"{samples.count:,} samples of {evaluation.name}, mode {mode}"
-            return {"annotator": config.annotator, "about": about, **_as_facts(told)}
+            return {"annotator": config.annotator, "about": about, **asdict(told)}
 
 
 def _questioner(
@@ -127,7 +125,3 @@ def _asked(rows: list[dict[str, Any]], questioner: Questioner) -> tuple[dict[str
         except NoMedia as fault:
             without[row["id"]] = Prediction(row["id"], reason="no_media", detail=str(fault))
     return asked, without
-
-
-def _as_facts(told: Forecast) -> dict[str, Any]:
-    return {name: getattr(told, name) for name in Forecast.__dataclass_fields__}

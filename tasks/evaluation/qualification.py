@@ -128,11 +128,7 @@ def qualify_alone(corpus: Corpus, story: Story, config: Qualified, store: Store)
 
 
 def measure(walked: Walked, exam: Exam[Any]) -> Iterator[Row]:
-    """The figures of one judge: by dimension, then by domain and by control. No answer is a wrong one.
-
-    Args:
-        walked: what the walk left of the exam's questions.
-    """
+    """The figures of one judge: by dimension, then by domain and by control. No answer is a wrong one."""
     questions = [{**row, "at": at} for at, row in enumerate(read_rows(walked.source))]
     answers: dict[str, list[tuple[Row, Given]]] = {}
     seen: set[tuple[str, str]] = set()

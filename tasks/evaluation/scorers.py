@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,9 +104,7 @@ def scorer_forecasts(clips: Mapping[str, Audio], scorers: Sequence[Scorer], stor
         with _session(clips, scorer, store) as (requests, session):
             plan = session.forecast(requests)
         about = f"{', '.join(scorer.scores)} of {len(clips):,} clips"
-        yield {"annotator": scorer.annotator, "about": about} | {
-            name: getattr(plan, name) for name in type(plan).__dataclass_fields__
-        }
+        yield {"annotator": scorer.annotator, "about": about, **asdict(plan)}
 
 
 @contextmanager

@@ -48,7 +48,7 @@ class Estimate:
         return self.clusters < SMALL
 
 
-def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0) -> Estimate:
+def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None) -> Estimate:
     """The share of samples that are right, 0 to 1.
 
     Args:
@@ -66,7 +66,7 @@ def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, see
         return Estimate(value, None, None, len(rights), len(sizes))
     # clusters that look alike are drawn as one kind, which is the same and fast
     kinds, counts = np.unique(np.stack([sizes, hits]), axis=1, return_counts=True)
-    drawn = np.random.default_rng(seed).multinomial(len(sizes), counts / counts.sum(), size=DRAWS)
+    drawn = np.random.default_rng(0).multinomial(len(sizes), counts / counts.sum(), size=DRAWS)
     return _estimate(value, (drawn @ kinds[1]) / (drawn @ kinds[0]), len(rights), len(sizes))
 
 
@@ -135,9 +135,9 @@ class Difference:
 
 
 def resample(
-    metric: Measure, x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0
+    metric: Measure, x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None
 ) -> dict[str, Floats]:
-    """Metrics over resamples that depend on the clusters and the seed alone, so that models can be compared in pairs.
+    """Metrics over resamples that depend on the clusters alone, so that models can be compared in pairs.
 
     Args:
         metric: `accuracy` of how right samples are (x; y is not looked at), `correlations`, or `discrimination`.
@@ -151,11 +151,11 @@ def resample(
     xs, ys = _pair_of(x, y)
     which = _clusters(len(xs), clusters)
     if metric == "accuracy":
-        return _draws(lambda weights: {"accuracy": weights @ xs / weights.sum(axis=1)}, which, seed)
+        return _draws(lambda weights: {"accuracy": weights @ xs / weights.sum(axis=1)}, which, 0)
     if len(xs) < 2 or np.ptp(xs) == 0 or np.ptp(ys) == 0:
         names = ("lcc", "srcc", "ktau") if metric == "correlations" else ("auroc", "eer")
         return {name: np.full(DRAWS, np.nan) for name in names}
-    return _draws(_correlator(xs, ys) if metric == "correlations" else _discriminator(xs, ys > 0), which, seed)
+    return _draws(_correlator(xs, ys) if metric == "correlations" else _discriminator(xs, ys > 0), which, 0)
 
 
 def difference(first: float | None, second: float | None, resampled: Floats, clusters: int) -> Difference:
@@ -318,7 +318,8 @@ def _correlator(xs: Floats, ys: Floats) -> Metric:
             concordant = (2 * _sum(real, lead) * len(xs) / total - lead.sum()) * (1 - 1 / len(xs))
             found["ktau"] = _ratio(concordant, np.sqrt(untied[0] * untied[1]))
         else:
-            found["ktau"] = np.array([_ktau(xs, ys, times) for times in weights])
+            drawn = ((np.repeat(xs, times), np.repeat(ys, times)) for times in weights)
+            found["ktau"] = np.array([float(kendalltau(*pair).statistic) for pair in drawn])
         return found
 
     return metric
@@ -378,10 +379,6 @@ def _ratio(above: Any, below: Any) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         found: Floats = np.true_divide(above, below)
     return found
-
-
-def _ktau(xs: Floats, ys: Floats, times: Weights) -> float:
-    return float(kendalltau(np.repeat(xs, times), np.repeat(ys, times)).statistic)
 
 
 def concordance(x: Places, y: Places) -> Floats:

@@ -7,7 +7,6 @@ its own clips alone. The record lies beside the version, keyed by its digest.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import tempfile
 from collections import Counter
@@ -24,7 +23,6 @@ import pyarrow.parquet as pq
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, InputError, StoreError
 from earmark.schemas.evaluations import Evaluation, Examinee, Generation, Scorer
-from earmark.tasks.annotation.outcome import Forecast
 from earmark.tasks.annotation.request import Audio
 from earmark.tasks.audio.decode import decode
 from earmark.tasks.audio.measure import clipped_share
@@ -40,7 +38,7 @@ from earmark.tasks.evaluation.entries import concept_shares
 from earmark.tasks.evaluation.frechet import Gaussian, fad
 from earmark.tasks.evaluation.statistics import mean_of
 from earmark.tasks.exports.clips import Clip, clip_files
-from earmark.tasks.exports.folder import building
+from earmark.tasks.exports.folder import building, write_facts
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.versions import Store, Version
@@ -155,8 +153,7 @@ def score(
     folder = (out or records_of(store, version) / f"score-{_word(system)}").absolute()
     with building(folder, force=True, record=RECORD) as place:
         write_rows(place / CLIPS, COLUMNS, [tuple(row[name] for name in COLUMNS.names) for row in rows])
-        text = json.dumps(facts, indent=1, ensure_ascii=False)
-        (place / RECORD).write_text(text + "\n", encoding="utf-8", newline="\n")
+        write_facts(place, RECORD, facts)
     return facts, folder
 
 
@@ -172,11 +169,9 @@ def forecast(
 
 def _judge_forecast(made: Sequence[Made], generation: Generation, judge: Examinee, store: Store) -> dict[str, Any]:
     with _questions(made, generation, judge) as asked, open_session(store, judge) as session:
-        plan: Forecast = session.forecast(one.request for _, held, _ in asked for one in held)
+        plan = session.forecast(one.request for _, held, _ in asked for one in held)
     about = f"{len(generation.concepts)} concepts of {len(made):,} clips"
-    return {"annotator": judge.annotator, "about": about} | {
-        name: getattr(plan, name) for name in Forecast.__dataclass_fields__
-    }
+    return {"annotator": judge.annotator, "about": about, **asdict(plan)}
 
 
 def generation_of(corpus: Corpus) -> Generation:

@@ -26,11 +26,7 @@ Batch = tuple[pa.Schema, list[Row]]  # rows as a trainer's, and the schema that 
 
 
 def write_parquet(path: Path, batches: Iterable[Batch]) -> None:
-    """Write a Parquet file.
-
-    Args:
-        batches: rows, a few thousand at a time, each with the schema that their unshaped columns had.
-    """
+    """Write batches of rows, a few thousand each, with their unshaped columns' schema, as a Parquet file."""
     writer: pq.ParquetWriter | None = None
     for source, rows in batches:
         if writer is None:

@@ -24,12 +24,7 @@ class Parts(NamedTuple):
 
 
 async def take_apart(asker: Asker[InstructionRubrics], row: Row) -> Parts:
-    """Take an instruction apart and have its items read once more.
-
-    Args:
-        asker: asks on behalf of a row.
-        row: the `instruction`, its `language`, `domain` and `written_by`.
-    """
+    """Take a row's `instruction` (with `language`, `domain`, `written_by`) apart and have its items read once more."""
     row = {**row, "wording": wording_of(asker.config, row["domain"])}
     listed, dropped = usable_items(row["instruction"], (await asker(DECOMPOSE, row))["items"])
     answers = await side_by_side(*(asker(FILTER, one) for one in in_parts(row, listed)))

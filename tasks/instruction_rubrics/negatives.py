@@ -49,8 +49,7 @@ def instruction_id(source: str, domain: str, language: str, text: str) -> str:
 def choose_candidates(stage: Stage, config: InstructionRubrics, verified: Rows) -> Done[Rows]:
     """Say which instructions are tried on which clips: changed ones, and those of other samples.
 
-    Returns:
-        Positives that need a negative, with the instructions to try on the clip of each, in this order.
+    Gives positives that need a negative, with the instructions to try on the clip of each, in this order.
     """
     positives = [row for row in read_rows(verified) if row["positive"]]
     wanting = [row for row in positives if row["role"] != "judged"]

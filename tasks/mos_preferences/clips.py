@@ -47,11 +47,7 @@ class Cell:
 
 
 class RatedClips:
-    """The committed order of `ratings`: a clip's number is its place in it.
-
-    Args:
-        files: the table's Parquet files by split.
-    """
+    """The committed order of `ratings`, by its Parquet files of each split: a clip's number is its place in it."""
 
     def __init__(self, files: dict[str, list[Path]]) -> None:
         self.paths = [path for split in sorted(files) for path in files[split]]

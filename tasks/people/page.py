@@ -97,12 +97,7 @@ def page_html(sheet: Sheet) -> str:
 
 
 class Sounds:
-    """Clips as pages name them: data inside a page, or a path beside it. A name tells nothing of the file.
-
-    Args:
-        folder: of the pages.
-        inside: whether clips are data.
-    """
+    """Clips as pages name them: data inside a page, or a path in its folder. A name tells nothing of the file."""
 
     def __init__(self, folder: Path, *, inside: bool) -> None:
         self._folder, self._inside = folder, inside

@@ -106,9 +106,7 @@ def predicted(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: Fl
 def fit(features: Floats, truth: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
     """Intercept and weights of a logistic regression with `RIDGE`, by Newton's method (Hastie et al. 2009, 4.4.1).
 
-    Args:
-        features: (samples, features), standardised.
-        truth: (samples,).
+    Features are (samples, features), standardised; the truth is (samples,).
     """
     width = features.shape[1]
     if truth.all() or not truth.any():

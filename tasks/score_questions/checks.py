@@ -46,11 +46,7 @@ def speaks_of_options(text: str) -> bool:
 
 
 def given_away(options: Sequence[str], truth: int) -> bool:
-    """Whether the right option stands out by its length.
-
-    Args:
-        truth: place of the right one.
-    """
+    """Whether the right option, by its place, stands out by its length."""
     lengths = [len(words_of(option)) for option in options]
     others = lengths[:truth] + lengths[truth + 1 :]
     return bool(others) and lengths[truth] > LONGER * max(others) and lengths[truth] - max(others) >= 4
@@ -98,12 +94,7 @@ def check_options(options: Sequence[str], longest: int) -> Fault | None:
 
 
 def check_left(options: Sequence[str], least: int) -> Fault | None:
-    """What speaks against a question from which options left.
-
-    Args:
-        options: those that stay, the right one first.
-        least: fewest options of a question.
-    """
+    """What speaks against a question from which options left; those that stay begin with the right one."""
     if len(options) < least:
         return Fault("too_few_options", f"expected at least {least} options, found {len(options)} left")
     if given_away(options, 0):

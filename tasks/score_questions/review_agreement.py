@@ -47,11 +47,7 @@ def _answer(verdict: Verdict, criterion: str) -> bool:
 
 
 def cohen_kappa(pairs: Sequence[tuple[bool, bool]]) -> tuple[float, float | None]:
-    """The share on which two agree, and Cohen's kappa: that share above what chance gives (Cohen 1960).
-
-    Args:
-        pairs: both answers, one or more.
-    """
+    """The share on which two agree, and Cohen's kappa: that share above what chance gives (Cohen 1960)."""
     count = len(pairs)
     share = sum(one == other for one, other in pairs) / count
     first, second = (sum(pair[place] for pair in pairs) / count for place in (0, 1))

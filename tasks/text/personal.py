@@ -46,9 +46,7 @@ class Place:
 def find(text: str | Folded, rules: Sequence[Rule] = RULES) -> list[Place]:
     """Where a text holds what leads to a person or opens a door, first to last; no two places overlap.
 
-    Args:
-        text: a text, or what `fold` made of it.
-        rules: in the order in which they take their share.
+    Rules take their share in their order.
     """
     folded = fold(text) if isinstance(text, str) else text
     view, left = View(folded.text), folded.text

@@ -52,10 +52,9 @@ def scrub_threads(stage: Stage, config: ScoreQuestions, candidates: Path, answer
 
 
 def forget_names(stage: Stage, but: Path | None = None) -> None:
-    """Remove what still has the dump's names and ids, when the steps that need it have ended; of a killed build too.
+    """Remove all but one file that still has the dump's names and ids, when the steps that need it have ended.
 
-    Args:
-        but: the file that a later step still needs.
+    What a killed build left goes too.
     """
     for path in (stage.work / RAW).glob("*"):
         if but is None or path.name != but.name:

@@ -39,11 +39,7 @@ class Staff:
 
 
 def find_staves(image: Image.Image) -> list[Staff]:
-    """The staves of an image, from top to bottom.
-
-    Args:
-        image: of any mode and size.
-    """
+    """The staves of an image of any mode and size, from top to bottom."""
     scale = min(1.0, LONGEST_SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     gray = image.convert("L")
