@@ -31,24 +31,15 @@ EMBEDS = (b"<audio ", b"<img ")  # no text of a row can look like them: the repo
 
 @dataclass(frozen=True)
 class Bundle:
-    """What is published of a version.
+    """What is published of a version."""
 
-    Attributes:
-        version: the version.
-        manifest: the manifest that is published.
-        entries: the files, that manifest among them.
-        lost: what is held back, by table.
-        licences: the terms by source.
-        evaluated: whether the card tells of evaluations, which the version's own does not.
-        model_terms: of the models that made it, and what it was made from.
-    """
-
-    version: Version
-    manifest: Manifest
-    entries: tuple[Entry, ...]
-    lost: Mapping[str, Loss]
-    licences: Mapping[str, Licence]
-    evaluated: bool = False
+    version: Version  # the version
+    manifest: Manifest  # the manifest that is published
+    entries: tuple[Entry, ...]  # the files, that manifest among them
+    lost: Mapping[str, Loss]  # what is held back, by table
+    licences: Mapping[str, Licence]  # the terms by source
+    evaluated: bool = False  # whether the card tells of evaluations, which the version's own does not
+    # of the models that made it, and what it was made from
     model_terms: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -35,13 +35,9 @@ CLOSED = b""  # the manifest of a name whose objects were discarded: no commit c
 
 @dataclass(frozen=True)
 class Remote:
-    """The versions of a store behind a URL.
+    """The versions of a store behind a URL."""
 
-    Attributes:
-        url: such as `s3://bucket/prefix`; without user, password, query or closing slash.
-    """
-
-    url: str
+    url: str  # such as `s3://bucket/prefix`; without user, password, query or closing slash
 
     @property
     def copy(self) -> Path:
