@@ -59,7 +59,6 @@ def listening_request(ask: str, config: InstructionRubrics, row: Row) -> Posed:
 
     Args:
         ask: which of these.
-        config: the build config.
         row: the clip: `clip_sha256`, `path`, `duration_s`; the `instruction`, or `items`; `pass`, of which the second
             is another draw, at a temperature of its own. `text`, the clip's own caption, reaches builtin judges alone.
     """

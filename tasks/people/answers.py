@@ -67,7 +67,6 @@ def parse_answers(plan: StudyPlan, content: bytes, name: str) -> Returned:
 
     Args:
         plan: the study's.
-        content: the file's bytes.
         name: how messages call it.
 
     Raises:

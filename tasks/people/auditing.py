@@ -64,8 +64,6 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditWish,
     """Draw rows and write a page for each reviewer.
 
     Args:
-        version: a committed version.
-        corpus: its corpus.
         store: whose media index finds clips.
         wish: what is audited.
         folder: absolute; it must be empty or not exist.
