@@ -8,6 +8,7 @@ import json
 import math
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import duckdb
 import numpy as np
