@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: pass on what a machine has set for pip. Unlike pip it leaves
 # compiling to the first import, and where Python may not write beside modules every process would do that anew.
 UV := UV_COMPILE_BYTECODE=1 UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(CURDIR)/$(BIN)/uv
-EXTRAS := audio scale ray dask view
+EXTRAS := audio scale ray view
 # Real inference has environments of its own: gigabytes that the other tests do without, and vLLM's own pins.
 MODELS := .venv-models
 VLLM := .venv-vllm
@@ -71,7 +71,7 @@ lowest: $(BIN)/uv ## Import all and build the demo with the oldest releases that
 setup: $(VENV)/.dev ## Install the core and what tests need.
 
 setup-all: $(VENV)/.dev ## Install every extra that runs without a GPU (gigabytes: torch).
-	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,ray,dask,view]' --group dev
+	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,ray,view]' --group dev
 
 constraints: $(BIN)/uv ## Renew the pinned versions.
 	$(UV) pip compile pyproject.toml $(foreach extra,$(EXTRAS),--extra $(extra)) --group dev --upgrade --no-annotate --no-header -q -o constraints.txt

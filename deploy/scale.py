@@ -44,31 +44,18 @@ SIMULATED = 20_000  # beyond so many requests time grows in proportion
 
 @dataclass(frozen=True)
 class Workload:
-    """What a corpus is made from.
+    """What a corpus is made from."""
 
-    Attributes:
-        corpus: its name.
-        size: the paper's, in words.
-        items: how many of them.
-        requests: that a model gets for an item, without retries.
-        heard_s: seconds of audio in a request.
-        text_in: tokens of text in a request.
-        text_out: tokens of an answer.
-        audio_s: seconds of audio of an item that the store measures or keeps.
-        separated: whether the voice is taken out of it.
-        bytes_s: of a second of the audio; None: as assumed for FLAC.
-    """
-
-    corpus: str
-    size: str
-    items: int
-    requests: float
-    heard_s: float = 0.0
-    text_in: int = 0
-    text_out: int = 0
-    audio_s: float = 0.0
-    separated: bool = False
-    bytes_s: float | None = None
+    corpus: str  # its name
+    size: str  # the paper's, in words
+    items: int  # how many of them
+    requests: float  # that a model gets for an item, without retries
+    heard_s: float = 0.0  # seconds of audio in a request
+    text_in: int = 0  # tokens of text in a request
+    text_out: int = 0  # tokens of an answer
+    audio_s: float = 0.0  # seconds of audio of an item that the store measures or keeps
+    separated: bool = False  # whether the voice is taken out of it
+    bytes_s: float | None = None  # of a second of the audio; None: as assumed for FLAC
 
 
 def preset(name: str) -> dict[str, Any]:

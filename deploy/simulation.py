@@ -16,52 +16,31 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Setting:
-    """What is simulated.
+    """What is simulated."""
 
-    Attributes:
-        requests: how many are asked in all; workers share them until none is left.
-        latency_s: mean time that the model takes.
-        spread: sigma of the latency's log-normal distribution; 0 for always the same.
-        workers: processes that ask.
-        concurrency: requests in flight of each.
-        per_minute: requests a minute of all together; 0 for no cap.
-        tokens_per_minute: tokens a minute of all together; 0 for no cap.
-        tokens: of a request, in and out.
-        worker_s: time that a worker itself needs for a request, one after the other: its processor's.
-        server_s: the same of the server, in front of the model.
-        slots: requests that the model works on at once; others wait. 0 for any number.
-        faults: share of exchanges that fail and are asked again.
-        seed: of latencies and faults.
-    """
-
-    requests: int
-    latency_s: float
-    spread: float = 0.0
-    workers: int = 1
-    concurrency: int = 32
-    per_minute: float = 0.0
-    tokens_per_minute: float = 0.0
-    tokens: int = 0
-    worker_s: float = 0.0
-    server_s: float = 0.0
-    slots: int = 0
-    faults: float = 0.0
-    seed: int = 17
+    requests: int  # how many are asked in all; workers share them until none is left
+    latency_s: float  # mean time that the model takes
+    spread: float = 0.0  # sigma of the latency's log-normal distribution; 0 for always the same
+    workers: int = 1  # processes that ask
+    concurrency: int = 32  # requests in flight of each
+    per_minute: float = 0.0  # requests a minute of all together; 0 for no cap
+    tokens_per_minute: float = 0.0  # tokens a minute of all together; 0 for no cap
+    tokens: int = 0  # of a request, in and out
+    worker_s: float = 0.0  # time that a worker itself needs for a request, one after the other: its processor's
+    server_s: float = 0.0  # the same of the server, in front of the model
+    slots: int = 0  # requests that the model works on at once; others wait. 0 for any number.
+    faults: float = 0.0  # share of exchanges that fail and are asked again
+    seed: int = 17  # of latencies and faults
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What came of it.
+    """What came of it."""
 
-    Attributes:
-        wall_s: from the first request to the last answer.
-        exchanges: requests and those that were asked again.
-        busy: share of the time that each limit was used: `places` in flight, the `workers` themselves, the `server`,
-            the model's `slots`, the `cap` a minute. What stands near 1 is what more of would help.
-    """
-
-    wall_s: float
-    exchanges: int
+    wall_s: float  # from the first request to the last answer
+    exchanges: int  # requests and those that were asked again
+    # share of the time that each limit was used: `places` in flight, the `workers` themselves, the `server`, the
+    # model's `slots`, the `cap` a minute. What stands near 1 is what more of would help.
     busy: dict[str, float]
 
     @property

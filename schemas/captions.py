@@ -40,8 +40,7 @@ class Listening(Drawn):
         default=1, ge=1, le=64, description="Spans of a longer track, spread evenly; more than 1 needs `refine`."
     )
     segments: bool = Field(
-        default=False,
-        description="Cut tracks into equal segments of at most `hears_s`; each gets a caption.",
+        default=False, description="Cut tracks into equal segments of at most `hears_s`; each gets a caption."
     )
     checks: Checks | None = Field(default=None, description="What texts are held to; without it, what `ask` asks for.")
     tries: int = Field(default=3, ge=1, le=100, description="Draws of one text, at most, until one passes the checks.")

@@ -113,14 +113,14 @@ class Resources(Model):
 class Engine(Model):
     """Where shards are worked on. The version is the same; `identity` and the manifest know nothing of it."""
 
-    runner: Literal["threads", "ray", "dask"] = Field(
-        default="threads", description="Threads of one process, or processes of a cluster of Ray's or Dask's."
+    runner: Literal["threads", "ray"] = Field(
+        default="threads", description="Threads of one process, or processes of a cluster of Ray's."
     )
     address: str | None = Field(
         default=None,
         min_length=1,
-        description="A cluster that runs already, such as `10.0.0.1:6379` (Ray), `auto` (the Ray of this machine) or "
-        "`tcp://10.0.0.1:8786` (Dask); without it, one on this machine that ends with the build.",
+        description="A cluster that runs already, such as `10.0.0.1:6379`, or `auto` for the one of this machine; "
+        "without it, one on this machine that ends with the build.",
     )
     workers: int | None = Field(
         default=None, ge=1, le=1024, description="Processors of that own cluster; without it, all of this machine."
@@ -130,7 +130,7 @@ class Engine(Model):
     @model_validator(mode="after")
     def _fits(self) -> Self:
         if self.runner == "threads" and (self.address or self.workers):
-            raise ValueError("address and workers belong to a cluster: expected runner = 'ray' or 'dask' beside them")
+            raise ValueError("address and workers belong to a cluster: expected runner = 'ray' beside them")
         if self.address and self.workers:
             raise ValueError("expected address (a cluster that runs) or workers (one of its own), found both")
         return self
@@ -196,8 +196,7 @@ class BuildConfig(Model):
         default=None, ge=1, le=LARGEST, description="Only the first rows of each source: to try a config."
     )
     licences: dict[str, Licence] = Field(
-        default={},
-        description="Licences by source, as the tables name it. Without one, audio is not published.",
+        default={}, description="Licences by source, as the tables name it. Without one, audio is not published."
     )
     engine: Engine = Field(default=Engine(), description="Where shards are worked on; not part of what is built.")
     most_rejected: float | None = Field(
@@ -214,8 +213,7 @@ class BuildConfig(Model):
         "`earmark prompts list`.",
     )
     decontaminate: Decontaminate | None = Field(
-        default=None,
-        description="What is kept out: clips of the same bytes or sound, texts that say nearly the same.",
+        default=None, description="What is kept out: clips of the same bytes or sound, texts that say nearly the same."
     )
     base: Path = Field(
         default=Path(), description="Folder that relative paths start from: the config file's own; else given here."
@@ -350,7 +348,6 @@ def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Co
     """Check the values of a config file against its model.
 
     Args:
-        model: the corpus's config model.
         values: what `read_toml` returned.
         where: the file, for messages and as the base of relative paths.
 

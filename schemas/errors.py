@@ -67,11 +67,7 @@ class DiskError(EarmarkError):
 
 
 class Interrupted(EarmarkError):
-    """Work that a person or a supervisor stopped; it can be gone on with.
-
-    Attributes:
-        code: with which the command ends: 130 after Ctrl-C, 143 after SIGTERM.
-    """
+    """Work that was stopped and can be gone on with; `code` ends the command: 130 after Ctrl-C, 143 after SIGTERM."""
 
     def __init__(self, message: str, code: int = 130) -> None:
         super().__init__(message)

@@ -187,40 +187,29 @@ class Mode:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Samples with known answers.
+    """Samples with known answers."""
 
-    Attributes:
-        name: as in `--evaluation NAME`.
-        kind: what is asked of a sample; decides `target` and the metrics.
-        sql: the query, `tasks/<sql>.sql`.
-        says: one sentence for the list of evaluations and the head of the table.
-        modes: ways to ask a model; the first is the default. None where only files of scores are read.
-        groups: columns that the table has a block of rows for, besides the row over all. The first is the paper's;
-            the mean over its groups is given too. `"a+b"` groups by both columns together.
-        sides: of a preference, what the two clips are called in `target` and in files of scores (`score_a`, `score_b`).
-        order: of a preference, the published columns that name those clips, for who writes a file of scores.
-        clips: of a preference or scalar, the table of its clips and the column with their ids, beside which `file` and
-            `clip_sha256` name them too. The query then gives the ids, as `a_clip` and `b_clip`, or as `clip`; scores of
-            clips are read by them.
-        params: values of the query's `$name`.
-        triplets: of a preference, the column whose three rows are the pairs of three clips; cycles are counted.
-        beside: whether it is asked only where it is named, so that the others need not be.
-        asks: what the page of an audit asks people about a row; empty for the kind's own question.
-    """
-
-    name: str
-    kind: Kind
-    sql: str
-    says: str
+    name: str  # as in `--evaluation NAME`
+    kind: Kind  # what is asked of a sample; decides `target` and the metrics
+    sql: str  # the query, `tasks/<sql>.sql`
+    says: str  # one sentence for the list of evaluations and the head of the table
+    # ways to ask a model; the first is the default. None where only files of scores are read.
     modes: tuple[Mode, ...] = ()
+    # columns that the table has a block of rows for, besides the row over all. The first is the paper's; the mean over
+    # its groups is given too. `"a+b"` groups by both columns together.
     groups: tuple[str, ...] = ()
+    # of a preference, what the two clips are called in `target` and in files of scores (`score_a`, `score_b`)
     sides: tuple[str, str] = ("a", "b")
-    order: str = ""
+    order: str = ""  # of a preference, the published columns that name those clips, for who writes a file of scores
+    # of a preference or scalar, the table of its clips and the column with their ids, beside which `file` and
+    # `clip_sha256` name them too. The query then gives the ids, as `a_clip` and `b_clip`, or as `clip`; scores of clips
+    # are read by them.
     clips: tuple[str, str] | None = None
-    params: Mapping[str, str | int | float] = field(default_factory=dict)
+    params: Mapping[str, str | int | float] = field(default_factory=dict)  # values of the query's `$name`
+    # of a preference, the column whose three rows are the pairs of three clips; cycles are counted
     triplets: str | None = None
-    beside: bool = False
-    asks: str = ""
+    beside: bool = False  # whether it is asked only where it is named, so that the others need not be
+    asks: str = ""  # what the page of an audit asks people about a row; empty for the kind's own question
 
     @property
     def dimension(self) -> str:
@@ -237,18 +226,10 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Generation:
-    """Prompts that systems generate audio for, and what a judge listens for: what `earmark score` measures.
+    """Prompts that systems generate audio for, and what a judge listens for: what `earmark score` measures."""
 
-    Attributes:
-        table: the table of prompts.
-        key: the column with a prompt's id: a submission's file has it for a name.
-        text: the column with the prompt.
-        concepts: a question a concept, whose prompt answers Yes or No; `audio` is the clip.
-        groups: columns that the results have rows for, besides the row over all.
-    """
-
-    table: str
-    key: str
-    text: str
-    concepts: tuple[Mode, ...]
-    groups: tuple[str, ...] = ()
+    table: str  # the table of prompts
+    key: str  # the column with a prompt's id: a submission's file has it for a name
+    text: str  # the column with the prompt
+    concepts: tuple[Mode, ...]  # a question a concept, whose prompt answers Yes or No; `audio` is the clip
+    groups: tuple[str, ...] = ()  # columns that the results have rows for, besides the row over all

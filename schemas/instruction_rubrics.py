@@ -34,8 +34,7 @@ PAPER: dict[Domain, dict[Subject, tuple[Verifier, ...]]] = {
     "mixed": {"positives": ("audio",), "swaps": ("audio",), "changes": ()},
 }
 """Who verifies where a source does not say: AnyAudio-Judge's own way. Of films it says nothing; a listener is safe."""
-THIN = ("audiocaps", "clotho")
-"""Layouts whose captions are a sentence that leaves much of a clip out."""
+THIN = ("audiocaps", "clotho")  # layouts whose captions are a sentence that leaves much of a clip out
 
 
 def _policy(value: Any) -> Any:

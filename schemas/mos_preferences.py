@@ -446,12 +446,7 @@ VIEWS = (
 )
 
 _MODES = (
-    Mode(
-        "pair",
-        "judge-speech-pair",
-        ("a=a_audio", "b=b_audio"),
-        says="Both clips are heard; the answer is A or B.",
-    ),
+    Mode("pair", "judge-speech-pair", ("a=a_audio", "b=b_audio"), says="Both clips are heard; the answer is A or B."),
     Mode(
         "scores",
         "speech-critique-pair",

@@ -119,10 +119,8 @@ class Released(Model):
     audio_root: str | None = Field(default=None, description="Where the clips lie; without it, `root`.")
 
 
-MADE = ("prompts", "generations", "judge")
-"""What a build needs that makes its labels."""
-ASKED = ("judges", "known_order", "reference_captions", "validation")
-"""What speaks of labels that a build makes."""
+MADE = ("prompts", "generations", "judge")  # what a build needs that makes its labels
+ASKED = ("judges", "known_order", "reference_captions", "validation")  # what speaks of labels that a build makes
 
 
 class PseudoPreferences(Linked, Judged):
@@ -130,8 +128,7 @@ class PseudoPreferences(Linked, Judged):
 
     corpus: Literal["pseudo-preferences"] = "pseudo-preferences"
     prompts: str = Field(
-        default="",
-        description="Table of prompts: prompt_id, text, lyrics?, reference_audio?, reference_caption?.",
+        default="", description="Table of prompts: prompt_id, text, lyrics?, reference_audio?, reference_caption?."
     )
     generations: str = Field(
         default="",

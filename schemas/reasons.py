@@ -15,14 +15,10 @@ from pydantic import BaseModel
 
 @dataclass(frozen=True)
 class Reason:
-    """What a reason is.
+    """What a reason is."""
 
-    Attributes:
-        kind: `fault` or `rule`.
-        options: the ends of the config keys that can mend it (`clips.shortest_s`); none where only the input can.
-    """
-
-    kind: Literal["fault", "rule"]
+    kind: Literal["fault", "rule"]  # `fault` or `rule`
+    # the ends of the config keys that can mend it (`clips.shortest_s`); none where only the input can
     options: tuple[str, ...]
 
 

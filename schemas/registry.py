@@ -24,34 +24,21 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """Where something is declared.
+    """Where something is declared."""
 
-    Attributes:
-        declared: the declaration itself, or its `module:name`.
-        package: name and version of the package that adds it; None for ours.
-    """
-
-    declared: Any
-    package: tuple[str, str] | None = None
+    declared: Any  # the declaration itself, or its `module:name`
+    package: tuple[str, str] | None = None  # name and version of the package that adds it; None for ours
 
 
 @dataclass(frozen=True)
 class Registry(Generic[Kind]):
-    """Declarations of one kind by name.
+    """Declarations of one kind by name."""
 
-    Attributes:
-        what: one of them, for messages.
-        group: the entry points' group.
-        kind: what each declaration is.
-        own: ours: the declarations, or their `module:name`.
-        prefix: what an entry point's name begins with, where several registries share a group.
-    """
-
-    what: str
-    group: str
-    kind: type[Kind]
-    own: Mapping[str, Kind | str]
-    prefix: str = ""
+    what: str  # one of them, for messages
+    group: str  # the entry points' group
+    kind: type[Kind]  # what each declaration is
+    own: Mapping[str, Kind | str]  # ours: the declarations, or their `module:name`
+    prefix: str = ""  # what an entry point's name begins with, where several registries share a group
     loaded: dict[str, Kind] = field(default_factory=dict, init=False, compare=False)
 
     @cached_property
@@ -117,15 +104,10 @@ class Registry(Generic[Kind]):
 
 @dataclass(frozen=True)
 class OneOf:
-    """Marks a text of a config that names something registered: `format: Annotated[str, OneOf("module:REGISTRY")]`.
+    """Marks a text of a config that names something registered: `format: Annotated[str, OneOf("module:REGISTRY")]`."""
 
-    Attributes:
-        reference: `module:name` of the registry, looked up when a config is read.
-        form: for a text that begins with the name and a colon, how it is written.
-    """
-
-    reference: str
-    form: str = ""
+    reference: str  # `module:name` of the registry, looked up when a config is read
+    form: str = ""  # for a text that begins with the name and a colon, how it is written
 
     @property
     def registry(self) -> Registry[Any]:

@@ -54,7 +54,6 @@ def mos_difference_reward(text: str, better: Position, mos_gap_normalized: float
     to -1. `UNREADABLE` if the scores cannot be read.
 
     Args:
-        text: the completion.
         better: the clip with the higher MOS.
         mos_gap_normalized: d, the gap over the 90th percentile of its dataset's gaps; clamped to 0 to 1.
     """

@@ -16,10 +16,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-FORMAT, GLOBAL, ITEMS = 0.1, 0.2, 0.7
-"""Weights of the three rewards; the sum is 1 for a completion without fault."""
-YES = 0.5
-"""An item is answered yes above this probability."""
+FORMAT, GLOBAL, ITEMS = 0.1, 0.2, 0.7  # weights of the three rewards; the sum is 1 for a completion without fault
+YES = 0.5  # an item is answered yes above this probability
 ALL, SHARE = 1.0, 0.8
 """Shares of items answered yes from which a sample follows its instruction: the paper's rule (all yes is a match, any
 no a mismatch), and that of the released script."""
@@ -134,13 +132,7 @@ def balanced_item_reward(text: str, answers: Sequence[bool]) -> float:
 
 
 def rubric_reward(text: str, answers: Sequence[bool], follows: bool) -> float:
-    """The weighted sum of the three, 0 to 1.
-
-    Args:
-        text: the completion.
-        answers: the labels of the items 1 to n.
-        follows: whether the clip follows the instruction.
-    """
+    """The weighted sum of the three, 0 to 1: `answers` are the labels of the items 1 to n."""
     return (
         FORMAT * format_reward(text, answers)
         + GLOBAL * global_reward(text, answers, follows)

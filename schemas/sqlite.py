@@ -10,21 +10,20 @@ from pathlib import Path
 
 from earmark.schemas.errors import DiskError
 
-BUSY_S = 60.0
-"""How long to wait for another process."""
+BUSY_S = 60.0  # how long to wait for another process
 PAUSE_S = 0.01
 
 
-def write_ahead(connection: sqlite3.Connection, wait_s: float = BUSY_S) -> None:
+def write_ahead(connection: sqlite3.Connection) -> None:
     """Give a file a write-ahead log, so that one process writes while others read.
 
     While processes that open a new file at once all ask for it, SQLite says "locked" without the wait that its timeout
     promises: it is asked again.
 
     Raises:
-        sqlite3.Error: the file is no database, or is locked for longer than `wait_s` seconds.
+        sqlite3.Error: the file is no database, or is locked for longer than `BUSY_S` seconds.
     """
-    until = time.monotonic() + wait_s
+    until = time.monotonic() + BUSY_S
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")

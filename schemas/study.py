@@ -119,35 +119,24 @@ class Study(Model):
 
 
 class Trial(Model):
-    """One screen with questions.
+    """One screen with questions."""
 
-    Attributes:
-        id: sixteen hexadecimal digits; all that a page knows of it.
-        kind: pair, repeat (a pair of this page in the other order), known, rating, or row (of an audit).
-        prompt_id: the prompt, or an audited row's id.
-        clips: generations by the letters under which they were heard; a rating has one, `a`.
-        expected: the answers of a known pair, or the labels of an audited row, by question, in the page's letters.
-        swapped: whether an audited row shows its second clip as A.
-    """
-
-    id: str
+    id: str  # sixteen hexadecimal digits; all that a page knows of it
+    # pair, repeat (a pair of this page in the other order), known, rating, or row (of an audit)
     kind: Literal["pair", "repeat", "known", "rating", "row"]
-    prompt_id: str
+    prompt_id: str  # the prompt, or an audited row's id
+    # generations by the letters under which they were heard; a rating has one, `a`
     clips: dict[str, str] = Field(default={})
+    # the answers of a known pair, or the labels of an audited row, by question, in the page's letters
     expected: dict[str, str] = Field(default={})
-    swapped: bool = False
+    swapped: bool = False  # whether an audited row shows its second clip as A
 
 
 class Page(Model):
-    """What one annotator gets.
+    """What one annotator gets."""
 
-    Attributes:
-        name: p001, p002, …
-        key: 32 hexadecimal digits that nobody can guess; part of its address when it is served.
-    """
-
-    name: str
-    key: str
+    name: str  # p001, p002, …
+    key: str  # 32 hexadecimal digits that nobody can guess; part of its address when it is served
     trials: tuple[Trial, ...]
 
 
@@ -171,24 +160,16 @@ class Wanted(Model):
 
 
 class Audited(Model):
-    """Whose labels an audit is about.
-
-    Attributes:
-        manifest_sha256: digest of the version's manifest.
-        stratify: the column by which rows are drawn; empty for none.
-        sides: what the version calls the clips of a preference.
-        strata: of each audited row, its value there.
-        totals: rows of the version by label and stratum, `label` and `stratum` joined by a tab.
-    """
+    """Whose labels an audit is about."""
 
     corpus: str
     version: str
-    manifest_sha256: str
+    manifest_sha256: str  # digest of the version's manifest
     evaluation: str
-    stratify: str
-    sides: tuple[str, str]
-    strata: dict[str, str]
-    totals: dict[str, int]
+    stratify: str  # the column by which rows are drawn; empty for none
+    sides: tuple[str, str]  # what the version calls the clips of a preference
+    strata: dict[str, str]  # of each audited row, its value there
+    totals: dict[str, int]  # rows of the version by label and stratum, `label` and `stratum` joined by a tab
 
 
 class StudyPlan(Model):
@@ -207,30 +188,20 @@ class StudyPlan(Model):
 
 
 class Answer(Model):
-    """What was answered on one screen.
+    """What was answered on one screen."""
 
-    Attributes:
-        response: the form's fields: a choice by question, `confidence_<question>`, `feedback`.
-        heard_s: seconds of each clip that were played, by letter.
-    """
-
-    response: dict[str, str]
-    heard_s: dict[str, float]
+    response: dict[str, str]  # the form's fields: a choice by question, `confidence_<question>`, `feedback`
+    heard_s: dict[str, float]  # seconds of each clip that were played, by letter
     seconds: float
     at: str
 
 
 class AnswerFile(Model):
-    """The file that a page hands back.
-
-    Attributes:
-        body: JSON text of the answers by trial; the checksum is over exactly these characters.
-        crc32: of the body in UTF-8, eight hexadecimal digits: it tells damage, not fraud.
-    """
+    """The file that a page hands back."""
 
     format: Literal["earmark-study/1"]
     study: str
     page: str
     key: str
-    body: str
-    crc32: str
+    body: str  # JSON text of the answers by trial; the checksum is over exactly these characters
+    crc32: str  # of the body in UTF-8, eight hexadecimal digits: it tells damage, not fraud

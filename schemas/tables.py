@@ -62,8 +62,6 @@ def column(
 
     Args:
         name: the column's name, with its unit where it has one (`duration_s`).
-        type_: the Arrow type.
-        description: one sentence.
         unit: the unit or range of the values.
         source: where the value comes from (a paper's section, an input column, a measurement).
         optional: whether nulls are allowed.
@@ -110,52 +108,42 @@ AUDIO = pa.struct([("bytes", pa.binary()), ("path", pa.string())])  # what `data
 IMAGE = AUDIO  # and for an `Image` feature: the field's metadata tell them apart
 
 
-def audio_column(description: str, name: str = "audio") -> pa.Field:
+def audio_column(description: str) -> pa.Field:
     """A column of whole audio files: their bytes, and a name `<SHA-256>.<extension>`; null where none is embedded.
 
     `datasets` reads it as an `Audio` feature that it hands out as it is, bytes and path: only torchcodec, which no
     default install has, would decode it. Parquet row groups and files of its table are cut by bytes too.
     """
-    return column(name, AUDIO, description, optional=True)
+    return column("audio", AUDIO, description, optional=True)
 
 
-def image_column(description: str, name: str = "image") -> pa.Field:
+def image_column(description: str) -> pa.Field:
     """A column of whole image files, like `audio_column`; `datasets` reads it as an `Image` feature."""
-    return column(name, IMAGE, description, optional=True, feature="Image")
+    return column("image", IMAGE, description, optional=True, feature="Image")
 
 
 @dataclass(frozen=True)
 class Table:
-    """A published table.
+    """A published table."""
 
-    Attributes:
-        name: folder of the table in a version, and its config name for `load_dataset`.
-        description: one or two sentences for the card.
-        schema: Arrow schema made with `column`.
-        key: columns that together name a row; unique within a version.
-        splits: whether rows are divided by a `split` column. A table without splits has the one named `UNSPLIT`.
-        optional: whether a version without rows for it leaves it out; `datasets` loads no table that has none.
-        exclusive: columns whose values may not occur in two splits.
-        counted: whether its rows are counted from those of other tables. Where some of those are withdrawn, the
-            corpus's `recount` writes it anew.
-        files: columns that name an audio file within the version; they are published like the columns of audio.
-        says: sentences with `{column}` in them, by which `earmark explain` tells what was decided for a row.
-        rows_per_group: rows in one Parquet row group (aim at 100 to 300 MB in memory).
-        rows_per_file: rows in one Parquet file (aim at no more than 500 MB on disk).
-    """
-
-    name: str
-    description: str
-    schema: pa.Schema
-    key: tuple[str, ...]
+    name: str  # folder of the table in a version, and its config name for `load_dataset`
+    description: str  # one or two sentences for the card
+    schema: pa.Schema  # Arrow schema made with `column`
+    key: tuple[str, ...]  # columns that together name a row; unique within a version
+    # whether rows are divided by a `split` column. A table without splits has the one named `UNSPLIT`.
     splits: bool = True
+    # whether a version without rows for it leaves it out; `datasets` loads no table that has none
     optional: bool = False
-    exclusive: tuple[str, ...] = ()
+    exclusive: tuple[str, ...] = ()  # columns whose values may not occur in two splits
+    # whether its rows are counted from those of other tables. Where some of those are withdrawn, the corpus's `recount`
+    # writes it anew.
     counted: bool = False
+    # columns that name an audio file within the version; they are published like the columns of audio
     files: tuple[str, ...] = ()
+    # sentences with `{column}` in them, by which `earmark explain` tells what was decided for a row
     says: tuple[str, ...] = ()
-    rows_per_group: int = 500_000
-    rows_per_file: int = 5_000_000
+    rows_per_group: int = 500_000  # rows in one Parquet row group (aim at 100 to 300 MB in memory)
+    rows_per_file: int = 5_000_000  # rows in one Parquet file (aim at no more than 500 MB on disk)
 
     def __post_init__(self) -> None:
         """Tell `datasets` which columns are audio or images: a struct of bytes and path alone does not say so."""

@@ -51,46 +51,29 @@ def names_file(column: str) -> bool:
 
 @dataclass(frozen=True)
 class Writer:
-    """An export format that one corpus adds for one of its views.
+    """An export format that one corpus adds for one of its views."""
 
-    Attributes:
-        format: as in `--for FORMAT`.
-        function: `module:function(batches: Iterator[pa.RecordBatch], path: Path) -> None`. It writes one split's rows;
-            clips are paths relative to `path`'s folder by then, where it is to write one file.
-        suffix: the file's ending, such as `.json`; the file is `<split><suffix>`.
-        says: what reads it, one sentence.
-        audio: whether clips and images are written beside it as files. Otherwise they stay SHA-256s.
-        whole: the name of the one file that holds all splits, where the format has no files by split.
-        configs: folders of these names hold its files, `<config>/<split><suffix>`, each a config of `datasets`.
-    """
-
-    format: str
+    format: str  # as in `--for FORMAT`
+    # `module:function(batches: Iterator[pa.RecordBatch], path: Path) -> None`. It writes one split's rows; clips are
+    # paths relative to `path`'s folder by then, where it is to write one file.
     function: str
-    suffix: str
-    says: str
-    audio: bool = False
-    whole: str = ""
+    suffix: str  # the file's ending, such as `.json`; the file is `<split><suffix>`
+    says: str  # what reads it, one sentence
+    audio: bool = False  # whether clips and images are written beside it as files. Otherwise they stay SHA-256s.
+    whole: str = ""  # the name of the one file that holds all splits, where the format has no files by split
+    # folders of these names hold its files, `<config>/<split><suffix>`, each a config of `datasets`
     configs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class View:
-    """Rows for a trainer.
+    """Rows for a trainer."""
 
-    Attributes:
-        name: as in `--view NAME`.
-        kind: what a row is; decides which formats can hold it.
-        sql: the query, `tasks/<sql>.sql`.
-        says: one sentence for the list of views and for the export's README.
-        params: values of the query's `$name`.
-        writers: further formats.
-        reward: of a completion and its row, the reward and whether it is right; what `earmark rollouts` draws by.
-    """
-
-    name: str
-    kind: Kind
-    sql: str
-    says: str
-    params: Mapping[str, str | int | float] = field(default_factory=dict)
-    writers: tuple[Writer, ...] = ()
+    name: str  # as in `--view NAME`
+    kind: Kind  # what a row is; decides which formats can hold it
+    sql: str  # the query, `tasks/<sql>.sql`
+    says: str  # one sentence for the list of views and for the export's README
+    params: Mapping[str, str | int | float] = field(default_factory=dict)  # values of the query's `$name`
+    writers: tuple[Writer, ...] = ()  # further formats
+    # of a completion and its row, the reward and whether it is right; what `earmark rollouts` draws by
     reward: Callable[[str, Mapping[str, Any]], tuple[float, bool]] | None = None

@@ -36,7 +36,6 @@ from earmark.flows.command.score_cli import score
 from earmark.flows.command.serve_cli import serve
 from earmark.flows.command.sql_cli import sql
 from earmark.flows.command.study_cli import app as study_app
-from earmark.flows.command.sweep_cli import sweep
 from earmark.flows.command.view_cli import view
 from earmark.flows.command.withdraw_cli import withdraw
 from earmark.schemas.errors import EarmarkError, Faults, Interrupted, StoreError, TooManyRejects
@@ -366,7 +365,6 @@ app.add_typer(audit_app, name="audit", rich_help_panel=_GIVE)
 app.add_typer(study_app, name="study", rich_help_panel=_GIVE)
 app.command(rich_help_panel=_TEND)(serve)
 app.command(rich_help_panel=_TEND)(withdraw)
-app.command(rich_help_panel=_TEND)(sweep)
 app.add_typer(ledger_app, name="ledger", rich_help_panel=_TEND)
 
 

@@ -22,7 +22,6 @@ EXTRAS = {
     "cuda": ("torchaudio", "vllm"),
     "scale": ("psycopg", "s3fs"),
     "ray": ("prefect-ray", "ray"),
-    "dask": ("prefect-dask", "distributed"),
     "view": ("nicegui",),
 }
 KEYS = {

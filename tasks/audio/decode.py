@@ -16,18 +16,17 @@ from earmark.tasks.audio.faults import LONGEST_S, BadAudio
 from earmark.tasks.audio.sound import Samples, open_sound
 
 
-def decode(path: Path, *, longest_s: float = LONGEST_S, first_s: float | None = None) -> tuple[Samples, int]:
+def decode(path: Path, *, first_s: float | None = None) -> tuple[Samples, int]:
     """Samples (frames, channels), full scale ±1, and the rate in Hz of a whole file.
 
     Args:
         path: WAV, FLAC, MP3, OGG (Vorbis or Opus), or M4A.
-        longest_s: longer files are refused.
         first_s: only so much from the start; what lies beyond is not decoded.
 
     Raises:
         BadAudio: there is nothing to decode, or it cannot be.
     """
-    with open_sound(path, longest_s) as sound:
+    with open_sound(path) as sound:
         rate, wanted = sound.sample_rate_hz, None if first_s is None else round(first_s * sound.sample_rate_hz)
         blocks, done = [], 0
         for block in sound.blocks():
@@ -40,13 +39,12 @@ def decode(path: Path, *, longest_s: float = LONGEST_S, first_s: float | None = 
     return _joined(blocks)[:wanted], rate
 
 
-def decode_mono(path: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S) -> Samples:
+def decode_mono(path: Path, sample_rate_hz: int) -> Samples:
     """Decode a file to mono at a given rate, with soxr's HQ quality.
 
     Args:
         path: WAV, FLAC, MP3, OGG (Vorbis or Opus), or M4A.
         sample_rate_hz: the rate wanted.
-        longest_s: longer files are refused.
 
     Returns:
         Samples of shape (frames,), nominally within [-1, 1]. Channels are averaged.
@@ -54,7 +52,7 @@ def decode_mono(path: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S
     Raises:
         BadAudio: there is nothing to decode, or it cannot be.
     """
-    return _joined(list(mono_blocks(path, sample_rate_hz, longest_s=longest_s)))
+    return _joined(list(mono_blocks(path, sample_rate_hz)))
 
 
 def mono_blocks(path: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S) -> Iterator[Samples]:
@@ -75,14 +73,14 @@ def mono_blocks(path: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S
             yield resampler.resample_chunk(np.empty(0, np.float32), last=True)
 
 
-def convert(source: Path, target: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S) -> None:
+def convert(source: Path, target: Path, sample_rate_hz: int) -> None:
     """Write a file as mono 16-bit PCM WAV at a given rate; samples beyond full scale are clipped.
 
     Raises:
         BadAudio: as `decode_mono`; `target` is then a part of a file.
     """
     with soundfile.SoundFile(target, "w", sample_rate_hz, 1, subtype="PCM_16", format="WAV") as file:
-        for block in mono_blocks(source, sample_rate_hz, longest_s=longest_s):
+        for block in mono_blocks(source, sample_rate_hz):
             file.write(np.clip(block, -1.0, 1.0))
 
 

@@ -22,7 +22,6 @@ def degrade(samples: Samples, rate: int, fault: Fault, amount: float, *, seed: i
             eight, run both ways), `silence` empties the beginning.
         amount: of noise, the clip's level above it in dB; of clipping, the gain in dB of a clip at full scale; of a
             low-pass, its edge in Hz, at most 0.45 of the rate; of silence, the share of the clip, 0 to 1.
-        seed: of the noise.
     """
     sound = samples.astype(np.float64)
     match fault:

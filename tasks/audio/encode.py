@@ -26,15 +26,12 @@ from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.audio.sound import open_file, open_sound
 
 Samples = npt.NDArray[np.float32]
-CACHED_BYTES = 128 << 20
-"""Decoded audio that is kept, for other spans and measurements of a clip."""
-SENT_BYTES = 512 << 20
-"""Encoded parts that are kept: a clip stands in several pairs, and in both orders of each."""
+CACHED_BYTES = 128 << 20  # decoded audio that is kept, for other spans and measurements of a clip
+SENT_BYTES = 512 << 20  # encoded parts that are kept: a clip stands in several pairs, and in both orders of each
 KEPT_BYTES = 1 << 30
 """Encoded parts that are kept where several annotators hear a clip: nine hours at 16 kHz, mono, 16 bits."""
 
-LARGEST = np.float32(2**31 - 128)
-"""The largest single-precision number that fits in 32 bits."""
+LARGEST = np.float32(2**31 - 128)  # the largest single-precision number that fits in 32 bits
 
 
 class Form(Protocol):
@@ -252,8 +249,6 @@ def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, by
     the parts that overlap at one moment.
 
     Args:
-        path: the clip's file.
-        sha256: its hash.
         parts: spans of it, in any forms.
 
     Returns:

@@ -7,8 +7,7 @@ import numpy.typing as npt
 
 Samples = npt.NDArray[np.floating]
 
-LEAST_FIT = 0.5
-"""Correlation with the nearest key's profile below which a clip has none."""
+LEAST_FIT = 0.5  # correlation with the nearest key's profile below which a clip has none
 LONGEST_S = 180.0
 _MAJOR = (6.35, 2.23, 3.48, 2.33, 4.38, 4.09, 2.52, 5.19, 2.39, 3.66, 2.29, 2.88)
 _MINOR = (6.33, 2.68, 3.52, 5.38, 2.60, 3.53, 2.54, 4.75, 3.98, 2.69, 3.34, 3.17)

@@ -15,56 +15,33 @@ import numpy.typing as npt
 
 Samples = npt.NDArray[np.floating]
 
-FLOOR_DB = -120.0
-"""Level of digital silence."""
+FLOOR_DB = -120.0  # level of digital silence
 FRAME_S = 0.05
-CLIP_RUN = 3
-"""Equal samples at the peak that make a clipped one: a single peak is only a peak."""
-LONGEST_S = 180.0
-"""What lies beyond is not measured: spectra of long files cost memory and say the same."""
+CLIP_RUN = 3  # equal samples at the peak that make a clipped one: a single peak is only a peak
+LONGEST_S = 180.0  # what lies beyond is not measured: spectra of long files cost memory and say the same
 
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """What was measured.
+    """What was measured."""
 
-    Attributes:
-        duration_s: length in seconds.
-        peak_db: highest absolute sample, dB full scale, -120 to 0 and above for float files.
-        level_db: root mean square, dB full scale.
-        loudness_lufs: gated loudness after ITU-R BS.1770, of the mix-down.
-        clipped_share: share of samples that lie in clipped runs, 0 to 1.
-        noise_floor_db: level below which lies the quietest twentieth of frames, dropouts left out, dB full scale.
-        dynamics_db: 95th over 10th percentile of the frames' levels.
-        bandwidth_hz: frequency below which lies 99.5 % of the spectrum's energy.
-        dropouts_per_min: sudden gaps of 3 to 400 ms within sound, a minute.
-        silent_share: share of frames below -60 dB, 0 to 1.
-        centroid_hz: the spectrum's centre of gravity: brightness.
-        low_share: energy below 250 Hz, 0 to 1.
-        mid_share: energy from 250 Hz to 4 kHz, 0 to 1.
-        high_share: energy above 4 kHz, 0 to 1.
-        flatness: spectral flatness, 0 (tones) to 1 (white noise).
-        tempo_bpm: strongest periodicity of onsets, 40 to 220 beats a minute; 0 where there is none.
-        pulse: how clear that periodicity is, 0 to 1.
-    """
-
-    duration_s: float
-    peak_db: float
-    level_db: float
-    loudness_lufs: float
-    clipped_share: float
-    noise_floor_db: float
-    dynamics_db: float
-    bandwidth_hz: float
-    dropouts_per_min: float
-    silent_share: float
-    centroid_hz: float
-    low_share: float
-    mid_share: float
-    high_share: float
-    flatness: float
-    tempo_bpm: float
-    pulse: float
+    duration_s: float  # length in seconds
+    peak_db: float  # highest absolute sample, dB full scale, -120 to 0 and above for float files
+    level_db: float  # root mean square, dB full scale
+    loudness_lufs: float  # gated loudness after ITU-R BS.1770, of the mix-down
+    clipped_share: float  # share of samples that lie in clipped runs, 0 to 1
+    noise_floor_db: float  # level below which lies the quietest twentieth of frames, dropouts left out, dB full scale
+    dynamics_db: float  # 95th over 10th percentile of the frames' levels
+    bandwidth_hz: float  # frequency below which lies 99.5 % of the spectrum's energy
+    dropouts_per_min: float  # sudden gaps of 3 to 400 ms within sound, a minute
+    silent_share: float  # share of frames below -60 dB, 0 to 1
+    centroid_hz: float  # the spectrum's centre of gravity: brightness
+    low_share: float  # energy below 250 Hz, 0 to 1
+    mid_share: float  # energy from 250 Hz to 4 kHz, 0 to 1
+    high_share: float  # energy above 4 kHz, 0 to 1
+    flatness: float  # spectral flatness, 0 (tones) to 1 (white noise)
+    tempo_bpm: float  # strongest periodicity of onsets, 40 to 220 beats a minute; 0 where there is none
+    pulse: float  # how clear that periodicity is, 0 to 1
 
     def as_dict(self) -> dict[str, float]:
         """The measurements by name."""

@@ -18,27 +18,16 @@ LOWEST_DB = -200.0
 
 
 class Probe(NamedTuple):
-    """What was measured of one audio file.
+    """What was measured of one audio file."""
 
-    Attributes:
-        clip_sha256: SHA-256 of the file's bytes: the clip's identity.
-        duration_s: length in seconds.
-        sample_rate_hz: samples a second and channel.
-        channels: 1 for mono, 2 for stereo.
-        peak_dbfs: highest sample in dB of full scale, never below -200.
-        level_dbfs: root mean square over all channels in dB of full scale, never below -200.
-        silent_share: share of frames of 50 ms whose level is below -60 dB of full scale, 0 to 1.
-        codec: `flac`, `mp3`, `vorbis`, `opus`, `aac`, or for plain samples their form: `pcm_16`, `float`.
-    """
-
-    clip_sha256: str
-    duration_s: float
-    sample_rate_hz: int
-    channels: int
-    peak_dbfs: float
-    level_dbfs: float
-    silent_share: float
-    codec: str
+    clip_sha256: str  # SHA-256 of the file's bytes: the clip's identity
+    duration_s: float  # length in seconds
+    sample_rate_hz: int  # samples a second and channel
+    channels: int  # 1 for mono, 2 for stereo
+    peak_dbfs: float  # highest sample in dB of full scale, never below -200
+    level_dbfs: float  # root mean square over all channels in dB of full scale, never below -200
+    silent_share: float  # share of frames of 50 ms whose level is below -60 dB of full scale, 0 to 1
+    codec: str  # `flac`, `mp3`, `vorbis`, `opus`, `aac`, or for plain samples their form: `pcm_16`, `float`
 
 
 class AudioFault(NamedTuple):
@@ -49,10 +38,9 @@ class AudioFault(NamedTuple):
 
 
 def probe(path: Path, longest_s: float = LONGEST_S) -> Probe | AudioFault:
-    """Hash a file and decode it once, block by block. A file that says it is too long is neither hashed nor decoded.
+    """Hash a file and decode it once, block by block; its measurements, or why there are none, as `BadAudio` says.
 
-    Returns:
-        The measurements, or why there are none: the reasons of `BadAudio`.
+    A file that says it is too long is neither hashed nor decoded.
     """
     try:
         with open_file(path) as file, sound_of(file, path, longest_s) as sound:

@@ -21,30 +21,21 @@ from earmark.tasks.audio.faults import LONGEST_S
 
 Print: TypeAlias = npt.NDArray[np.uint32]
 
-RATE_HZ = 11_025
-"""The rate at which Chromaprint listens."""
+RATE_HZ = 11_025  # the rate at which Chromaprint listens
 LEAST_NUMBERS = 16
 """Numbers that two clips must have in common, about two seconds; shorter clips, below about four and a half seconds,
 have no usable fingerprint."""
-LEAST_DISTINCT = 8
-"""Different numbers that a fingerprint must have: silence and steady tones all look alike."""
-NEIGHBOURS = 32
-"""Clips with a number in common are candidates with as many of their neighbours in order."""
-PLACES = 3
-"""Alignments of two clips that are tried, those with the most numbers in common first."""
+LEAST_DISTINCT = 8  # different numbers that a fingerprint must have: silence and steady tones all look alike
+NEIGHBOURS = 32  # clips with a number in common are candidates with as many of their neighbours in order
+PLACES = 3  # alignments of two clips that are tried, those with the most numbers in common first
 
 
 class Alike(NamedTuple):
-    """Two clips that sound like one recording.
+    """Two clips that sound like one recording."""
 
-    Attributes:
-        first, second: their places, first < second.
-        likeness: share of equal bits, 0 to 1.
-    """
-
-    first: int
+    first: int  # first, second: their places, first < second
     second: int
-    likeness: float
+    likeness: float  # share of equal bits, 0 to 1
 
 
 def fingerprint(path: Path, *, longest_s: float = LONGEST_S) -> Print:

@@ -28,31 +28,20 @@ FADE_RISE_DB = 10.0  # at least what a fade gains in all; less is an ordinary be
 
 
 class Rule(NamedTuple):
-    """How a recording is cut.
+    """How a recording is cut."""
 
-    Attributes:
-        least_s, most_s: of a segment; the first above 0 and not above the second.
-        silent_below_dbfs: frames below it are silent.
-        longest_silence_s: silence of this length, at least, is in no segment.
-    """
-
-    least_s: float
+    least_s: float  # least_s, most_s: of a segment; the first above 0 and not above the second
     most_s: float
-    silent_below_dbfs: float
-    longest_silence_s: float
+    silent_below_dbfs: float  # frames below it are silent
+    longest_silence_s: float  # silence of this length, at least, is in no segment
 
 
 class Piece(NamedTuple):
-    """A part of a recording: a segment, or what is in none.
+    """A part of a recording: a segment, or what is in none."""
 
-    Attributes:
-        start, end: frames of `FRAME_S`, the end not included.
-        lost: why it is in no segment; None for a segment.
-    """
-
-    start: int
+    start: int  # start, end: frames of `FRAME_S`, the end not included
     end: int
-    lost: Lost | None = None
+    lost: Lost | None = None  # why it is in no segment; None for a segment
 
 
 def levels_of(path: Path, longest_s: float = LONGEST_S) -> tuple[Levels, float]:

@@ -29,12 +29,9 @@ from earmark.tasks.audio.faults import BadAudio
 Vector: TypeAlias = npt.NDArray[np.float32]
 _Clap: TypeAlias = tuple[Any, Any]
 
-BATCH = 8
-"""Windows or texts that go through the model together."""
-MOST_WINDOWS = 30
-"""Of a clip; what lies beyond, after five minutes of a ten-second window, is not used."""
-DECIMALS = 4
-"""Scores are rounded: further digits change with the company in a batch."""
+BATCH = 8  # windows or texts that go through the model together
+MOST_WINDOWS = 30  # of a clip; what lies beyond, after five minutes of a ten-second window, is not used
+DECIMALS = 4  # scores are rounded: further digits change with the company in a batch
 _WEIGHED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.bin")
 _SCHEMA = (
     """CREATE TABLE IF NOT EXISTS similarities (
@@ -49,17 +46,11 @@ _SCHEMA = (
 
 
 class Said(NamedTuple):
-    """A clip and what may be said of it.
+    """A clip and what may be said of it."""
 
-    Attributes:
-        clip_sha256: SHA-256 of the clip's file.
-        path: where it lies.
-        text: in a language that the model knows; most know English alone.
-    """
-
-    clip_sha256: str
-    path: Path
-    text: str
+    clip_sha256: str  # SHA-256 of the clip's file
+    path: Path  # where it lies
+    text: str  # in a language that the model knows; most know English alone
 
 
 class Similarity:

@@ -52,7 +52,6 @@ def open_sound(path: Path, longest_s: float = LONGEST_S) -> Iterator[Sound]:
     """Open an audio file.
 
     Args:
-        path: the file.
         longest_s: a file that says it is longer is refused before it is decoded; one that proves longer, then.
 
     Raises:

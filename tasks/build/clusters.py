@@ -1,4 +1,4 @@
-"""Clusters that work on shards: Ray's and Dask's, driven through Prefect's task runners for them (both extras)."""
+"""A cluster that works on shards: Ray's, driven through Prefect's task runner for it (the extra `ray`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import logging
 import os
 import socket
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -28,33 +27,14 @@ _USERS: list[Engine] = []
 _MEETING = threading.Lock()
 
 
-class Cluster(ABC):
-    """A cluster that is connected. A shard whose process dies is worked on again, by another one.
+class RayCluster:
+    """A Ray that is connected: a process for each shard that is under way, with processors and GPUs of its own.
+
+    A shard whose process dies is worked on again, by another one.
 
     Attributes:
-        offers: processors and GPUs of each machine, or of each process where they are divided so.
+        offers: processors and GPUs of each machine.
     """
-
-    offers: list[tuple[float, float]]
-
-    @abstractmethod
-    def submit(self, share: Share, *given: Any, **named: Any) -> PrefectFuture[Any]:
-        """Have a shard worked on; the rest is what a task runner's `submit` takes."""
-
-    def at_once(self, share: Share) -> int:
-        """How many processes work at once on shards that take so much."""
-        room = (
-            min(cpus / share.cpus, gpus / share.gpus if share.gpus else cpus / share.cpus) for cpus, gpus in self.offers
-        )
-        return max(1, sum(map(int, room)))
-
-    @abstractmethod
-    def ask_each(self, question: Callable[[], Answer]) -> list[Answer]:
-        """What each machine answers."""
-
-
-class RayCluster(Cluster):
-    """Ray: a process for each shard that is under way, with processors and GPUs of its own."""
 
     def __init__(self, stack: ExitStack, engine: Engine) -> None:
         try:
@@ -68,15 +48,22 @@ class RayCluster(Cluster):
         self.offers = [(one.get("CPU", 0.0), one.get("GPU", 0.0)) for one in found]
 
     def submit(self, share: Share, *given: Any, **named: Any) -> PrefectFuture[Any]:
-        """As `Cluster`."""
+        """Have a shard worked on; the rest is what a task runner's `submit` takes."""
         from prefect_ray.context import remote_options
 
         with remote_options(num_cpus=share.cpus, num_gpus=share.gpus, scheduling_strategy="SPREAD"):
             future: PrefectFuture[Any] = self._runner.submit(*given, **named)
             return future
 
+    def at_once(self, share: Share) -> int:
+        """How many processes work at once on shards that take so much."""
+        room = (
+            min(cpus / share.cpus, gpus / share.gpus if share.gpus else cpus / share.cpus) for cpus, gpus in self.offers
+        )
+        return max(1, sum(map(int, room)))
+
     def ask_each(self, question: Callable[[], Answer]) -> list[Answer]:
-        """As `Cluster`."""
+        """What each machine answers."""
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -93,51 +80,9 @@ class RayCluster(Cluster):
         return list(ray.get(asked))
 
 
-class DaskCluster(Cluster):
-    """Dask: processes that each work on several shards, as far as what they offer of `cpus` and `gpus` goes."""
-
-    def __init__(self, stack: ExitStack, engine: Engine) -> None:
-        try:
-            from prefect_dask import DaskTaskRunner
-        except ImportError:
-            raise MissingExtraError("runner = 'dask'", "dask") from None
-        logging.getLogger("distributed").setLevel(logging.WARNING)
-        own = {
-            "n_workers": engine.workers or os.cpu_count(),
-            "threads_per_worker": max(1, int(1 / engine.resources.annotate.cpus)),
-            "resources": {"cpus": 1},
-            "dashboard_address": None,
-        }
-        given: dict[str, Any] = {"address": engine.address} if engine.address else {"cluster_kwargs": own}
-        try:
-            self._runner = stack.enter_context(DaskTaskRunner(**given))
-            self._client = self._runner.client
-        except OSError as error:
-            raise _unreachable(engine, error) from None
-        workers = self._client.scheduler_info(n_workers=-1)["workers"].values()
-        self.offers = [tuple(worker["resources"].get(name, 0.0) for name in ("cpus", "gpus")) for worker in workers]
-
-    def submit(self, share: Share, *given: Any, **named: Any) -> PrefectFuture[Any]:
-        """As `Cluster`."""
-        import dask
-
-        taken = {name: amount for name, amount in (("cpus", share.cpus), ("gpus", share.gpus)) if amount}
-        with dask.annotate(resources=taken):
-            future: PrefectFuture[Any] = self._runner.submit(*given, **named)
-            return future
-
-    def at_once(self, share: Share) -> int:
-        """As `Cluster`: the threads of one process share a session."""
-        return max(1, min(len(self.offers), super().at_once(share)))
-
-    def ask_each(self, question: Callable[[], Answer]) -> list[Answer]:
-        """As `Cluster`; each process counts as a machine."""
-        return list(self._client.run(question).values())
-
-
 def _unreachable(engine: Engine, error: Exception) -> ConfigError:
     reason = (str(error) or type(error).__name__).splitlines()[0]
-    return ConfigError(f"engine.address: no cluster of {engine.runner} answers at '{engine.address}': {reason}")
+    return ConfigError(f"engine.address: no Ray answers at '{engine.address}': {reason}")
 
 
 @contextmanager

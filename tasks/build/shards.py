@@ -24,7 +24,7 @@ from prefect.tasks import Task
 from earmark.schemas.config import BuildConfig, Engine, Share
 from earmark.schemas.errors import ConfigError, EarmarkError
 from earmark.tasks.annotation.ledger_rows import shown, this_host
-from earmark.tasks.build.clusters import Cluster, DaskCluster, RayCluster
+from earmark.tasks.build.clusters import RayCluster
 from earmark.tasks.build.code import code_digest
 from earmark.tasks.build.fingerprint import library_versions
 from earmark.tasks.build.ledger import ledger_address
@@ -157,7 +157,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
         self.engine = engine
         self.shards = 1
         self._stack = ExitStack()
-        self._cluster: Cluster
+        self._cluster: RayCluster
         self.examined = False
 
     def duplicate(self) -> Self:
@@ -168,7 +168,7 @@ class OnCluster(TaskRunner[PrefectFuture[Any]]):
         super().__enter__()
         with ExitStack() as stack:
             stack.enter_context(_reachable_prefect(self.engine))
-            self._cluster = (RayCluster if self.engine.runner == "ray" else DaskCluster)(stack, self.engine)
+            self._cluster = RayCluster(stack, self.engine)
             self._stack = stack.pop_all()
         return self
 

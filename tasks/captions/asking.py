@@ -43,12 +43,7 @@ def prompt_digests(config: Captions) -> dict[str, str]:
 
 
 def cut(duration_s: float, listen: Listening) -> list[list[Span]]:
-    """Which seconds of a track are heard: for each segment its spans, in order, none longer than the model hears.
-
-    Args:
-        duration_s: length of the track.
-        listen: the stage that hears.
-    """
+    """Which seconds of a track are heard: for each segment its spans, in order, none longer than the model hears."""
     parts = max(1, math.ceil(round(duration_s / listen.hears_s, 6)))
     if listen.segments:
         length = duration_s / parts

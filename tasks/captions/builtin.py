@@ -39,7 +39,6 @@ def refine_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -
 
     Args:
         facts: `texts`: what is to be shortened.
-        clips: not looked at.
 
     Raises:
         BadRequest: no text.
@@ -54,5 +53,4 @@ def _listed(words: list[str]) -> str:
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
-FUNCTIONS = {"caption-refine-1": refine_caption, "music-caption-1": music_caption}
-"""By name with version."""
+FUNCTIONS = {"caption-refine-1": refine_caption, "music-caption-1": music_caption}  # by name with version

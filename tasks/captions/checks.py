@@ -41,24 +41,12 @@ _ENGLISH = frozenset(
 )
 
 
-def find_faults(text: str, checks: Checks, *, cut: bool = False) -> list[Fault]:
-    """What is wrong with a caption.
-
-    Args:
-        text: the caption.
-        checks: what to look for.
-        cut: whether the model was stopped by its limit of tokens.
-
-    Returns:
-        One fault a rule that the text breaks, in the order of `checks.look_for`; an empty text has that fault only.
-    """
+def find_faults(text: str, checks: Checks) -> list[Fault]:
+    """One fault a rule that a caption breaks, in the order of `checks.look_for`; an empty text has that fault only."""
     if detail := _empty(text, checks):
         return [Fault("empty", detail)] if "empty" in checks.look_for else []
-    found = []
-    for name in checks.look_for:
-        if name != "empty" and (detail := _RULES[name](text, checks, cut)):
-            found.append(Fault(name, detail))
-    return found
+    details = {name: _RULES[name](text, checks) for name in checks.look_for if name != "empty"}
+    return [Fault(name, detail) for name, detail in details.items() if detail]
 
 
 def _empty(text: str, checks: Checks) -> str | None:
@@ -66,19 +54,18 @@ def _empty(text: str, checks: Checks) -> str | None:
     return f"expected at least {checks.shortest_words} words, found {count}" if count < checks.shortest_words else None
 
 
-def _truncated(text: str, checks: Checks, cut: bool) -> str | None:
-    if cut:
-        return "expected a whole text, found one that the limit of tokens cut off"
+def _truncated(text: str, checks: Checks) -> str | None:
     end = text.rstrip().rstrip("\"'”’)]*_")
-    return None if end.endswith((".", "!", "?", "…", "。")) else f"expected a sentence's end, found '{_last(text)}'"
+    ended = end.endswith((".", "!", "?", "…", "。"))
+    return None if ended else f"expected a sentence's end, found '{text.rstrip()[-20:]}'"
 
 
-def _too_long(text: str, checks: Checks, cut: bool) -> str | None:
+def _too_long(text: str, checks: Checks) -> str | None:
     count = len(_WORD.findall(text))
     return f"expected at most {checks.longest_words} words, found {count}" if count > checks.longest_words else None
 
 
-def _not_english(text: str, checks: Checks, cut: bool) -> str | None:
+def _not_english(text: str, checks: Checks) -> str | None:
     """Latin letters, and English function words among them: a caption of a dozen words has one at least."""
     letters = [sign for sign in text if sign.isalpha()]
     latin = sum(unicodedata.name(sign, "").startswith("LATIN") for sign in letters)
@@ -91,7 +78,7 @@ def _not_english(text: str, checks: Checks, cut: bool) -> str | None:
     return None
 
 
-def _repeated_phrases(text: str, checks: Checks, cut: bool) -> str | None:
+def _repeated_phrases(text: str, checks: Checks) -> str | None:
     words = [word.lower() for word in _WORD.findall(text)]
     phrases = Counter(tuple(words[at : at + PHRASE_WORDS]) for at in range(len(words) - PHRASE_WORDS + 1))
     phrase, times = max(phrases.items(), key=lambda item: item[1], default=((), 0))
@@ -102,22 +89,22 @@ def _repeated_phrases(text: str, checks: Checks, cut: bool) -> str | None:
     return f"expected each sentence once, found '{twice[0][:40]}' twice" if twice else None
 
 
-def _mentions_vocals(text: str, checks: Checks, cut: bool) -> str | None:
+def _mentions_vocals(text: str, checks: Checks) -> str | None:
     word = names_voices(text)
     return f"expected no word of voices, singing or lyrics, found '{word}'" if word else None
 
 
-def _mentions_duration(text: str, checks: Checks, cut: bool) -> str | None:
+def _mentions_duration(text: str, checks: Checks) -> str | None:
     found = _DURATION.search(text)
     return f"expected no length of time, found '{found[0]}'" if found else None
 
 
-def _boilerplate(text: str, checks: Checks, cut: bool) -> str | None:
+def _boilerplate(text: str, checks: Checks) -> str | None:
     found = _OPENING.search(text) or _ASIDE.search(text)
     return f"expected the caption alone, found '{found[0].strip()[:40]}'" if found else None
 
 
-_RULES: dict[str, Callable[[str, Checks, bool], str | None]] = {
+_RULES: dict[str, Callable[[str, Checks], str | None]] = {
     "truncated": _truncated,
     "too_long": _too_long,
     "not_english": _not_english,
@@ -126,7 +113,3 @@ _RULES: dict[str, Callable[[str, Checks, bool], str | None]] = {
     "mentions_duration": _mentions_duration,
     "boilerplate": _boilerplate,
 }
-
-
-def _last(text: str) -> str:
-    return text.rstrip()[-20:]

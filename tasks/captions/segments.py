@@ -39,18 +39,12 @@ WHY = {
 
 @dataclass(frozen=True)
 class Cut:
-    """A piece of a recording.
+    """A piece of a recording."""
 
-    Attributes:
-        start_s, end_s: within the recording.
-        lost: why it is in no segment; None for a segment.
-        sha256: of a segment's file.
-    """
-
-    start_s: float
+    start_s: float  # start_s, end_s: within the recording
     end_s: float
-    lost: str | None
-    sha256: str | None
+    lost: str | None  # why it is in no segment; None for a segment
+    sha256: str | None  # of a segment's file
 
 
 @dataclass(frozen=True)
@@ -58,10 +52,6 @@ class Kept:
     """The segments of a store, by rule and recording: `<store>/segments/<key>/<aa>/<SHA-256>-<number>.flac`.
 
     They count once the list of a recording's pieces lies beside them (`.json`), which is written last.
-
-    Attributes:
-        store: the store.
-        segments: how recordings are cut.
     """
 
     store: Store

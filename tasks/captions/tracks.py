@@ -96,10 +96,9 @@ def import_tracks(stage: Stage, config: Captions) -> Done[Path]:
 
 @step("index", unit="tracks", follows="import", label="")
 def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows]:
-    """Hash and measure what is heard of every track.
+    """Hash and measure what is heard of every track; the tracks that can be captioned, rows of `track_pool.sql`.
 
-    Returns:
-        The tracks that can be captioned, rows of `track_pool.sql`. In a dry run embedded instrumentals have no file.
+    In a dry run embedded instrumentals have no file.
     """
     listing = pq.ParquetFile(tracks).read(["track_id", "audio"]).to_pylist()
     version = instrumentals_version(config, stage.store)

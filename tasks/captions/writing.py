@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -106,7 +105,8 @@ def _write_texts(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Ca
     rows = []
     for pipeline in config.pipelines:
         own = [text for text in texts if text["pipeline"] == pipeline.name]
-        repeated = _repeated([text["text"] for text in own], config)
+        written = [text["text"] for text in own]
+        repeated = near_duplicates(written, config.repeats.threshold) if config.repeats else [None] * len(own)
         for text, earlier in zip(own, repeated, strict=True):
             named = sorted(f"{tag.category}{MARK}{tag.name}" for tag in lexicon.named(text["text"]))
             first = None if earlier is None else own[earlier]["row"]
@@ -114,10 +114,6 @@ def _write_texts(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Ca
     path = stage.work / "texts.parquet"
     write_rows(path, TEXTS, rows)
     view_parquet(connection, "texts", [path])
-
-
-def _repeated(texts: Sequence[str], config: Captions) -> list[int | None]:
-    return near_duplicates(texts, config.repeats.threshold) if config.repeats else [None] * len(texts)
 
 
 def _tag(marked: str) -> Tag:

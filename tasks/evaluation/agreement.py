@@ -42,8 +42,6 @@ def agreement(
         counts: votes by comparison and choice, shape (comparisons, choices).
         own: of each comparison, an annotator's own votes by choice: the rate is then over pairs of one vote of theirs
             and one of another's; alpha stays that of the comparisons.
-        draws: resamples of comparisons.
-        seed: of the resamples.
     """
     held = np.asarray(counts, float)
     enough = held.sum(axis=1) >= 2

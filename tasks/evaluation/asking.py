@@ -57,24 +57,14 @@ class Asked:
 
 @dataclass
 class Prediction:
-    """What a model, or a file of scores, says of a sample.
-
-    Attributes:
-        id: the sample.
-        score: what it scores; None where a choice is asked for, or there is no answer.
-        choice: what it chooses.
-        reason: why there is no answer; None where there is one.
-        detail: more about that.
-        items: the score of each item, where a mode has items.
-        requests: keys in the ledger.
-    """
+    """What a model, or a file of scores, says of a sample."""
 
     id: str
-    score: float | None = None
-    choice: str | None = None
-    reason: str | None = None
-    detail: str | None = None
-    items: list[dict[str, Any]] = field(default_factory=list)
+    score: float | None = None  # what it scores; None where a choice is asked for, or there is no answer
+    choice: str | None = None  # what it chooses
+    reason: str | None = None  # why there is no answer; None where there is one
+    detail: str | None = None  # more about that
+    items: list[dict[str, Any]] = field(default_factory=list)  # the score of each item, where a mode has items
     requests: list[str] = field(default_factory=list)
 
     @property
@@ -95,11 +85,6 @@ class Questioner:
     """Makes the requests of samples and reads their answers.
 
     Args:
-        evaluation: what is measured.
-        mode: how it is asked.
-        config: who is asked.
-        clips: the files of clips.
-        folder: where pictures go.
         drawn: whether samples say which side is shown first, in `swapped`.
         both: whether a preference is asked in both orders.
         draws: how often each question is asked. Numbers are averaged, of choices the commonest counts.

@@ -23,7 +23,6 @@ def baselines(
     """Predictions of each baseline, by id.
 
     Args:
-        evaluation: what is measured.
         rows: a row a sample: `id`, `target`, and where there are such `swapped`, `audio` or `a_audio` and `b_audio`,
             and `options`, how many there are.
         clips: what was measured of clips, by SHA-256.

@@ -15,8 +15,7 @@ from earmark.tasks.evaluation.samples import Samples
 from earmark.tasks.evaluation.scores import empty, number, preferred, read_table
 
 ANY = "score"
-BESIDE = ("file", "clip_sha256")
-"""Columns that a template has beside the clip's id."""
+BESIDE = ("file", "clip_sha256")  # columns that a template has beside the clip's id
 _WAYS = ("id", "clip_sha256", "file")
 
 

@@ -22,7 +22,7 @@ from earmark.tasks.evaluation.recording import RECORD as EVALUATION
 from earmark.tasks.evaluation.results import Threshold, source_of
 from earmark.tasks.evaluation.samples import NoSamples, Wish, find_evaluation
 from earmark.tasks.evaluation.scores import read_table
-from earmark.tasks.exports.folder import building
+from earmark.tasks.exports.folder import building, write_facts
 from earmark.tasks.store.versions import Store, Version
 
 RECORD, PLOT = "comparison.json", "intervals.svg"
@@ -41,16 +41,13 @@ class Measure:
 
 
 def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) -> tuple[dict[str, Any], Path]:
-    """Measure each that is no earlier run, and write the comparison: tables, tests, ranks and a plot.
+    """Measure each that is no earlier run, and write the comparison: tables, tests, ranks and a plot;
+    the facts of `comparison.json`, and the folder.
 
     Args:
-        measure: on what.
         entrants: two or more: a model (`backend:model`), a file with a score a sample or a clip, or the folder of an
             earlier run, or of several.
         out: where the comparison goes; a folder of the store by default. Runs of their own go to the store.
-
-    Returns:
-        The facts of `comparison.json`, and the folder.
 
     Raises:
         InputError: fewer than two, one twice, one that is nothing of these or of another version, no evaluation in
@@ -83,9 +80,7 @@ def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) 
     }
     folder = (out or measure.store.root / "evaluations" / _folder(facts)).absolute()
     with building(folder, force=True, record=RECORD) as place:
-        text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
-        for name, content in ((RECORD, text), ("README.md", as_markdown(facts, PLOT)), (PLOT, as_svg(facts))):
-            (place / name).write_text(content, encoding="utf-8", newline="\n")
+        write_facts(place, RECORD, facts, {"README.md": as_markdown(facts, PLOT), PLOT: as_svg(facts)})
     return facts, folder
 
 

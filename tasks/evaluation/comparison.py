@@ -14,7 +14,7 @@ from scipy.stats import rankdata
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.asking import Prediction
-from earmark.tasks.evaluation.results import LABELS, NOT_MEASURED, Measured, Threshold, cells, headings
+from earmark.tasks.evaluation.results import LABELS, NOT_MEASURED, Measured, Threshold, cells, headings, markdown_table
 from earmark.tasks.evaluation.statistics import (
     DRAWS,
     Difference,
@@ -32,8 +32,7 @@ TEST = (
 HEADLINE = {"yes_no": "accuracy", "preference": "accuracy", "choice": "accuracy", "scalar": "srcc"}
 """The metric that models are ranked by."""
 
-Rows = Mapping[str, Mapping[str, Any]]
-"""What an evaluation wrote of each sample (`predictions.parquet`), by id."""
+Rows = Mapping[str, Mapping[str, Any]]  # what an evaluation wrote of each sample (`predictions.parquet`), by id
 
 
 def check_samples(evaluation: str, runs: Mapping[str, Rows]) -> None:
@@ -61,7 +60,6 @@ def compare(
     every model answered.
 
     Args:
-        evaluation: what was measured.
         runs: by model, what was written of the same samples.
         thresholds: by model.
 
@@ -235,9 +233,7 @@ def as_markdown(facts: Mapping[str, Any], plot: str) -> str:
     lines = [f"# {facts['corpus']} {facts['version']}: {len(facts['models'])} models side by side", ""]
     lines += [f"![Values with intervals of 95 %]({plot})", ""]
     for title, head, rows in grids(facts):
-        shown = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-        lines += [f"## {title}", "", "| " + " | ".join(head) + " |", "|" + "|".join("---" for _ in head) + "|"]
-        lines += [*("| " + " | ".join(row) + " |" for row in shown), ""]
+        lines += [f"## {title}", "", *markdown_table(head, rows), ""]
     lines += ["In brackets: intervals of 95 % by bootstrap.", *(f"- {note}" for note in notes(facts))]
     return "\n".join(lines) + "\n"
 

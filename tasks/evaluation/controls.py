@@ -27,34 +27,20 @@ LEAST_CHANGE = 0.003
 
 
 class Sides(NamedTuple):
-    """What a corpus says of its rows.
+    """What a corpus says of its rows."""
 
-    Attributes:
-        item: the column that names a row.
-        prompt: the column that names what its clips were made from.
-        domain: the column by whose values figures are told apart.
-        degraded: dimensions in which a degraded clip is the worse.
-        swapped: dimensions in which a clip of another prompt is the worse.
-        path: where a clip lies, by its file in a row.
-    """
-
-    item: str
-    prompt: str
-    domain: str
-    degraded: tuple[str, ...]
-    swapped: tuple[str, ...]
-    path: Callable[[str], Path]
+    item: str  # the column that names a row
+    prompt: str  # the column that names what its clips were made from
+    domain: str  # the column by whose values figures are told apart
+    degraded: tuple[str, ...]  # dimensions in which a degraded clip is the worse
+    swapped: tuple[str, ...]  # dimensions in which a clip of another prompt is the worse
+    path: Callable[[str], Path]  # where a clip lies, by its file in a row
 
 
 def make_controls(folder: Path, rows: Sequence[Row], qualify: Qualify, sides: Sides, seed: int) -> Iterator[Row]:
     """The controls of `qualify`, made of rows that seeded hash draws; which of two clips is a goes by hash too.
 
-    Args:
-        folder: where degraded clips are written.
-        rows: what will be asked about.
-        qualify: which controls, how many, and how strong.
-        sides: how rows name their clips.
-        seed: of the draw.
+    Degraded clips are written to the folder.
     """
     several = len({row[sides.prompt] for row in rows}) > 1
     for control in qualify.controls:
@@ -133,9 +119,7 @@ def draw_other(
     """Rows of different clips in seeded order, each with the next of them that has other words and is alike otherwise.
 
     Args:
-        rows: what will be asked about.
         count: most rows.
-        seed: of the order.
         clip: the column that names a row's clip.
         words: the column that names its words.
         alike: columns in which both are equal.

@@ -14,25 +14,16 @@ MEASURES = (*LOWER_IS_BETTER, "clap", "ccs")
 
 
 class Entry(NamedTuple):
-    """What a system scores.
-
-    Attributes:
-        name: the entry, unique.
-        fad: Fréchet audio distance, from 0; lower is better. None, as of the others, where nobody was measured by it.
-        clap: similarity of sound and prompt, -1 to 1; higher is better.
-        ccs: concept coverage score, 0 to 1; higher is better.
-        team: whose entry it is; None for the baseline, which is everyone's measure and never left out.
-        track: which track of the challenge it entered.
-        more: further measures by name, higher is better.
-    """
+    """What a system scores."""
 
     name: str
+    # Fréchet audio distance, from 0; lower is better. None, as of the others, where nobody was measured by it.
     fad: float | None
-    clap: float | None
-    ccs: float | None
-    team: str | None = None
-    track: str | None = None
-    more: Mapping[str, float | None] = {}
+    clap: float | None  # similarity of sound and prompt, -1 to 1; higher is better
+    ccs: float | None  # concept coverage score, 0 to 1; higher is better
+    team: str | None = None  # whose entry it is; None for the baseline, which is everyone's measure and never left out
+    track: str | None = None  # which track of the challenge it entered
+    more: Mapping[str, float | None] = {}  # further measures by name, higher is better
 
 
 def concept_shares(detections: Iterable[Sequence[float | None]]) -> list[float | None]:
@@ -97,10 +88,8 @@ def borda_ranks(entries: Sequence[Entry]) -> dict[str, int]:
 def two_stage_ranks(entries: Sequence[Entry]) -> dict[str, int]:
     """The challenge's ranks: first within each track, where a team's better entry stays, then of these all together.
 
-    The baseline, the entry without a team, is in every pool. Of equally good entries the one named first stays.
-
-    Returns:
-        The rank of each entry that stayed, and of the baseline.
+    The baseline, the entry without a team, is in every pool and is ranked too. Of equally good entries the one named
+    first stays.
     """
     baseline = [entry for entry in entries if entry.team is None]
     kept: list[Entry] = []

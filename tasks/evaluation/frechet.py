@@ -18,33 +18,24 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float64]
 
-SIZES, SUBSETS = 6, 4
-"""Sizes of subsets, from a half to all, at even steps of 1/n, and how many are drawn of each."""
-PARTS = 30
-"""Parts that the jackknife leaves out in turn, at most."""
+SIZES, SUBSETS = 6, 4  # sizes of subsets, from a half to all, at even steps of 1/n, and how many are drawn of each
+PARTS = 30  # parts that the jackknife leaves out in turn, at most
 
 
 @dataclass(frozen=True)
 class Fad:
-    """A Fréchet distance and what is known of its error.
+    """A Fréchet distance and what is known of its error."""
 
-    Attributes:
-        value: the distance, from 0; lower is better.
-        low, high: 95 % by the jackknife, for the expectation at this number of samples: the bias is not in it. None for
-            fewer than 3 samples.
-        infinity: extrapolated to infinitely many samples; it can lie below 0. None for fewer than 20 samples.
-        samples: how many embeddings.
-        reference: how many embeddings the reference has.
-        dimensions: of an embedding.
-    """
-
-    value: float
+    value: float  # the distance, from 0; lower is better
+    # low, high: 95 % by the jackknife, for the expectation at this number of samples: the bias is not in it. None for
+    # fewer than 3 samples.
     low: float | None
     high: float | None
+    # extrapolated to infinitely many samples; it can lie below 0. None for fewer than 20 samples.
     infinity: float | None
-    samples: int
-    reference: int
-    dimensions: int
+    samples: int  # how many embeddings
+    reference: int  # how many embeddings the reference has
+    dimensions: int  # of an embedding
 
 
 class Gaussian:
@@ -75,13 +66,11 @@ def frechet(reference: Gaussian, embeddings: npt.ArrayLike) -> float:
     return _Against(reference, embeddings).distance()
 
 
-def fad(reference: Gaussian, embeddings: npt.ArrayLike, *, seed: int = 0) -> Fad:
+def fad(reference: Gaussian, embeddings: npt.ArrayLike) -> Fad:
     """The distance, its interval and its extrapolation.
 
     Args:
-        reference: of the reference set.
         embeddings: (samples, dimensions).
-        seed: of the subsets.
 
     Raises:
         ValueError: as `frechet`.
@@ -93,7 +82,7 @@ def fad(reference: Gaussian, embeddings: npt.ArrayLike, *, seed: int = 0) -> Fad
         value,
         None if margin is None else value - margin,
         None if margin is None else value + margin,
-        None if count < 20 else _extrapolated(against, seed),
+        None if count < 20 else _extrapolated(against),
         count,
         reference.samples,
         reference.dimensions,
@@ -130,9 +119,9 @@ def _jackknife(against: _Against) -> float:
     return float(np.sqrt((len(parts) - 1) * np.var(values)))
 
 
-def _extrapolated(against: _Against, seed: int) -> float:
+def _extrapolated(against: _Against) -> float:
     """Where the line through distances of subsets over 1/n meets 0."""
-    source, count = np.random.default_rng(seed), against.count
+    source, count = np.random.default_rng(0), against.count
     sizes = np.unique(np.round(1 / np.linspace(2 / count, 1 / count, SIZES)).astype(int))
     values = [
         np.mean([against.distance(source.permutation(count)[:size]) for _ in range(SUBSETS if size < count else 1)])

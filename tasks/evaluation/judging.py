@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 from earmark.schemas.config import checked, read_toml
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.evaluations import Evaluation, Examinee
-from earmark.tasks.annotation.outcome import Forecast
 from earmark.tasks.annotation.session import Session
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.sessions import open_session
@@ -42,20 +42,9 @@ def asked_of(kind: type[One], annotator: str | None, base_url: str | None, setti
 def judge(
     version: Version, corpus: Corpus, store: Store, config: Examinee, wish: Wish, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
-    """Ask a model about the samples, and write what comes of it.
+    """Ask a model about the samples, and write what comes of it; the facts of `evaluation.json`, and the folder.
 
     A run that was killed is run again: the ledger holds the answers.
-
-    Args:
-        version: a committed version.
-        corpus: its corpus.
-        store: its store, whose ledger keeps the answers.
-        config: who is asked.
-        wish: what is measured.
-        out: where results go; a folder of the store by default.
-
-    Returns:
-        The facts of `evaluation.json`, and the folder.
 
     Raises:
         StoreError: no such evaluation or mode, or no samples.
@@ -95,22 +84,14 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, w
         with select_samples(version, corpus, evaluation, wish.part, spill) as samples:
             questioner = _questioner(samples, version, store, config, evaluation, wish, spill)
             with open_session(store, config) as session:
-                told: Forecast = session.forecast(
-                    one.request for _, asked in _questions(samples, questioner) for one in asked
-                )
+                told = session.forecast(one.request for _, asked in _questions(samples, questioner) for one in asked)
             mode = find_mode(evaluation, wish.mode).name
             about = f"{samples.count:,} samples of {evaluation.name}, mode {mode}"
-            return {"annotator": config.annotator, "about": about, **_as_facts(told)}
+            return {"annotator": config.annotator, "about": about, **asdict(told)}
 
 
 def _questioner(
-    samples: Samples,
-    version: Version,
-    store: Store,
-    config: Examinee,
-    evaluation: Evaluation,
-    wish: Wish,
-    folder: Path,
+    samples: Samples, version: Version, store: Store, config: Examinee, evaluation: Evaluation, wish: Wish, folder: Path
 ) -> Questioner:
     mode = find_mode(evaluation, wish.mode)
     shown = () if wish.blind == "audio" else mode.columns
@@ -144,7 +125,3 @@ def _asked(rows: list[dict[str, Any]], questioner: Questioner) -> tuple[dict[str
         except NoMedia as fault:
             without[row["id"]] = Prediction(row["id"], reason="no_media", detail=str(fault))
     return asked, without
-
-
-def _as_facts(told: Forecast) -> dict[str, Any]:
-    return {name: getattr(told, name) for name in Forecast.__dataclass_fields__}

@@ -27,8 +27,6 @@ def ask_each(walk: Walk[Config], stage: Stage, config: Any, rows: Rows) -> dict[
 
     Args:
         walk: asks the role `judge`.
-        stage: the build.
-        config: its config (`schemas/judges.py`).
         rows: as the walk takes them.
     """
     judges = config.by_judge()
@@ -44,8 +42,6 @@ def combine_votes(connection: duckdb.DuckDBPyConnection, jury: Jury, judges: int
     """Create `combined` (item, dimension, votes, choice) of the view `votes` (item, dimension, judge, choice).
 
     Args:
-        connection: has the view.
-        jury: how votes are combined; one judge's vote stands by itself.
         judges: how many there are, whether they voted or not.
         qualification: rows of that table, where votes have weights.
     """
@@ -59,7 +55,6 @@ def alphas(connection: duckdb.DuckDBPyConnection, counts: str) -> pa.Table:
     """Krippendorff's nominal alpha of judges' votes, by group; null where it is not defined.
 
     Args:
-        connection: runs the query.
         counts: its columns are the group's, then `votes` (a list: how many voted for each choice) and `items` (how many
             items have just these votes).
 

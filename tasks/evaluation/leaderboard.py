@@ -16,10 +16,11 @@ import pyarrow.parquet as pq
 from earmark.schemas.errors import InputError
 from earmark.tasks.evaluation.comparison import DIFFERENCES, TEST, as_svg, difference_rows
 from earmark.tasks.evaluation.entries import MEASURES, Entry, borda_points, borda_ranks, two_stage_ranks
+from earmark.tasks.evaluation.results import markdown_table
 from earmark.tasks.evaluation.scorers import names_of, score_in
 from earmark.tasks.evaluation.statistics import difference, holm, resample
 from earmark.tasks.evaluation.submission import CLIPS, MEANS, RECORD, records_of
-from earmark.tasks.exports.folder import building
+from earmark.tasks.exports.folder import building, write_facts
 from earmark.tasks.store.versions import Store, Version
 
 BOARD, PLOT, EVERY = "leaderboard.json", "intervals.svg", "all"
@@ -34,15 +35,11 @@ def rank_submissions(
 ) -> tuple[dict[str, Any], Path]:
     """Compare the records of systems, and write the board: tables, tests, ranks and a plot. Nothing is measured.
 
+    Gives the facts of `leaderboard.json`, and the folder.
+
     Args:
-        version: what they were scored on.
-        store: its store, whose records are looked through.
         systems: their names, or folders of records; `all` for every record of the version.
         finalists: how many go on, with all that share the last place; None where none do.
-        out: where the board goes; a folder of the store by default.
-
-    Returns:
-        The facts of `leaderboard.json`, and the folder.
 
     Raises:
         InputError: fewer than two, or records that cannot be compared: of other prompts, or measured by others.
@@ -66,10 +63,8 @@ def rank_submissions(
     key = hashlib.sha256(json.dumps(facts["systems"]).encode()).hexdigest()[:8]
     folder = (out or records_of(store, version) / f"leaderboard-{key}").absolute()
     with building(folder, force=True, record=BOARD) as place:
-        text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
         plots = {plot: as_svg(_plotted(facts, kinds)) for plot, kinds in _plots(facts).items()}
-        for name, content in {BOARD: text, "README.md": as_markdown(facts), **plots}.items():
-            (place / name).write_text(content, encoding="utf-8", newline="\n")
+        write_facts(place, BOARD, facts, {"README.md": as_markdown(facts), **plots})
     return facts, folder
 
 
@@ -329,9 +324,7 @@ def as_markdown(facts: Mapping[str, Any]) -> str:
     lines = [f"# {facts['corpus']} {facts['version']}: {len(facts['systems'])} systems side by side", ""]
     lines += [f"![Values with intervals of 95 %]({plot})\n" for plot in _plots(facts)]
     for title, head, rows in grids(facts):
-        shown = [[cell.replace("|", "\\|") for cell in row] for row in rows]
-        lines += [f"## {title}", "", "| " + " | ".join(head) + " |", "|" + "|".join("---" for _ in head) + "|"]
-        lines += [*("| " + " | ".join(row) + " |" for row in shown), ""]
+        lines += [f"## {title}", "", *markdown_table(head, rows), ""]
     return "\n".join([*lines, "In brackets: 95 %.", *(f"- {note}" for note in notes(facts))]) + "\n"
 
 

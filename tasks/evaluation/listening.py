@@ -17,8 +17,7 @@ from earmark.tasks.store.files import replacing
 from earmark.tasks.store.report import render_report
 from earmark.tasks.store.versions import Store, Version
 
-MOST_BYTES = 60_000_000
-"""Sound in the page: 100 prompts of eight systems take 40 MB."""
+MOST_BYTES = 60_000_000  # sound in the page: 100 prompts of eight systems take 40 MB
 
 
 def write_page(
@@ -27,11 +26,7 @@ def write_page(
     """Write the page, with sound, texts and script in one file; an earlier one there is replaced.
 
     Args:
-        version: what the systems were scored on.
-        corpus: its corpus.
-        store: its store, which knows where clips lie.
         records: the systems' facts and folders, as `leaderboard.scored` gives them.
-        path: the page's file.
 
     Returns:
         How many clips have no player: they moved or changed since they were scored, or the page is full.

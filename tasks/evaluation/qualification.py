@@ -40,19 +40,12 @@ ALL = "all"
 
 
 class Given(NamedTuple):
-    """An answer to a question of gold, in one dimension.
+    """An answer to a question of gold, in one dimension."""
 
-    Attributes:
-        dimension: what was asked.
-        choice: the answer, in the words of the question's truth; `tie` is none; None where there is no answer.
-        first: what the answer would be for that which was shown first; of yes and no: yes.
-        second: the same for the second; no.
-    """
-
-    dimension: str
-    choice: str | None
-    first: str
-    second: str
+    dimension: str  # what was asked
+    choice: str | None  # the answer, in the words of the question's truth; `tie` is none; None where there is no answer
+    first: str  # what the answer would be for that which was shown first; of yes and no: yes
+    second: str  # the same for the second; no
 
 
 @dataclass(frozen=True)
@@ -72,25 +65,14 @@ class Exam(Generic[Config]):
 
 
 class Qualifying(Forecast):
-    """Takes the place of sessions where judges answer gold and nothing is built; what is asked before is imagined.
+    """Takes the place of sessions where judges answer gold and nothing is built; what is asked before is imagined."""
 
-    Attributes:
-        figures: rows of the table `qualification`.
-        faults: what is not good enough, a line each.
-    """
-
-    figures: list[Row]
-    faults: list[str]
+    figures: list[Row]  # rows of the table `qualification`
+    faults: list[str]  # what is not good enough, a line each
 
 
 def qualify(stage: Stage, config: Any, exam: Exam[Any], rows: Rows) -> None:
     """Have each judge with `qualify` answer gold, and write how right it is (the table `qualification`).
-
-    Args:
-        stage: the build.
-        config: its config (`schemas/judges.py`).
-        exam: what the corpus declares.
-        rows: what the judges will be asked about.
 
     Raises:
         Faults: a judge is less right than `least`, or leans more than `most_lean`; the message has the figures.
@@ -146,12 +128,7 @@ def qualify_alone(corpus: Corpus, story: Story, config: Qualified, store: Store)
 
 
 def measure(walked: Walked, exam: Exam[Any]) -> Iterator[Row]:
-    """The figures of one judge: by dimension, then by domain and by control. No answer is a wrong one.
-
-    Args:
-        walked: what the walk left of the exam's questions.
-        exam: reads the draws.
-    """
+    """The figures of one judge: by dimension, then by domain and by control. No answer is a wrong one."""
     questions = [{**row, "at": at} for at, row in enumerate(read_rows(walked.source))]
     answers: dict[str, list[tuple[Row, Given]]] = {}
     seen: set[tuple[str, str]] = set()

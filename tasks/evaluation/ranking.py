@@ -8,7 +8,6 @@ scale around 1000. Intervals are percentiles of 1,000 resamples, in which all vo
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -22,8 +21,9 @@ from scipy.sparse.csgraph import connected_components
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
+from earmark.tasks.evaluation.results import markdown_table
 from earmark.tasks.evaluation.statistics import COVERS
-from earmark.tasks.exports.folder import building
+from earmark.tasks.exports.folder import building, write_facts
 from earmark.tasks.exports.rows import opened
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version
@@ -31,8 +31,7 @@ from earmark.tasks.store.versions import Store, Version
 RECORD = "ranking.json"
 DRAWS = 1000
 LEAST_VOTES = 30
-CENTRE, SCALE = 1000.0, 400 / np.log(10)
-"""Elo's scale: 400 points more win ten times as often as they lose."""
+CENTRE, SCALE = 1000.0, 400 / np.log(10)  # Elo's scale: 400 points more win ten times as often as they lose
 COLUMNS = ("board", "modality", "system_a", "system_b", "preference", "cluster")
 
 Floats = npt.NDArray[np.float64]
@@ -43,10 +42,7 @@ def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | Non
     """Rank the systems of a version on each board (a source or dimension) and by modality, and write a folder.
 
     Args:
-        version: a committed version.
         corpus: its corpus, whose `ranked` query gives the votes.
-        store: its store.
-        out: the folder; one of the store by default.
 
     Raises:
         StoreError: the corpus holds no preferences between systems, or the version none.
@@ -69,9 +65,7 @@ def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | Non
     }
     folder = (out or store.root / "evaluations" / version.corpus / version.name / "ranking").absolute()
     with building(folder, force=True, record=RECORD) as place:
-        text = json.dumps(facts, indent=1, ensure_ascii=False) + "\n"
-        for name, content in ((RECORD, text), ("README.md", as_markdown(facts))):
-            (place / name).write_text(content, encoding="utf-8", newline="\n")
+        write_facts(place, RECORD, facts, {"README.md": as_markdown(facts)})
     return facts, folder
 
 
@@ -86,13 +80,11 @@ def _boards(rows: Sequence[Row]) -> Iterator[tuple[str, str | None, list[Row]]]:
                 yield name, part, [row for row in of_board if row["modality"] == part]
 
 
-def board_of(rows: Sequence[Row], *, draws: int = DRAWS, seed: int = 0) -> dict[str, Any]:
+def board_of(rows: Sequence[Row], *, draws: int = DRAWS) -> dict[str, Any]:
     """A leaderboard.
 
     Args:
         rows: `system_a`, `system_b`, `preference` (a, b or tie), `cluster`.
-        draws: resamples.
-        seed: of the resamples.
 
     Returns:
         `votes`, `ties`, `parts` (groups of systems that no chain of votes joins), `systems` from the best on (score and
@@ -108,7 +100,7 @@ def board_of(rows: Sequence[Row], *, draws: int = DRAWS, seed: int = 0) -> dict[
     shape = (int(which.max()) + 1, size * size)
     by_cluster = coo_array((np.concatenate([half, 1 - half]), (np.tile(which, 2), cells)), shape=shape).tocsr()
     wins = np.asarray(by_cluster.sum(axis=0)).reshape(size, size)
-    source = np.random.default_rng(seed)
+    source = np.random.default_rng(0)
     resampled = np.empty((draws, size, size))
     for place in range(draws):  # one at a time: a thousand resamples of many prompts would fill the memory
         drawn = np.bincount(source.integers(shape[0], size=shape[0]), minlength=shape[0])
@@ -220,19 +212,6 @@ def as_markdown(facts: Mapping[str, Any]) -> str:
             (name, *(f"{wins[i, j] / met[i, j]:.2f}" if met[i, j] else "–" for j in range(len(names))))
             for i, name in enumerate(names)
         ]
-        lines += [
-            f"## {title}",
-            "",
-            *_table(head, rows),
-            "",
-            "Share of wins of the row over the column:",
-            "",
-        ]
-        lines += [*_table(("", *names), shares), ""]
+        lines += [f"## {title}", "", *markdown_table(head, rows), "", "Share of wins of the row over the column:", ""]
+        lines += [*markdown_table(("", *names), shares), ""]
     return "\n".join([*lines, *(f"- {note}" for note in notes(facts))]) + "\n"
-
-
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    shown = [[cell.replace("|", "\\|") for cell in row] for row in (head, *rows)]
-    lines = ["| " + " | ".join(row) + " |" for row in shown]
-    return [lines[0], "|" + "|".join("---" for _ in head) + "|", *lines[1:]]

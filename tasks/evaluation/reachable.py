@@ -11,8 +11,7 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-PATIENCE_S = 10.0
-"""What one knot of preferences may take; then the bound that was reached is told."""
+PATIENCE_S = 10.0  # what one knot of preferences may take; then the bound that was reached is told
 
 
 @dataclass(frozen=True)

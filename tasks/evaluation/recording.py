@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import tempfile
 from collections import Counter
@@ -23,7 +22,7 @@ from earmark.tasks.evaluation.baselines import baselines
 from earmark.tasks.evaluation.results import NOT_MEASURED, Threshold, as_markdown, count, credits_of
 from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, LETTERS, Samples, Wish, select_samples
 from earmark.tasks.evaluation.statistics import best_threshold
-from earmark.tasks.exports.folder import building
+from earmark.tasks.exports.folder import building, write_facts
 from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.versions import Store, Version
 
@@ -127,9 +126,7 @@ def record(
     folder = (out or store.root / "evaluations" / _name(facts)).absolute()
     with building(folder, force=True, record=RECORD) as place:
         write_rows(place / "predictions.parquet", PREDICTIONS, _written(evaluation, rows, predictions))
-        text = json.dumps(facts, indent=1, ensure_ascii=False)
-        (place / RECORD).write_text(text + "\n", encoding="utf-8", newline="\n")
-        (place / "README.md").write_text(as_markdown(facts), encoding="utf-8", newline="\n")
+        write_facts(place, RECORD, facts, {"README.md": as_markdown(facts)})
     return facts, folder
 
 

@@ -59,16 +59,13 @@ def released(path: Path, layout: str, store: Store, roots: Sequence[Path]) -> It
         embedded = Path(temporary) / "audio"
         embedded.mkdir()
         tables = load(corpus.layouts[layout])(path, embedded)
-        _name_clips(tables, store, [*(root.absolute() for root in roots), _home(path), embedded])
+        home = (path if path.is_dir() else path.parent).absolute()
+        _name_clips(tables, store, [*(root.absolute() for root in roots), home, embedded])
         files = sorted(one for one in path.rglob("*") if one.is_file()) if path.is_dir() else [path]
         inputs = {one.name: sha256_file(one) for one in files}
         named = re.sub(r"[^a-z0-9]+", "-", path.stem.lower()).strip("-")
         folder = Path(temporary) / f"{named}-{min(inputs.values())[:8]}"
         yield _written(folder, corpus, tables, inputs), replace(corpus, evaluations=order)
-
-
-def _home(path: Path) -> Path:
-    return (path if path.is_dir() else path.parent).absolute()
 
 
 def _name_clips(tables: dict[str, list[dict[str, Any]]], store: Store, roots: Sequence[Path]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -118,7 +118,6 @@ def count(
     A sample without an answer is wrong; scores correlate, and AUROC is taken, over those that have one.
 
     Args:
-        evaluation: what is measured.
         rows: a row a sample: `id`, `target`, the columns of its groups, and `cluster` where it has one.
         predictions: by id, one for each row.
         threshold: of yes by score, beside the rules about items.
@@ -273,13 +272,16 @@ def source_of(facts: Mapping[str, Any]) -> str:
     return f"scores of {facts['scores']}" + (" a clip" if facts.get("per_clip") else "")
 
 
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table."""
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (head, *rows)]
+    return [lines[0], "|" + "|".join("---" for _ in head) + "|", *lines[1:]]
+
+
 def as_markdown(facts: Mapping[str, Any]) -> str:
     """The table as a page."""
     title = f"# {facts['corpus']} {facts['version']}: {facts['evaluation']}"
     asked = source_of(facts) + (f" ({facts['order']})" if facts.get("order") else "")
-    head = headings(facts)
-    lines = [title, "", f"{facts['says']} Measured: {asked}.", ""]
-    lines += ["| " + " | ".join(head) + " |", "|" + "|".join("---" for _ in head) + "|"]
-    lines += ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in cells(facts)]
+    lines = [title, "", f"{facts['says']} Measured: {asked}.", "", *markdown_table(headings(facts), cells(facts))]
     lines += ["", "In brackets: intervals of 95 % by bootstrap.", *(f"- {note}" for note in notes(facts))]
     return "\n".join(lines) + "\n"

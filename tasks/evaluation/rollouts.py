@@ -7,13 +7,12 @@ draws. What is found is a record beside the version, keyed by its digest, which 
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,7 @@ from earmark.tasks.annotation.request import Audio, AudioForm, Message, Part, Re
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.sessions import open_session
 from earmark.tasks.exports.clips import Clip, clip_files
-from earmark.tasks.exports.folder import building
+from earmark.tasks.exports.folder import building, write_facts
 from earmark.tasks.exports.rows import DRAWS, ROLLOUTS, Selection, select_view
 from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.versions import Store, Version
@@ -63,18 +62,9 @@ class Wish:
 def roll(
     version: Version, corpus: Corpus, store: Store, config: Policy, wish: Wish, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
-    """Draw and write the record. A run that was killed is run again: the ledger holds the draws.
+    """Draw and write the record; its facts (`rollouts.json`), and the folder.
 
-    Args:
-        version: a committed version.
-        corpus: its corpus.
-        store: its store, whose ledger keeps the draws.
-        config: the policy.
-        wish: what is drawn.
-        out: where the record goes; a folder of the store by default.
-
-    Returns:
-        The facts of `rollouts.json`, and the folder.
+    A run that was killed is run again: the ledger holds the draws.
 
     Raises:
         StoreError: no such view, or no rows.
@@ -109,8 +99,7 @@ def roll(
     folder = (out or store.root / "rollouts" / _name(facts, config)).absolute()
     with building(folder, force=True, record=ROLLOUTS) as place:
         write_rows(place / DRAWS, COLUMNS, rows)
-        text = json.dumps(facts, indent=1, ensure_ascii=False)
-        (place / ROLLOUTS).write_text(text + "\n", encoding="utf-8", newline="\n")
+        write_facts(place, ROLLOUTS, facts)
     return facts, folder
 
 
@@ -122,9 +111,7 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Policy, wis
                  for one in requests_of(config, row, clips, wish.draws))  # fmt: skip
         told = session.forecast(asked)
         about = f"{wish.draws} draws of {sum(selection.counts.values()):,} rows of {view.name}"
-        return {"annotator": config.annotator, "about": about} | {
-            name: getattr(told, name) for name in type(told).__dataclass_fields__
-        }
+        return {"annotator": config.annotator, "about": about, **asdict(told)}
 
 
 def find_view(corpus: Corpus, name: str | None) -> View:

@@ -30,44 +30,26 @@ class NoSamples(StoreError):
 
 @dataclass(frozen=True)
 class Part:
-    """Which samples are wanted.
+    """Which samples are wanted."""
 
-    Attributes:
-        split: only this split, or `all`; None for those that are held out, where there are any.
-        language: only rows of this language.
-        limit: so many, drawn by hash of their ids, so that a larger limit keeps those of a smaller one.
-    """
-
-    split: str | None = None
-    language: str | None = None
-    limit: int | None = None
+    split: str | None = None  # only this split, or `all`; None for those that are held out, where there are any
+    language: str | None = None  # only rows of this language
+    limit: int | None = None  # so many, drawn by hash of their ids, so that a larger limit keeps those of a smaller one
 
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be measured.
+    """What is to be measured."""
 
-    Attributes:
-        evaluation: its name; None for a corpus's only one.
-        mode: its mode; None for the first.
-        part: which samples.
-        both_orders: whether a preference is asked in both orders.
-        roots: folders to look through for clips that moved.
-        threshold: a score from which on a sample is yes, counted beside the rules about items.
-        tune_on: the split on which the best threshold is looked for instead; it is not measured.
-        draws: how often each question is asked.
-        blind: what of a sample a model is not given, as a control.
-    """
-
-    evaluation: str | None = None
-    mode: str | None = None
+    evaluation: str | None = None  # its name; None for a corpus's only one
+    mode: str | None = None  # its mode; None for the first
     part: Part = field(default_factory=Part)
-    both_orders: bool = False
+    both_orders: bool = False  # whether a preference is asked in both orders
     roots: tuple[Path, ...] = ()
-    threshold: float | None = None
-    tune_on: str | None = None
-    draws: int = 1
-    blind: Blind | None = None
+    threshold: float | None = None  # a score from which on a sample is yes, counted beside the rules about items
+    tune_on: str | None = None  # the split on which the best threshold is looked for instead; it is not measured
+    draws: int = 1  # how often each question is asked
+    blind: Blind | None = None  # what of a sample a model is not given, as a control
 
 
 @dataclass(frozen=True)
@@ -145,10 +127,6 @@ def select_samples(
     """The samples of an evaluation.
 
     Args:
-        version: a committed version.
-        corpus: its corpus.
-        evaluation: one of the corpus's.
-        part: which samples.
         spill: an existing folder for what does not fit in memory.
 
     Raises:
@@ -234,12 +212,7 @@ def _wanted(where: str, known: list[str], split: str | None) -> list[str]:
 
 
 def find_clips(
-    samples: Samples,
-    columns: Sequence[str],
-    version: Version,
-    store: Store,
-    folder: Path,
-    roots: Sequence[Path],
+    samples: Samples, columns: Sequence[str], version: Version, store: Store, folder: Path, roots: Sequence[Path]
 ) -> dict[str, Clip]:
     """The file of every clip that the samples name in the columns that a mode shows; as `clip_files`."""
     wanted = samples.clips([name for name in columns if names_clip(name)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,18 +28,11 @@ SCORES = pa.list_(
 
 
 class Scored(NamedTuple):
-    """A number that a clip got, or why it got none.
-
-    Attributes:
-        name: of the score.
-        value: the number; None without one.
-        reason, detail: why there is none.
-        request_key: in the ledger.
-    """
+    """A number that a clip got, or why it got none."""
 
     name: str
-    value: float | None
-    reason: str | None
+    value: float | None  # the number; None without one
+    reason: str | None  # reason, detail: why there is none
     detail: str | None
     request_key: str
 
@@ -83,7 +77,6 @@ def clip_scores(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: St
     Args:
         clips: by name, as messages call them; scorers decide on the form.
         scorers: as `read_scorers` gives them.
-        store: whose ledger keeps the numbers: a clip is scored once.
 
     Raises:
         EarmarkError: a scorer gave no clip a score.
@@ -111,9 +104,7 @@ def scorer_forecasts(clips: Mapping[str, Audio], scorers: Sequence[Scorer], stor
         with _session(clips, scorer, store) as (requests, session):
             plan = session.forecast(requests)
         about = f"{', '.join(scorer.scores)} of {len(clips):,} clips"
-        yield {"annotator": scorer.annotator, "about": about} | {
-            name: getattr(plan, name) for name in type(plan).__dataclass_fields__
-        }
+        yield {"annotator": scorer.annotator, "about": about, **asdict(plan)}
 
 
 @contextmanager

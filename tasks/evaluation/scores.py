@@ -77,7 +77,6 @@ def read_scores(path: Path, evaluation: Evaluation, samples: Samples) -> dict[st
 
     Args:
         path: a file with the column `id` and, by the evaluation's kind, those of `_says`.
-        evaluation: whose samples they are.
         samples: the chosen ones; the file may speak of the others too.
 
     Raises:

@@ -25,30 +25,22 @@ Measure: TypeAlias = Literal["accuracy", "correlations", "discrimination"]
 
 DRAWS = 2000
 COVERS = 0.95
-SMALL = 30
-"""Clusters below which an interval tells little; the table marks such groups."""
-LINEAR_FROM = 500
-"""Samples from which the resamples of K-Tau are taken by its linear part."""
+SMALL = 30  # clusters below which an interval tells little; the table marks such groups
+LINEAR_FROM = 500  # samples from which the resamples of K-Tau are taken by its linear part
 _AT_ONCE = 50_000  # weights in one block of resamples: small arrays come from memory that is at hand, large ones do not
 _THREADS = 2
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A metric over some samples.
+    """A metric over some samples."""
 
-    Attributes:
-        value: None where it is not defined, such as a correlation with a constant.
-        low, high: the interval that covers 95 %; None for fewer than two clusters, or an undefined value.
-        samples: how many samples it is of.
-        clusters: how many clusters they fall into.
-    """
-
-    value: float | None
+    value: float | None  # None where it is not defined, such as a correlation with a constant
+    # low, high: the interval that covers 95 %; None for fewer than two clusters, or an undefined value
     low: float | None
     high: float | None
-    samples: int
-    clusters: int
+    samples: int  # how many samples it is of
+    clusters: int  # how many clusters they fall into
 
     @property
     def small(self) -> bool:
@@ -56,13 +48,12 @@ class Estimate:
         return self.clusters < SMALL
 
 
-def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0) -> Estimate:
+def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None) -> Estimate:
     """The share of samples that are right, 0 to 1.
 
     Args:
         right: how right each sample is: 0 or 1, or 0.5 where a tie counts one half.
         clusters: a label a sample; samples of one label are drawn together. Each is its own without it.
-        seed: of the resamples.
     """
     rights = np.asarray(right, float)
     which = _clusters(len(rights), clusters)
@@ -75,7 +66,7 @@ def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, see
         return Estimate(value, None, None, len(rights), len(sizes))
     # clusters that look alike are drawn as one kind, which is the same and fast
     kinds, counts = np.unique(np.stack([sizes, hits]), axis=1, return_counts=True)
-    drawn = np.random.default_rng(seed).multinomial(len(sizes), counts / counts.sum(), size=DRAWS)
+    drawn = np.random.default_rng(0).multinomial(len(sizes), counts / counts.sum(), size=DRAWS)
     return _estimate(value, (drawn @ kinds[1]) / (drawn @ kinds[0]), len(rights), len(sizes))
 
 
@@ -135,31 +126,24 @@ def discrimination(
 
 @dataclass(frozen=True)
 class Difference:
-    """How much higher a metric is of one model than of another, over the same samples.
+    """How much higher a metric is of one model than of another, over the same samples."""
 
-    Attributes:
-        value: first less second; None where either is not defined.
-        low, high: the interval that covers 95 %.
-        p: two-sided, of no difference: twice the share of resamples on the other side of zero.
-    """
-
-    value: float | None
-    low: float | None
+    value: float | None  # first less second; None where either is not defined
+    low: float | None  # low, high: the interval that covers 95 %
     high: float | None
-    p: float | None
+    p: float | None  # two-sided, of no difference: twice the share of resamples on the other side of zero
 
 
 def resample(
-    metric: Measure, x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0
+    metric: Measure, x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None
 ) -> dict[str, Floats]:
-    """Metrics over resamples that depend on the clusters and the seed alone, so that models can be compared in pairs.
+    """Metrics over resamples that depend on the clusters alone, so that models can be compared in pairs.
 
     Args:
         metric: `accuracy` of how right samples are (x; y is not looked at), `correlations`, or `discrimination`.
         x: what a model gives, a number a sample.
         y: what is true.
         clusters: as for `accuracy`.
-        seed: of the resamples.
 
     Returns:
         `DRAWS` values of each metric; NaN where it is not defined.
@@ -167,11 +151,11 @@ def resample(
     xs, ys = _pair_of(x, y)
     which = _clusters(len(xs), clusters)
     if metric == "accuracy":
-        return _draws(lambda weights: {"accuracy": weights @ xs / weights.sum(axis=1)}, which, seed)
+        return _draws(lambda weights: {"accuracy": weights @ xs / weights.sum(axis=1)}, which, 0)
     if len(xs) < 2 or np.ptp(xs) == 0 or np.ptp(ys) == 0:
         names = ("lcc", "srcc", "ktau") if metric == "correlations" else ("auroc", "eer")
         return {name: np.full(DRAWS, np.nan) for name in names}
-    return _draws(_correlator(xs, ys) if metric == "correlations" else _discriminator(xs, ys > 0), which, seed)
+    return _draws(_correlator(xs, ys) if metric == "correlations" else _discriminator(xs, ys > 0), which, 0)
 
 
 def difference(first: float | None, second: float | None, resampled: Floats, clusters: int) -> Difference:
@@ -334,7 +318,8 @@ def _correlator(xs: Floats, ys: Floats) -> Metric:
             concordant = (2 * _sum(real, lead) * len(xs) / total - lead.sum()) * (1 - 1 / len(xs))
             found["ktau"] = _ratio(concordant, np.sqrt(untied[0] * untied[1]))
         else:
-            found["ktau"] = np.array([_ktau(xs, ys, times) for times in weights])
+            drawn = ((np.repeat(xs, times), np.repeat(ys, times)) for times in weights)
+            found["ktau"] = np.array([float(kendalltau(*pair).statistic) for pair in drawn])
         return found
 
     return metric
@@ -394,10 +379,6 @@ def _ratio(above: Any, below: Any) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         found: Floats = np.true_divide(above, below)
     return found
-
-
-def _ktau(xs: Floats, ys: Floats, times: Weights) -> float:
-    return float(kendalltau(np.repeat(xs, times), np.repeat(ys, times)).statistic)
 
 
 def concordance(x: Places, y: Places) -> Floats:

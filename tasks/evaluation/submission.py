@@ -7,7 +7,6 @@ its own clips alone. The record lies beside the version, keyed by its digest.
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import tempfile
 from collections import Counter
@@ -24,7 +23,6 @@ import pyarrow.parquet as pq
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import EarmarkError, InputError, StoreError
 from earmark.schemas.evaluations import Evaluation, Examinee, Generation, Scorer
-from earmark.tasks.annotation.outcome import Forecast
 from earmark.tasks.annotation.request import Audio
 from earmark.tasks.audio.decode import decode
 from earmark.tasks.audio.measure import clipped_share
@@ -40,7 +38,7 @@ from earmark.tasks.evaluation.entries import concept_shares
 from earmark.tasks.evaluation.frechet import Gaussian, fad
 from earmark.tasks.evaluation.statistics import mean_of
 from earmark.tasks.exports.clips import Clip, clip_files
-from earmark.tasks.exports.folder import building
+from earmark.tasks.exports.folder import building, write_facts
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.parquet import write_rows
 from earmark.tasks.store.versions import Store, Version
@@ -70,30 +68,19 @@ COLUMNS = pa.schema(
 
 @dataclass(frozen=True)
 class Wish:
-    """What is measured of which submission.
+    """What is measured of which submission."""
 
-    Attributes:
-        generations: the folder of clips, each named by its prompt's id, at any depth.
-        system: what the submission is called; the folder's name without it.
-        team, track: of a challenge; without a team it is the baseline where others have one.
-        clap: the CLAP model, a folder or a name on the Hub; without it neither CLAP score nor FAD.
-        reference: what FAD is measured from: a folder of audio, or a version such as `instrumentals@v1`.
-        length_s: how long clips should be; without it their length is not checked.
-        partial: whether prompts without a usable clip are left out; they are refused otherwise.
-        roots: folders to look through for clips of the reference that moved.
-        scorers: what else gives clips numbers.
-    """
-
-    generations: Path
-    system: str | None = None
-    team: str | None = None
+    generations: Path  # the folder of clips, each named by its prompt's id, at any depth
+    system: str | None = None  # what the submission is called; the folder's name without it
+    team: str | None = None  # team, track: of a challenge; without a team it is the baseline where others have one
     track: str | None = None
-    clap: str | None = None
+    clap: str | None = None  # the CLAP model, a folder or a name on the Hub; without it neither CLAP score nor FAD
+    # what FAD is measured from: a folder of audio, or a version such as `instrumentals@v1`
     reference: str | None = None
-    length_s: float | None = None
-    partial: bool = False
-    roots: tuple[Path, ...] = ()
-    scorers: tuple[Scorer, ...] = ()
+    length_s: float | None = None  # how long clips should be; without it their length is not checked
+    partial: bool = False  # whether prompts without a usable clip are left out; they are refused otherwise
+    roots: tuple[Path, ...] = ()  # folders to look through for clips of the reference that moved
+    scorers: tuple[Scorer, ...] = ()  # what else gives clips numbers
 
 
 class Made(NamedTuple):
@@ -115,18 +102,10 @@ class Submission(NamedTuple):
 def score(
     version: Version, corpus: Corpus, store: Store, judge: Examinee | None, wish: Wish, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
-    """Measure a submission and write its record.
+    """Measure a submission and write its record; its facts (`score.json`), and the folder.
 
     Args:
-        version: a committed version with prompts.
-        corpus: its corpus.
-        store: its store, which keeps measurements, embeddings and answers.
         judge: who is asked which concepts can be heard; without one there is no CCS.
-        wish: what is measured.
-        out: where the record goes; a folder of the store by default.
-
-    Returns:
-        The facts of `score.json`, and the folder.
 
     Raises:
         StoreError: the corpus has no prompts to generate from.
@@ -174,8 +153,7 @@ def score(
     folder = (out or records_of(store, version) / f"score-{_word(system)}").absolute()
     with building(folder, force=True, record=RECORD) as place:
         write_rows(place / CLIPS, COLUMNS, [tuple(row[name] for name in COLUMNS.names) for row in rows])
-        text = json.dumps(facts, indent=1, ensure_ascii=False)
-        (place / RECORD).write_text(text + "\n", encoding="utf-8", newline="\n")
+        write_facts(place, RECORD, facts)
     return facts, folder
 
 
@@ -191,11 +169,9 @@ def forecast(
 
 def _judge_forecast(made: Sequence[Made], generation: Generation, judge: Examinee, store: Store) -> dict[str, Any]:
     with _questions(made, generation, judge) as asked, open_session(store, judge) as session:
-        plan: Forecast = session.forecast(one.request for _, held, _ in asked for one in held)
+        plan = session.forecast(one.request for _, held, _ in asked for one in held)
     about = f"{len(generation.concepts)} concepts of {len(made):,} clips"
-    return {"annotator": judge.annotator, "about": about} | {
-        name: getattr(plan, name) for name in Forecast.__dataclass_fields__
-    }
+    return {"annotator": judge.annotator, "about": about, **asdict(plan)}
 
 
 def generation_of(corpus: Corpus) -> Generation:
@@ -430,8 +406,7 @@ def _groups(rows: Sequence[Mapping[str, Any]], vectors: Any, reference: Gaussian
     return found
 
 
-MEANS = {"ccs": "coverage", "clap": "clap"}
-"""Measures that are means over clips, and their columns in `clips.parquet`."""
+MEANS = {"ccs": "coverage", "clap": "clap"}  # measures that are means over clips, and their columns in `clips.parquet`
 
 
 def _by_concept(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:

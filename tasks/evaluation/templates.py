@@ -33,11 +33,7 @@ def clips_of(samples: Samples, evaluation: Evaluation) -> pa.Table:
 
 
 def write_clips_template(path: Path, clips: Sequence[tuple[Evaluation, pa.Table]]) -> int:
-    """Write a row a clip, with a column to fill for each dimension; `score` where there is but one.
-
-    Returns:
-        How many rows.
-    """
+    """Write a row a clip, with a column to fill for each dimension; `score` where there is but one."""
     dimensions = list(dict.fromkeys(evaluation.dimension for evaluation, _ in clips))
     empty = ", ".join(f'NULL::DOUBLE AS "{name}"' for name in (dimensions if len(dimensions) > 1 else [ANY]))
     with duckdb.connect() as connection:
@@ -46,11 +42,7 @@ def write_clips_template(path: Path, clips: Sequence[tuple[Evaluation, pa.Table]
 
 
 def write_samples_template(path: Path, evaluation: Evaluation, samples: Samples) -> int:
-    """Write a row a sample, with the columns to fill, and of clips which they are.
-
-    Returns:
-        How many rows.
-    """
+    """Write a row a sample, with the columns to fill, and of clips which they are."""
     clips = "".join(f', "{name}"' for name in evaluation.clip_columns)
     items = next((mode.items for mode in evaluation.modes if mode.items), None)
     match evaluation.kind:

@@ -17,56 +17,33 @@ from earmark.tasks.store.versions import Version
 
 @dataclass(frozen=True)
 class Wish:
-    """What is to be exported.
+    """What is to be exported."""
 
-    Attributes:
-        format: as in `--for`.
-        view: the view; without it and a table, the first that the format can hold.
-        table: a published table instead of a view.
-        split: only this split.
-        limit: only the first rows of each split.
-        blind: leave clips out of prompts for trainers that take text only.
-        roots: folders to look through for clips that moved.
-        force: replace an earlier export.
-        rollouts: a record of `earmark rollouts`; rows that are right in each of its draws are left out.
-        clap: the model of `--for embeddings`.
-    """
-
-    format: str
-    view: str | None = None
+    format: str  # as in `--for`
+    view: str | None = None  # the view; without it and a table, the first that the format can hold
     table: str | None = None
     split: str | None = None
-    limit: int | None = None
-    blind: bool = False
+    limit: int | None = None  # only the first rows of each split
+    blind: bool = False  # leave clips out of prompts for trainers that take text only
     roots: tuple[Path, ...] = ()
-    force: bool = False
+    force: bool = False  # replace an earlier export
+    # a record of `earmark rollouts`; rows that are right in each of its draws are left out
     rollouts: Path | None = None
-    clap: str | None = None
+    clap: str | None = None  # the model of `--for embeddings`
 
 
 @dataclass(frozen=True)
 class Target:
-    """How an export is written.
+    """How an export is written."""
 
-    Attributes:
-        format: the format; for what only its corpus can write, one made of its `Writer`.
-        shape: a row as the trainer's row.
-        clips: whether the clips become files.
-        view: the view; None for a table.
-        command: how to train or load, with `{train}`, `{split}` and `{name}` to fill in.
-        whole: the one file of all splits; without it, one a split.
-        configs: folders of files by split, where there are several.
-        clap: the CLAP model whose embeddings are exported, in place of rows.
-    """
-
-    format: Format
-    shape: Shape
-    clips: bool
-    view: View | None = None
-    command: str = ""
-    whole: str = ""
-    configs: tuple[str, ...] = ()
-    clap: str | None = None
+    format: Format  # the format; for what only its corpus can write, one made of its `Writer`
+    shape: Shape  # a row as the trainer's row
+    clips: bool  # whether the clips become files
+    view: View | None = None  # the view; None for a table
+    command: str = ""  # how to train or load, with `{train}`, `{split}` and `{name}` to fill in
+    whole: str = ""  # the one file of all splits; without it, one a split
+    configs: tuple[str, ...] = ()  # folders of files by split, where there are several
+    clap: str | None = None  # the CLAP model whose embeddings are exported, in place of rows
 
 
 @dataclass(frozen=True)

@@ -36,15 +36,10 @@ class Clip:
 
 @dataclass
 class Clips:
-    """The files of clips in an export's folder.
-
-    Attributes:
-        folder: the export's folder.
-        suffixes: the file's ending of each clip that is written, by SHA-256.
-    """
+    """The files of clips in an export's folder."""
 
     folder: Path
-    suffixes: dict[str, str]
+    suffixes: dict[str, str]  # the file's ending of each clip that is written, by SHA-256
 
     def path(self, reference: str | None) -> str | None:
         """A clip's file, below the export's folder; a reference is a SHA-256, or a name that starts with it."""
@@ -72,11 +67,7 @@ def write_clips(
     the hash.
 
     Args:
-        folder: the export's folder.
         references: SHA-256s, or `<SHA-256>.<ending>`.
-        version: the version that is exported.
-        store: whose media index is asked.
-        roots: folders to look through for files that moved.
 
     Raises:
         InputError: clips are not there; says how many, and names the first.
@@ -107,10 +98,6 @@ def clip_files(
 
     Args:
         wanted: SHA-256 of each clip.
-        version: the version.
-        store: whose media index is asked.
-        folder: where clips go that only the version holds.
-        roots: folders to look through for files that moved.
 
     Raises:
         InputError: clips are missing.

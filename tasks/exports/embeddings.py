@@ -21,12 +21,7 @@ class Embedder:
     """A CLAP model and the clips of a selection, each of which has gone through it once the object is made.
 
     Args:
-        selection: what `select_clips` chose.
-        version: whose clips they are.
-        store: which remembers what was embedded, by clip and model.
         model: a folder, or a name on the Hub.
-        folder: where clips go that only the version holds.
-        roots: folders to look through for files that moved.
 
     Raises:
         MissingExtraError: a clip is to be embedded, and transformers or torch is missing.

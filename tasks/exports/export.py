@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Iterable, Iterator
 from itertools import chain
@@ -19,7 +18,7 @@ from earmark.tasks.build.progress import working
 from earmark.tasks.exports.choosing import Target, Wish, choose
 from earmark.tasks.exports.clips import Clips, write_clips
 from earmark.tasks.exports.embeddings import Embedder
-from earmark.tasks.exports.folder import RECORD, building
+from earmark.tasks.exports.folder import RECORD, building, write_facts
 from earmark.tasks.exports.readme import render_readme
 from earmark.tasks.exports.rows import Selection, rollouts_of, select_clips, select_table, select_view
 from earmark.tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
@@ -30,17 +29,10 @@ SPILL, PACKED = ".spill", ".packed"
 
 
 def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: Wish) -> dict[str, Any]:
-    """Write a version's rows, and the clips that they name, in a trainer's form.
+    """Write a version's rows, and the clips that they name, in a trainer's form; what `export.json` says.
 
     Args:
-        version: a committed version.
-        corpus: its corpus.
-        store: the store that it lies in, whose media index knows where clips are.
         folder: where the export goes; it appears whole or not at all.
-        wish: what is wanted.
-
-    Returns:
-        What the export's `export.json` says.
 
     Raises:
         StoreError: format, view and split do not go together, the view's rows are not fit, or the folder is taken.
@@ -69,9 +61,7 @@ def _write(place: Path, version: Version, corpus: Corpus, store: Store, wish: Wi
     with selecting as selection:
         record = _write_rows(place, version, corpus, store, wish, target, selection)
     shutil.rmtree(spill)
-    (place / "README.md").write_text(render_readme(record, target), encoding="utf-8", newline="\n")
-    text = json.dumps(record, indent=1, ensure_ascii=False)
-    (place / RECORD).write_text(text + "\n", encoding="utf-8", newline="\n")
+    write_facts(place, RECORD, record, {"README.md": render_readme(record, target)})
     return record
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from earmark.schemas.errors import StoreError
 from earmark.tasks.store.files import sync
@@ -43,6 +45,12 @@ def building(folder: Path, *, force: bool | None, record: str = RECORD) -> Itera
         finally:
             if place.exists():
                 shutil.rmtree(place)
+
+
+def write_facts(place: Path, record: str, facts: Mapping[str, Any], pages: Mapping[str, str] | None = None) -> None:
+    """Write the record of a folder as JSON, and pages beside it, by file name."""
+    for name, text in {record: json.dumps(facts, indent=1, ensure_ascii=False) + "\n", **(pages or {})}.items():
+        (place / name).write_text(text, encoding="utf-8", newline="\n")
 
 
 def _check_free(folder: Path, force: bool | None, record: str) -> None:

@@ -22,37 +22,25 @@ Write = Callable[[Iterator[pa.RecordBatch], Path], None]
 """Writes one split's rows; clips are paths relative to the file's folder by then."""
 Row = Literal["preference", "clips", "sft", "grpo", "rows"]
 TABLE: Row = "rows"
-EMBEDDINGS = "embeddings"
-"""The format of a version's clips, in place of a view's or a table's rows."""
+EMBEDDINGS = "embeddings"  # the format of a version's clips, in place of a view's or a table's rows
 
 
 @dataclass(frozen=True)
 class Format:
-    """One export format.
+    """One export format."""
 
-    Attributes:
-        name: as in `--for NAME`.
-        says: what reads it, a few words.
-        shapes: how a row is shaped, by what the rows are; `clips` are preferences between two clips. None of a format
-            that takes no rows of a view or table.
-        sink: the kind of file; `own` with `write`.
-        hears: whether its trainer takes audio and images in prompts.
-        command: how to train or load, by what the rows are; run in the export's folder.
-        refuses: why other rows do not go, one clause.
-        write: of an own kind of file, writes one; it gets the rows as the view has them, not shaped.
-        suffix: that file's ending.
-        finish: writes what else its trainer reads, into the export's folder.
-    """
-
-    name: str
-    says: str
+    name: str  # as in `--for NAME`
+    says: str  # what reads it, a few words
+    # how a row is shaped, by what the rows are; `clips` are preferences between two clips. None of a format that takes
+    # no rows of a view or table.
     shapes: Mapping[Row, Shape]
-    sink: Sink
-    hears: bool
-    command: Mapping[Row, str]
-    refuses: str = ""
-    write: Write | None = None
-    suffix: str = ""
+    sink: Sink  # the kind of file; `own` with `write`
+    hears: bool  # whether its trainer takes audio and images in prompts
+    command: Mapping[Row, str]  # how to train or load, by what the rows are; run in the export's folder
+    refuses: str = ""  # why other rows do not go, one clause
+    write: Write | None = None  # of an own kind of file, writes one; it gets the rows as the view has them, not shaped
+    suffix: str = ""  # that file's ending
+    # writes what else its trainer reads, into the export's folder
     finish: Callable[[Path, Selection, Shape], None] | None = None
 
     def why_not(self, view: View, columns: Collection[str], blind: bool) -> str | None:

@@ -28,19 +28,12 @@ _SPLIT = re.compile(r"[a-z][a-z0-9_]*")
 
 @dataclass(frozen=True)
 class Selection:
-    """What is exported: the rows lie in the connection's table `selected`.
+    """What is exported: the rows lie in the connection's table `selected`."""
 
-    Attributes:
-        connection: DuckDB with the version's tables as views, and `selected`.
-        name: the view's or table's name.
-        columns: its columns.
-        counts: rows by split, in the order of splits.
-    """
-
-    connection: duckdb.DuckDBPyConnection
-    name: str
-    columns: tuple[str, ...]
-    counts: dict[str, int]
+    connection: duckdb.DuckDBPyConnection  # DuckDB with the version's tables as views, and `selected`
+    name: str  # the view's or table's name
+    columns: tuple[str, ...]  # its columns
+    counts: dict[str, int]  # rows by split, in the order of splits
 
     @property
     def audio(self) -> tuple[str, ...]:
@@ -62,7 +55,6 @@ class Selection:
         """Check that every row has what its kind needs.
 
         Args:
-            view: whose rows they are.
             clips: whether clips are needed as files.
 
         Raises:
@@ -117,11 +109,7 @@ def select_view(
     """The rows of a view, ordered by `id`.
 
     Args:
-        version: the committed version.
-        corpus: its corpus.
-        view: what is asked of it.
         spill: an existing folder for what does not fit in memory.
-        split: only this split.
         limit: only the first rows of each split.
         rollouts: a record of `earmark rollouts`; rows that are right in each of its draws are left out.
 

@@ -86,11 +86,7 @@ def trl_preference(row: Row) -> dict[str, Any]:
 
 def trl_sft(row: Row) -> dict[str, Any]:
     """TRL's prompt and completion, conversational: loss falls on the completion alone."""
-    return {
-        "id": row["id"],
-        "prompt": user(prompt_text(row, LEFT_OUT)),
-        "completion": assistant(completion(row)),
-    }
+    return {"id": row["id"], "prompt": user(prompt_text(row, LEFT_OUT)), "completion": assistant(completion(row))}
 
 
 def trl_grpo(row: Row) -> dict[str, Any]:

@@ -26,12 +26,7 @@ Batch = tuple[pa.Schema, list[Row]]  # rows as a trainer's, and the schema that 
 
 
 def write_parquet(path: Path, batches: Iterable[Batch]) -> None:
-    """Write a Parquet file.
-
-    Args:
-        path: the file.
-        batches: rows, a few thousand at a time, each with the schema that their unshaped columns had.
-    """
+    """Write batches of rows, a few thousand each, with their unshaped columns' schema, as a Parquet file."""
     writer: pq.ParquetWriter | None = None
     for source, rows in batches:
         if writer is None:
@@ -68,7 +63,6 @@ def write_tars(folder: Path, split: str, batches: Iterable[Batch], clips: Path) 
 
     Args:
         folder: where `<split>-000000.tar`, … go.
-        split: the split's name.
         batches: rows whose clips are paths below `clips`.
         clips: the folder of the clips.
     """

@@ -16,8 +16,6 @@ def agreement_rows(votes: Iterable[dict[str, Any]], draws: int, seed: int) -> li
     Args:
         votes: one dictionary a vote and dimension: scope values (source, month), comparison_id, annotator, dimension,
             choice (0 for a, 1 for b, 2 for tie).
-        draws: resamples.
-        seed: of the resamples.
     """
     by_dimension: dict[str, list[dict[str, Any]]] = {}
     for vote in votes:

@@ -26,11 +26,7 @@ MEDIA = row_schema(f"source string, file string, {MEASURED}")
 
 @step("measure", label="")
 def measure_clips(stage: Stage, config: HumanPreferences, exports: Exports) -> Done[Path]:
-    """Hash and measure every clip that is named, each once; none where the config leaves audio alone.
-
-    Returns:
-        Parquet, columns `MEDIA`.
-    """
+    """Hash and measure every clip that is named, each once (Parquet, `MEDIA`); none where audio is left alone."""
     here = {source.name for source in config.sources if source.clips == "here"}
     named: set[tuple[str, str]] = set()
     if config.audio != "none":

@@ -111,7 +111,8 @@ def _account(
 def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> tuple[str, ...]:
     """Create `places` and `rated_places`: the split of each comparison and rated clip. Returns notes for the reader."""
     rules = {source.name: split_rule(source) for source in config.sources}
-    cursor = connection.execute(query("human_preferences/pieces"), _drawing(config))
+    drawing = {"seed": config.seed, "unit": config.unit, "balance": list(config.split.balance)}
+    cursor = connection.execute(query("human_preferences/pieces"), drawing)
     names = [column[0] for column in cursor.description or []]
     compared = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     prompts = {row["prompt_key"] for row in compared}
@@ -160,10 +161,6 @@ def _compared(row: dict[str, object], rules: dict[str, str], config: HumanPrefer
         fixed |= set(row["native"] or ["train"]) if rule == "native" else {rule} - {"draw"}  # type: ignore[call-overload]
     split = min(fixed, key=STRONGEST.index) if fixed else None
     return Piece(ties, split, str(row["cell"]), str(row["draw"]), int(str(row["size"])))
-
-
-def _drawing(config: HumanPreferences) -> dict[str, object]:
-    return {"seed": config.seed, "unit": config.unit, "balance": list(config.split.balance)}
 
 
 def _fill(

@@ -39,10 +39,10 @@ def _votes(material: Material) -> Section:
 
 
 def _agreement(material: Material) -> Section:
-    def grid(scope: str, title: str, says: str, most: int = 100) -> Grid:
+    def grid(scope: str, title: str, says: str) -> Grid:
         rows = material.db.execute(
             f"""SELECT value, dimension, {_AGREEMENT} FROM agreement WHERE scope = ?
-                ORDER BY {"value" if scope == "month" else "votes DESC, value"}, dimension LIMIT {most}""",
+                ORDER BY {"value" if scope == "month" else "votes DESC, value"}, dimension LIMIT 100""",
             [scope],
         ).fetchall()
         return Grid(title, (scope, "dimension", *_HEADINGS), tuple(rows), ("rate", "from", "to"), says)

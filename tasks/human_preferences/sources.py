@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -16,13 +16,14 @@ from earmark.schemas.human_preferences import CORPUS, HumanPreferences, Source
 from earmark.schemas.places import below, without_place
 from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.build.fingerprint import distinct, file_digests, roots_digest
+from earmark.tasks.build.intake import Intake
 from earmark.tasks.build.media import audio_digest, clip_below
 from earmark.tasks.build.mirror import bring, bring_folder, is_list
 from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.progress import working
-from earmark.tasks.build.references import References, references_of, reject_of
-from earmark.tasks.build.step import Account, Done, step
+from earmark.tasks.build.references import references_of
+from earmark.tasks.build.step import Done, step
 from earmark.tasks.importers.lists import ListFile, require_below
 from earmark.tasks.importers.preferences import VOTE_LAYOUTS
 from earmark.tasks.importers.rated_music import MusicRating
@@ -202,15 +203,10 @@ def _clips_of(row: Vote | MusicRating) -> list[str]:
 
 
 class Exports(NamedTuple):
-    """What was read of the sources, with people's ids hashed.
+    """What was read of the sources, with people's ids hashed."""
 
-    Attributes:
-        votes: Parquet, columns `VOTES_READ`.
-        ratings: Parquet, columns `RATINGS_READ`.
-    """
-
-    votes: Path
-    ratings: Path
+    votes: Path  # Parquet, columns `VOTES_READ`
+    ratings: Path  # Parquet, columns `RATINGS_READ`
 
 
 @step("import", label="")
@@ -222,58 +218,27 @@ def import_sources(stage: Stage, config: HumanPreferences) -> Done[Exports]:
     """
     salt = salt_of(config.salt, stage.store.root)
     references = references_of(config, stage.store)
-    read = {"votes": _Read(references), "ratings": _Read(references)}
+    intakes = {"votes": Intake(references), "ratings": Intake(references)}
+    rows: dict[str, list[tuple[Any, ...]]] = {"votes": [], "ratings": []}
     for source in config.sources:
         kind = "ratings" if layout_of(source).rated else "votes"
         with working(f"import {source.name}"):
-            read[kind].take(config, source, kind, salt)
+            rows[kind] += _take(intakes[kind], config, source, kind, salt)
     exports = Exports(stage.work / "votes.parquet", stage.work / "ratings.parquet")
-    write_rows(exports.votes, VOTES_READ, read["votes"].rows)
-    write_rows(exports.ratings, RATINGS_READ, read["ratings"].rows)
+    write_rows(exports.votes, VOTES_READ, [(number, *row) for number, row in enumerate(rows["votes"])])
+    write_rows(exports.ratings, RATINGS_READ, [(number, *row) for number, row in enumerate(rows["ratings"])])
+    votes = replace(intakes["votes"].account(), name="import-votes", unit="votes", stage="import")
+    ratings = replace(intakes["ratings"].account(), name="import-ratings", unit="rated clips", stage="import")
     rated = any(layout_of(source).rated for source in config.sources)
-    votes = read["votes"].account("import-votes", "votes")
-    return Done(exports, votes, *([read["ratings"].account("import-ratings", "rated clips")] if rated else []))
+    return Done(exports, votes, *([ratings] if rated else []))
 
 
-class _Read:
-    """Rows of one kind, as they come in."""
-
-    def __init__(self, references: References | None) -> None:
-        self._references = references
-        self.rows: list[tuple[Any, ...]] = []
-        self.rejects: list[tuple[str, Reject]] = []
-        self.notes: list[str] = []
-        self.entered: Counter[str] = Counter()
-
-    def take(self, config: HumanPreferences, source: Source, table: str, salt: str) -> None:
-        """Read a source; a vote or a reject is kept without what names its author."""
-        before = len(self.rows)
-        for row in read_source(config, source):
-            if config.limit is not None and len(self.rows) - before >= config.limit:
-                break
-            if isinstance(row, Note):
-                self.notes.append(row.text)
-                continue
-            self.entered[f"{source.name}/"] += 1
-            row = reject_of(self._references, row) or row
-            if isinstance(row, Reject):
-                self.rejects.append((table, _without_author(row, source, salt)))
-            else:
-                row = row if isinstance(row, MusicRating) else _unnamed(row, source, salt)
-                self.rows.append((len(self.rows), source.name, *row))
-
-    def account(self, name: str, unit: str) -> Account:
-        """What became of them."""
-        return Account(
-            entered=self.entered.total(),
-            kept=len(self.rows),
-            rejects=self.rejects,
-            sources=self.entered,
-            notes=self.notes,
-            name=name,
-            unit=unit,
-            stage="import",
-        )
+def _take(intake: Intake, config: HumanPreferences, source: Source, table: str, salt: str) -> Iterator[tuple[Any, ...]]:
+    """Read a source; a vote or a reject is kept without what names its author."""
+    first = len(intake.rejects)
+    for row in intake.take(read_source(config, source), table, config.limit):
+        yield (source.name, *(row if isinstance(row, MusicRating) else _unnamed(row, source, salt)))
+    intake.rejects[first:] = [(name, _without_author(one, source, salt)) for name, one in intake.rejects[first:]]
 
 
 def _unnamed(vote: Vote, source: Source, salt: str) -> Vote:

@@ -14,21 +14,13 @@ STRONGEST = ("test", "validation", "train")
 
 @dataclass(frozen=True)
 class Piece:
-    """A comparison, or a rated clip.
+    """A comparison, or a rated clip."""
 
-    Attributes:
-        ties: what it has in common with others: its prompt, its clips.
-        fixed: the split that its source names; None if it is to be drawn.
-        cell: what the drawn splits are balanced over; None for what is not counted, such as rated clips.
-        draw: its place in the drawing, by seeded hash.
-        size: how many samples it is: its votes, or 1.
-    """
-
-    ties: Sequence[Hashable]
-    fixed: str | None
-    cell: str | None
-    draw: str
-    size: int = 1
+    ties: Sequence[Hashable]  # what it has in common with others: its prompt, its clips
+    fixed: str | None  # the split that its source names; None if it is to be drawn
+    cell: str | None  # what the drawn splits are balanced over; None for what is not counted, such as rated clips
+    draw: str  # its place in the drawing, by seeded hash
+    size: int = 1  # how many samples it is: its votes, or 1
 
 
 def place(pieces: Sequence[Piece], wanted: Mapping[str, int]) -> tuple[list[str], dict[str, int]]:

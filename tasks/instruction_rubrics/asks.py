@@ -16,12 +16,10 @@ from earmark.tasks.build.forecast import imagined
 from earmark.tasks.instruction_rubrics.checks import items_fault, numbers_fault, perturbation_fault, translation_fault
 
 SPOKEN = ("verify", "mismatch", "read", "decompose", "filter", "labels", "labels-partly", "hear", "rationales")
-ITEMS = 4
-"""Items that a dry run takes an instruction to have; AnyAudio-Judge's have about as many."""
+ITEMS = 4  # items that a dry run takes an instruction to have; AnyAudio-Judge's have about as many
 SECOND = 100
 """Number of the draw by which an instruction is taken apart a second time: beyond all that a check may ask again."""
-WORDS = 12
-"""Words that it takes a text to have which is not written yet."""
+WORDS = 12  # words that it takes a text to have which is not written yet
 
 
 def prompt_of(ask: str, language: str) -> Prompt:
@@ -61,7 +59,6 @@ def listening_request(ask: str, config: InstructionRubrics, row: Row) -> Posed:
 
     Args:
         ask: which of these.
-        config: the build config.
         row: the clip: `clip_sha256`, `path`, `duration_s`; the `instruction`, or `items`; `pass`, of which the second
             is another draw, at a temperature of its own. `text`, the clip's own caption, reaches builtin judges alone.
     """

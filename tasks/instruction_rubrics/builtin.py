@@ -51,7 +51,6 @@ def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[st
         facts: `ask` and what the prompt of that ask gets: `caption` and `domain` (perturb); `instruction` (decompose);
             `instruction` and `items` (filter, rationales); `truth`, `instruction` and `items` (labels); `texts` and
             `into` (translate). Items have `id`, `question` and, where known, `basis`.
-        clips: not looked at.
 
     Returns:
         An answer that fits the prompt's schema.
@@ -309,5 +308,4 @@ _WRITES: dict[str, Callable[[Facts], dict[str, Any]]] = {
 }
 
 
-FUNCTIONS = {"rubric-judge-1": rubric_judge, "rubric-writer-1": rubric_writer}
-"""By name with version."""
+FUNCTIONS = {"rubric-judge-1": rubric_judge, "rubric-writer-1": rubric_writer}  # by name with version

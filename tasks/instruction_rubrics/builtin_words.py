@@ -106,22 +106,14 @@ _LITTLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A word of `GROUPS` in a text.
+    """A word of `GROUPS` in a text."""
 
-    Attributes:
-        start, end: where it stands.
-        word: as the group has it.
-        dimension: of the group, in the text's language.
-        others: what may stand in its place.
-        domains: where a rule may change it.
-    """
-
-    start: int
+    start: int  # start, end: where it stands
     end: int
-    word: str
-    dimension: str
-    others: tuple[str, ...]
-    domains: tuple[str, ...]
+    word: str  # as the group has it
+    dimension: str  # of the group, in the text's language
+    others: tuple[str, ...]  # what may stand in its place
+    domains: tuple[str, ...]  # where a rule may change it
 
 
 def attribute_of(dimension: str) -> str:

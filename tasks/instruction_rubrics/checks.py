@@ -182,7 +182,6 @@ def lost(text: str, language: str, translated: str, into: str) -> list[str]:
     """What a translation may have lost: `numbers`, `names`, `negations`. A flag, not a proof.
 
     Args:
-        text: the text.
         language: its language, en or zh.
         translated: the same in another language.
         into: that language.

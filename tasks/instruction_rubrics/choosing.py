@@ -33,15 +33,10 @@ NOT_COMPARED = (
 
 
 class Chosen(NamedTuple):
-    """The captions that are taken.
+    """The captions that are taken."""
 
-    Attributes:
-        captions: with their place, role, split, and how similar clip and caption are.
-        prints: acoustic fingerprints of the clips that they were chosen from; None where none are compared.
-    """
-
-    captions: Rows
-    prints: Path | None
+    captions: Rows  # with their place, role, split, and how similar clip and caption are
+    prints: Path | None  # acoustic fingerprints of the clips that they were chosen from; None where none are compared
 
 
 @step("choose", unit="captions", follows="index", label="")

@@ -56,11 +56,7 @@ def kind_of(verifiers: Sequence[str]) -> str:
 
 
 def lost_by_kind(ends: Iterable[tuple[str, str, bool]]) -> list[str]:
-    """What verification cost, a line a subset and kind.
-
-    Args:
-        ends: subset, kind, and whether it was lost, of each clip and instruction that was to be verified.
-    """
+    """What verification cost, a line a subset and kind; `ends` has both of each sample, and whether it was lost."""
     counts: dict[tuple[str, str], list[int]] = {}
     for subset, kind, lost in ends:
         of = counts.setdefault((subset, kind), [0, 0])

@@ -13,8 +13,7 @@ from earmark.tasks.instruction_rubrics.asks import DIRECTION, REDECOMPOSE
 from earmark.tasks.instruction_rubrics.checks import usable_items
 from earmark.tasks.instruction_rubrics.deciding import draw
 
-AT_ONCE = 20
-"""Items that one question shows; longer lists are asked about in parts."""
+AT_ONCE = 20  # items that one question shows; longer lists are asked about in parts
 LEAST_OVERLAP = 0.5
 """Share of the words of an instruction, of all that two items rest on, from which these can be the same item."""
 Thing = TypeVar("Thing")

@@ -15,28 +15,16 @@ _COMPLETE = {"en": 'Is nothing heard beyond this: "{}"?', "zh": "除此之外没
 
 
 class Parts(NamedTuple):
-    """An instruction's items.
+    """An instruction's items."""
 
-    Attributes:
-        items: `dimension`, `question`, `basis`; the instruction itself where none is left.
-        whole: whether it is.
-        removed: reason and question of items that are left out.
-        listed: what was listed, before a second reading.
-    """
-
-    items: list[Row]
-    whole: bool
-    removed: list[tuple[str, str]]
-    listed: list[Row]
+    items: list[Row]  # `dimension`, `question`, `basis`; the instruction itself where none is left
+    whole: bool  # whether it is
+    removed: list[tuple[str, str]]  # reason and question of items that are left out
+    listed: list[Row]  # what was listed, before a second reading
 
 
 async def take_apart(asker: Asker[InstructionRubrics], row: Row) -> Parts:
-    """Take an instruction apart and have its items read once more.
-
-    Args:
-        asker: asks on behalf of a row.
-        row: the `instruction`, its `language`, `domain` and `written_by`.
-    """
+    """Take a row's `instruction` (with `language`, `domain`, `written_by`) apart and have its items read once more."""
     row = {**row, "wording": wording_of(asker.config, row["domain"])}
     listed, dropped = usable_items(row["instruction"], (await asker(DECOMPOSE, row))["items"])
     answers = await side_by_side(*(asker(FILTER, one) for one in in_parts(row, listed)))

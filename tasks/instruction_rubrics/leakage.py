@@ -60,7 +60,6 @@ def check_leakage(
 
     Args:
         prints_file: acoustic fingerprints of the clips, where recordings are compared.
-        config: the build config.
         samples: what is published: `split`, `clip_sha256`.
         texts: split and words of every instruction, in its own language.
 

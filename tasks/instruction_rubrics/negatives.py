@@ -31,15 +31,10 @@ FACTS = ("item", "source", "source_file", "line", "split", "domain", "language")
 
 
 class Negatives(NamedTuple):
-    """Clips with instructions that are wrong for them, and what instructions there are.
+    """Clips with instructions that are wrong for them, and what instructions there are."""
 
-    Attributes:
-        negatives: a row a clip and instruction.
-        instructions: every instruction that a clip may be judged by, once, with the negatives that it makes.
-    """
-
-    negatives: Rows
-    instructions: Rows
+    negatives: Rows  # a row a clip and instruction
+    instructions: Rows  # every instruction that a clip may be judged by, once, with the negatives that it makes
 
 
 def instruction_id(source: str, domain: str, language: str, text: str) -> str:
@@ -54,8 +49,7 @@ def instruction_id(source: str, domain: str, language: str, text: str) -> str:
 def choose_candidates(stage: Stage, config: InstructionRubrics, verified: Rows) -> Done[Rows]:
     """Say which instructions are tried on which clips: changed ones, and those of other samples.
 
-    Returns:
-        Positives that need a negative, with the instructions to try on the clip of each, in this order.
+    Gives positives that need a negative, with the instructions to try on the clip of each, in this order.
     """
     positives = [row for row in read_rows(verified) if row["positive"]]
     wanting = [row for row in positives if row["role"] != "judged"]

@@ -26,7 +26,6 @@ def choose(
     """The pairs that are published.
 
     Args:
-        config: the build config.
         positives: captions that are true of their clips.
         negatives: clips with instructions that are wrong for them, by their number.
         rubrics: instructions with all that was written of them, by id.

@@ -148,11 +148,7 @@ async def _translate_into(asker: Asker[InstructionRubrics], row: Row, texts: lis
 
 @step("items", unit="instructions", final=True, label="keep rubrics")
 def keep_rubrics(stage: Stage, config: InstructionRubrics, negatives: Negatives, written: Walked) -> Done[Rows]:
-    """Account for items, labels, rationales and translations.
-
-    Returns:
-        Instructions with their items and all that was written of them.
-    """
+    """Account for items, labels, rationales and translations; instructions with all that was written of them."""
     instructions, clips = read_rows(negatives.instructions), read_rows(negatives.negatives)
     references = references_of(config, stage.store)
     rubrics = [{**instructions[at], **_without_repeats(end, references)} for at, end in written.results()]

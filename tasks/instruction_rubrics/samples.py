@@ -28,15 +28,10 @@ ROWS_AT_ONCE = 20_000
 
 
 class Evidence(NamedTuple):
-    """What the judge was asked.
+    """What the judge was asked."""
 
-    Attributes:
-        captions: whether captions fit their clips.
-        candidates: whether other instructions are wrong for them.
-    """
-
-    captions: Walked
-    candidates: Walked
+    captions: Walked  # whether captions fit their clips
+    candidates: Walked  # whether other instructions are wrong for them
 
 
 @step("samples", unit="sample rows", table=SAMPLES.name, label="write samples")

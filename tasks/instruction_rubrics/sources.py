@@ -151,11 +151,7 @@ def import_captions(stage: Stage, config: InstructionRubrics) -> Done[Path]:
 
 @step("index", unit="captions", follows="import", label="")
 def index_clips(stage: Stage, config: InstructionRubrics, captions: Path) -> Done[Path]:
-    """Hash and measure every clip.
-
-    Returns:
-        Captions whose clip can be used.
-    """
+    """Hash and measure every clip; the captions whose clip can be used."""
     media, usable = stage.work / "media.parquet", stage.work / "usable.parquet"
     write_rows(media, MEDIA, _measured(stage, config, pq.ParquetFile(captions).read(["source", "file"]).to_pylist()))
     with connect(stage.work / "spill") as connection:

@@ -52,15 +52,10 @@ class Kept:
     """The separated files of a store, by clip, separator and output: `<store>/separated/<key>/<aa>/<SHA-256>.<codec>`.
 
     A file counts once its measures lie beside it (`.json`); they are written last. Builds link files from here.
-
-    Attributes:
-        store: the store.
-        separator: its digest.
-        output: how files are written.
     """
 
     store: Store
-    separator: str
+    separator: str  # its digest
     output: Output
 
     @property

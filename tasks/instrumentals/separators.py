@@ -35,9 +35,7 @@ class Separators:
     They are loaded when the first shard comes. Handed to another process, they are loaded there, on its devices.
 
     Args:
-        config: names the separator.
         resolve: the absolute path of one that the config writes.
-        store: keeps downloaded models.
 
     Attributes:
         stopped: set at the end of the block: shards that are still at work then, as after an interrupt, end early.

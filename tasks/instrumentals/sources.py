@@ -91,11 +91,7 @@ def _name_fault(config: Instrumentals, track: Track, named: dict[str, Track]) ->
 
 @step("index", unit="tracks", follows="import", label="")
 def index_audio(stage: Stage, config: Instrumentals, tracks: Path) -> Done[Rows]:
-    """Hash and measure every track's audio; what cannot be separated is a reject.
-
-    Returns:
-        What can be, as `track_pool.sql` gives it.
-    """
+    """Hash and measure every track; what can be separated, as `track_pool.sql` gives it; the rest is rejected."""
     root = audio_root(config)
     names = pq.ParquetFile(tracks).read(["audio"])["audio"].to_pylist()
     files = [clip_below(root, root.folder / name) for name in names]

@@ -34,12 +34,7 @@ BYTES_AT_ONCE = 100 << 20  # of audio in memory while the table is written, besi
 
 
 def flags_of(heard: Mapping[str, float], checks: Checks) -> list[str]:
-    """The checks that a result does not pass, of `earmark.schemas.instrumentals.FLAGS` and in that order.
-
-    Args:
-        heard: what was measured, by the names of `earmark.tasks.audio.separation.jobs.Done`.
-        checks: the limits.
-    """
+    """The checks that what was measured (`separation.jobs.Done`) does not pass, of `FLAGS` and in that order."""
     failed = {
         "mix_clipped": heard["clipped_share"] > checks.most_clipped,
         "emptied": heard["emptied_share"] > checks.most_emptied,
@@ -120,13 +115,7 @@ def _handfuls(rows: Sequence[dict[str, Any]], stage: Stage) -> Iterator[list[dic
 
 
 def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[str | None]) -> dict[str, Any]:
-    """A row of `tracks`, without its audio.
-
-    Args:
-        found: a row of `tasks/instrumentals/tracks.sql`.
-        config: the build config.
-        separator: name, digest and checkpoint's hash of the separator.
-    """
+    """A row of `tracks`, without its audio, from one of `tracks.sql`."""
     heard = {name.removeprefix("heard_"): value for name, value in found.items() if name.startswith("heard_")}
     name, codec = found["name"], config.output.codec
     file = f"audio/{name[-2:]}/{name}_instrumental.{codec}" if config.output.keep == "files" else None

@@ -13,8 +13,7 @@ from earmark.tasks.annotation.errors import BadRequest
 
 Measured = Mapping[str, float]
 
-LEAST_GAP = 2.0
-"""Points of 100 from which on two clips do not get the same score."""
+LEAST_GAP = 2.0  # points of 100 from which on two clips do not get the same score
 
 
 def speech_critique(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str] | str:
@@ -81,10 +80,6 @@ def points(clip: Measured) -> float:
 def speech_pair(facts: Mapping[str, Any], clips: list[Measured]) -> str:
     """Which of two clips has the better quality by `points`: `A`, `B`, or `tie` for equal ones.
 
-    Args:
-        facts: not used.
-        clips: the measurements of both clips.
-
     Raises:
         BadRequest: not two clips.
     """
@@ -107,5 +102,4 @@ def _sentence(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-FUNCTIONS = {"speech-critique-1": speech_critique, "speech-pair-1": speech_pair}
-"""By name with version."""
+FUNCTIONS = {"speech-critique-1": speech_critique, "speech-pair-1": speech_pair}  # by name with version

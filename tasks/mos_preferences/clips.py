@@ -26,27 +26,20 @@ NO_GAP = 1e-9  # means that differ by less are the same mean, written with anoth
 
 @dataclass
 class Cell:
-    """One dataset and split.
+    """One dataset and split."""
 
-    Attributes:
-        number: the cell's number in SQL.
-        clips: how many rated clips it holds.
-        quota: pairs wanted, or None for as many as `draws` levels give.
-        levels: levels drawn so far, by category.
-        largest: size of the largest group, by category.
-        available: valid pairs within the limit per clip, by category.
-        binned: the same by category and bin of gaps.
-    """
-
-    number: int
+    number: int  # the cell's number in SQL
     dataset: str
     split: str
-    clips: int
-    quota: int | None
+    clips: int  # how many rated clips it holds
+    quota: int | None  # pairs wanted, or None for as many as `draws` levels give
+    # levels drawn so far, by category
     levels: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CATEGORIES, 0))
+    # size of the largest group, by category
     largest: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CATEGORIES, 0))
+    # valid pairs within the limit per clip, by category
     available: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CATEGORIES, 0))
-    binned: dict[tuple[str, int], int] = field(default_factory=dict)
+    binned: dict[tuple[str, int], int] = field(default_factory=dict)  # the same by category and bin of gaps
 
     def exhausted(self, category: str) -> bool:
         """Whether every pair of the category has been met."""
@@ -54,11 +47,7 @@ class Cell:
 
 
 class RatedClips:
-    """The committed order of `ratings`: a clip's number is its place in it.
-
-    Args:
-        files: the table's Parquet files by split.
-    """
+    """The committed order of `ratings`, by its Parquet files of each split: a clip's number is its place in it."""
 
     def __init__(self, files: dict[str, list[Path]]) -> None:
         self.paths = [path for split in sorted(files) for path in files[split]]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import duckdb
@@ -12,7 +11,7 @@ import pyarrow as pa
 from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, Critiques
 from earmark.schemas.mos_preferences import PAIRS, RATINGS, MosPreferences
 from earmark.schemas.rewards import final_scores
-from earmark.schemas.tables import SPLITS, Table
+from earmark.schemas.tables import SPLITS
 from earmark.tasks.audio.probe import AudioFault, Probe
 from earmark.tasks.build.ask import Row
 from earmark.tasks.build.media import clip_below, media_index
@@ -54,15 +53,10 @@ ANSWERS = pa.schema(
 
 
 class Questions(NamedTuple):
-    """What the critic is asked.
+    """What the critic is asked."""
 
-    Attributes:
-        rows: a row a question, with what was measured of its clips, or why one cannot be heard.
-        candidates: how many there were to choose from, by kind.
-    """
-
-    rows: Rows
-    candidates: dict[str, int]
+    rows: Rows  # a row a question, with what was measured of its clips, or why one cannot be heard
+    candidates: dict[str, int]  # how many there were to choose from, by kind
 
 
 @step("plan-critiques", label="plan critiques")
@@ -73,7 +67,8 @@ def plan_critiques(stage: Stage, config: MosPreferences, clips: Rows) -> Done[Qu
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "placed", [clips.path])
         for table in (RATINGS, PAIRS):
-            view_parquet(connection, table.name, _files(stage, table))
+            paths = stage.tables()[table.name].values()
+            view_parquet(connection, table.name, [path for of_split in paths for path in of_split])
         chosen_from = {"seed": config.seed, "splits": list(critiques.splits), "datasets": heard_sources(config)}
         connection.execute(query("mos_preferences/critique_items"), chosen_from)
         limits = {"clips": critiques.clips, "pairs": critiques.pairs}
@@ -126,7 +121,8 @@ def write_critiques(stage: Stage, config: MosPreferences, questions: Questions, 
     accounts = []
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "questions", [questions.rows.path])
-        connection.register("answers", pa.Table.from_pylist(list(map(_answer, _valid(critiqued))), ANSWERS))
+        valid = (draw for draw in critiqued.read_draws() if draw["last"] and draw["reason"] is None)
+        connection.register("answers", pa.Table.from_pylist(list(map(_answer, valid)), ANSWERS))
         for kind, table in TABLE_OF.items():
             entered = questions.candidates.get(kind, 0)
             account = Account(
@@ -141,10 +137,6 @@ def write_critiques(stage: Stage, config: MosPreferences, questions: Questions, 
             )
             accounts.append(account)
     return Done(None, *accounts)
-
-
-def _valid(critiqued: Walked) -> list[Row]:
-    return [draw for draw in critiqued.read_draws() if draw["last"] and draw["reason"] is None]
 
 
 def _answer(draw: Row) -> Row:
@@ -167,7 +159,3 @@ def _write(stage: Stage, connection: duckdb.DuckDBPyConnection, critiques: Criti
         kept += stage.write(table, split, rows.to_arrow_reader(10_000))
     stage.drop_empty_splits(table)
     return kept
-
-
-def _files(stage: Stage, table: Table) -> list[Path]:
-    return [path for paths in stage.tables()[table.name].values() for path in paths]

@@ -49,11 +49,9 @@ def questions_a_shard(critiques: Critiques) -> int:
 
 
 def critique_request(config: MosPreferences, row: Row) -> Posed:
-    """The question about a clip or pair. Nothing but the clips' audio reaches it: no id, no file name, no MOS.
+    """The question about a clip or pair, a row of `critique_questions.sql` with hash and length of its clips.
 
-    Args:
-        config: the build config.
-        row: of `critique_questions.sql`, with hash and length of its clips. Their files are those of this machine.
+    Nothing but the clips' audio reaches the model: no id, no file name, no MOS.
     """
     assert config.critiques is not None
     form = AudioForm(**config.critiques.hearing.model_dump())

@@ -33,21 +33,13 @@ from earmark.tasks.store.staging import Stage
 
 @dataclass(frozen=True)
 class Drawn:
-    """The accounts of drawing and picking.
+    """The accounts of drawing and picking."""
 
-    Attributes:
-        met: pairs of clips that were looked at.
-        fit: of those, pairs that a category allows and whose MOS differ enough.
-        allowed: of those, pairs within the limit per clip.
-        picked: of those, pairs within the quotas.
-        notes: quotas that could not be met, and why.
-    """
-
-    met: int
-    fit: int
-    allowed: int
-    picked: int
-    notes: tuple[str, ...]
+    met: int  # pairs of clips that were looked at
+    fit: int  # of those, pairs that a category allows and whose MOS differ enough
+    allowed: int  # of those, pairs within the limit per clip
+    picked: int  # of those, pairs within the quotas
+    notes: tuple[str, ...]  # quotas that could not be met, and why
 
 
 @step("pairs", unit="candidate pairs", table=PAIRS.name, label="")

@@ -76,11 +76,7 @@ def import_source(stage: Stage, config: MosPreferences, source: Source) -> Done[
 
 @step("merge", unit="list rows", label="merge ratings")
 def merge_ratings(stage: Stage, config: MosPreferences, lists: list[Path]) -> Done[Rows]:
-    """Average ratings and place each clip in a split; contradicting rows are rejects.
-
-    Returns:
-        One row a clip.
-    """
+    """Average ratings and place each clip in a split, one row a clip; contradicting rows are rejects."""
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "imported", lists, IMPORTED)
         average(connection, config)
@@ -153,8 +149,7 @@ def shards_to_index(config: MosPreferences, clips: Rows) -> list[Shard]:
 def index_clips(stage: Stage, config: MosPreferences, shard: Shard, *, clips: Rows) -> Done[Path]:
     """Find, hash and measure one shard of the clips' files, and convert them if the config says so.
 
-    Returns:
-        Parquet, columns `MEDIA`, one row a clip.
+    Gives Parquet, columns `MEDIA`, one row a clip.
     """
     rows = read_shard(clips, shard)
     sources = {source.name: source for source in config.sources}

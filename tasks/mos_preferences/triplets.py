@@ -48,11 +48,7 @@ def write_triplets(
 
 
 def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> tuple[int, int, list[str]]:
-    """Fill the table `picked_triplets`.
-
-    Returns:
-        How many candidates there were, how many were picked, and sentences on counts that could not be met.
-    """
+    """Fill `picked_triplets`; how many were candidates, how many were picked, and which counts could not be met."""
     connection.execute(query("mos_preferences/triplet_candidates"))
     connection.execute("CREATE TABLE triplet_takes (dataset VARCHAR, category TINYINT, take BIGINT)")
     cells = [cell for cell in read_cells(connection, config) if cell.split in config.triplets.splits]

@@ -13,7 +13,6 @@ def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> 
 
     Args:
         facts: `genre`, `instrument`, `mood`, as a sentence has them; `added`, further instruments, may be empty.
-        clips: not looked at.
 
     Returns:
         `prompt`.
@@ -33,5 +32,4 @@ def music_prompt(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> 
     return {"prompt": text}
 
 
-FUNCTIONS = {"music-prompt-1": music_prompt}
-"""By name with version."""
+FUNCTIONS = {"music-prompt-1": music_prompt}  # by name with version

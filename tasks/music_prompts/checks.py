@@ -23,7 +23,6 @@ def check_prompt(text: str, triplet: Sequence[Tag], style: str, lexicon: Lexicon
     """Hold a prompt to its triplet and style.
 
     Args:
-        text: the prompt.
         triplet: the genre, instrument and mood or theme that it was written for.
         style: `strict` or `improvised`.
         lexicon: the forms of the whole taxonomy.

@@ -19,26 +19,17 @@ from earmark.tasks.store.sql import connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 STRATA_SCHEMA = pa.schema([("stratum", pa.string()), ("wanted", pa.int64()), ("candidates", pa.int64())])
-LONGEST_SHOT = 1000
-"""Longer captions are no examples: ten of them would crowd out the question."""
+LONGEST_SHOT = 1000  # longer captions are no examples: ten of them would crowd out the question
 
 
 class Drawn(NamedTuple):
-    """What prompts are written from.
+    """What prompts are written from."""
 
-    Attributes:
-        queue: triplets in the order in which they will be tried.
-        shots: the example captions of each, by caption set and item.
-        strata: how many prompts each stratum wants, and how many triplets it has.
-        captions: the texts of the examples.
-        lexicon: all tags of the track list.
-    """
-
-    queue: Path
-    shots: Path
-    strata: Path
-    captions: Path
-    lexicon: Path
+    queue: Path  # triplets in the order in which they will be tried
+    shots: Path  # the example captions of each, by caption set and item
+    strata: Path  # how many prompts each stratum wants, and how many triplets it has
+    captions: Path  # the texts of the examples
+    lexicon: Path  # all tags of the track list
 
 
 @step("draw", label="draw triplets")

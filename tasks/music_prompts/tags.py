@@ -62,11 +62,7 @@ async def verify_tag(asker: Asker[MusicPrompts], row: Row) -> bool:
 
 @step("verify", unit="tags on tracks", label="")
 def count_recalls(stage: Stage, config: MusicPrompts, lists: Lists, verified: Walked) -> Done[Lists]:
-    """Count on how many tracks with and without it each tag is heard; without an answer, a track is a reject.
-
-    Returns:
-        The lists, with these counts.
-    """
+    """The lists with the number of tracks with and without it on which each tag is heard; no answer is a reject."""
     assert config.verification is not None
     questions = read_rows(verified.source)
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0, 0, 0])  # in the order of RECALLS_SCHEMA
@@ -118,13 +114,7 @@ def open_lists(connection: duckdb.DuckDBPyConnection, lists: Lists) -> None:
 
 
 def judge_tags(connection: duckdb.DuckDBPyConnection, config: MusicPrompts, *, verified: bool) -> dict[str, Any]:
-    """Create the table `tags`; gives the parameters that it was made with.
-
-    Args:
-        connection: with the views of `open_lists`.
-        config: the build config.
-        verified: whether recalls count.
-    """
+    """Create the table `tags` from the views of `open_lists`; the parameters that it was made with."""
     params = {
         "popularity": config.pool.popularity,
         "mentions": config.pool.mentions,

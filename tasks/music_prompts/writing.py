@@ -83,11 +83,7 @@ def with_lexicon(stage: Stage, config: MusicPrompts, triplets: list[Row], media:
 
 @walk("write", asks=[WRITE], label="write prompts", opened=with_lexicon)
 async def write_prompt(asker: Asker[MusicPrompts], triplet: Row) -> Row:
-    """Have a prompt written that names the triplet's tags, and nothing that it should not.
-
-    Returns:
-        A row of `ANSWERED`.
-    """
+    """Have a prompt written that names the triplet's tags, and nothing that it should not: a row of `ANSWERED`."""
     if triplet["unnatural"]:
         names = ", ".join(f"'{name}'" for name in triplet["unnatural"])
         raise GivenUp("prompts", "unnatural_words", f"expected tags as a person writes them, found {names}")
@@ -107,14 +103,7 @@ async def write_prompt(asker: Asker[MusicPrompts], triplet: Row) -> Row:
     }
 
 
-@step(
-    "prompts",
-    unit="triplets",
-    follows="triplets",
-    table=PROMPTS.name,
-    label="keep prompts that passed",
-    final=True,
-)
+@step("prompts", unit="triplets", follows="triplets", table=PROMPTS.name, label="keep prompts that passed", final=True)
 def keep_prompts(stage: Stage, config: MusicPrompts, drawn: Drawn, rounds: list[Walked]) -> Done[None]:
     """Write the published tables `prompts`, `triplets` and `shots`; triplets without a prompt are rejects."""
     kept = 0

@@ -25,42 +25,25 @@ Row = dict[str, Any]
 
 
 class Returned(NamedTuple):
-    """The answers of one page.
+    """The answers of one page."""
 
-    Attributes:
-        page: its name.
-        file: where they were read.
-        answers: by trial.
-    """
-
-    page: str
-    file: str
-    answers: Mapping[str, Answer]
+    page: str  # its name
+    file: str  # where they were read
+    answers: Mapping[str, Answer]  # by trial
 
 
 class Progress(NamedTuple):
-    """How one annotator does.
-
-    Attributes:
-        done: trials answered.
-        trials: trials of the page.
-        known_right: known pairs answered as expected.
-        known: known pairs answered.
-        repeats_same: questions of repeated pairs answered as the first time.
-        repeats: questions of repeated pairs answered twice.
-        median_s: seconds spent on a trial.
-        fails: whether more known pairs than allowed are wrong.
-    """
+    """How one annotator does."""
 
     page: str
-    done: int
-    trials: int
-    known_right: int
-    known: int
-    repeats_same: int
-    repeats: int
-    median_s: float | None
-    fails: bool
+    done: int  # trials answered
+    trials: int  # trials of the page
+    known_right: int  # known pairs answered as expected
+    known: int  # known pairs answered
+    repeats_same: int  # questions of repeated pairs answered as the first time
+    repeats: int  # questions of repeated pairs answered twice
+    median_s: float | None  # seconds spent on a trial
+    fails: bool  # whether more known pairs than allowed are wrong
 
 
 def read_plan(folder: Path) -> StudyPlan:
@@ -84,7 +67,6 @@ def parse_answers(plan: StudyPlan, content: bytes, name: str) -> Returned:
 
     Args:
         plan: the study's.
-        content: the file's bytes.
         name: how messages call it.
 
     Raises:

@@ -21,26 +21,17 @@ VERDICTS = ("confirmed", "refuted", "disputed", "unsure")
 
 
 class Verdict(NamedTuple):
-    """What reviewers say of one row.
+    """What reviewers say of one row."""
 
-    Attributes:
-        row: its id.
-        label: what the version says.
-        stratum: its value in the column that rows were drawn by.
-        answers: by reviewer, in the version's words.
-        verdict: `confirmed` if most of those who could tell give the label, `refuted` if most give one other,
-            `disputed` if no answer has most, `unsure` if nobody could tell.
-        instead: the other answer of a refuted row.
-        why: what they wrote beside their answers, by reviewer; empty where nobody did.
-    """
-
-    row: str
-    label: str
-    stratum: str
-    answers: Mapping[str, str]
+    row: str  # its id
+    label: str  # what the version says
+    stratum: str  # its value in the column that rows were drawn by
+    answers: Mapping[str, str]  # by reviewer, in the version's words
+    # `confirmed` if most of those who could tell give the label, `refuted` if most give one other, `disputed` if no
+    # answer has most, `unsure` if nobody could tell
     verdict: str
-    instead: str
-    why: str
+    instead: str  # the other answer of a refuted row
+    why: str  # what they wrote beside their answers, by reviewer; empty where nobody did
 
 
 def verdicts(plan: StudyPlan, returned: Iterable[Returned]) -> list[Verdict]:

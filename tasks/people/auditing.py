@@ -45,39 +45,25 @@ _MAGIC = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "imag
 
 @dataclass(frozen=True)
 class AuditWish:
-    """What is audited.
+    """What is audited."""
 
-    Attributes:
-        evaluation: whose samples and labels; None for a corpus's only one.
-        rows: how many, one of each label and stratum in turn.
-        reviewers: people who answer each row.
-        pages: people in all.
-        stratify: one of the evaluation's groups; None for none.
-        split: only this split; None for those that are held out, where there are any; `all` for every row.
-        language: only rows of this language.
-        seed: of every choice.
-        inside: whether clips are inside the pages.
-        roots: folders to look through for clips that moved.
-    """
-
-    evaluation: str | None = None
-    rows: int = 100
-    reviewers: int = 2
-    pages: int = 2
-    stratify: str | None = None
+    evaluation: str | None = None  # whose samples and labels; None for a corpus's only one
+    rows: int = 100  # how many, one of each label and stratum in turn
+    reviewers: int = 2  # people who answer each row
+    pages: int = 2  # people in all
+    stratify: str | None = None  # one of the evaluation's groups; None for none
+    # only this split; None for those that are held out, where there are any; `all` for every row
     split: str | None = None
-    language: str | None = None
-    seed: int = 17
-    inside: bool = True
-    roots: tuple[Path, ...] = ()
+    language: str | None = None  # only rows of this language
+    seed: int = 17  # of every choice
+    inside: bool = True  # whether clips are inside the pages
+    roots: tuple[Path, ...] = ()  # folders to look through for clips that moved
 
 
 def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditWish, folder: Path) -> StudyPlan:
     """Draw rows and write a page for each reviewer.
 
     Args:
-        version: a committed version.
-        corpus: its corpus.
         store: whose media index finds clips.
         wish: what is audited.
         folder: absolute; it must be empty or not exist.

@@ -32,23 +32,14 @@ class Known(NamedTuple):
 
 
 class Material(NamedTuple):
-    """What trials are made of.
+    """What trials are made of."""
 
-    Attributes:
-        prompts: by id.
-        generations: by id; each names a prompt that is there, and can be played.
-        digests: SHA-256 of each generation's clip.
-        groups: a prompt's group by its id.
-        uncertain: pairs on which a judge's orders disagree.
-        known: pairs with known answers.
-    """
-
-    prompts: Mapping[str, Prompt]
-    generations: Mapping[str, Generation]
-    digests: Mapping[str, str]
-    groups: Mapping[str, str]
-    uncertain: Collection[frozenset[str]]
-    known: Sequence[Known]
+    prompts: Mapping[str, Prompt]  # by id
+    generations: Mapping[str, Generation]  # by id; each names a prompt that is there, and can be played
+    digests: Mapping[str, str]  # SHA-256 of each generation's clip
+    groups: Mapping[str, str]  # a prompt's group by its id
+    uncertain: Collection[frozenset[str]]  # pairs on which a judge's orders disagree
+    known: Sequence[Known]  # pairs with known answers
 
 
 def pages_of(study: Study, material: Material, secret: bytes) -> tuple[Page, ...]:

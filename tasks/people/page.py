@@ -30,29 +30,19 @@ PLAYABLE = {
     ".m4a": "audio/mp4",
     ".webm": "audio/webm",
 }
-MOST_INSIDE = 400 << 20
-"""Bytes of sound in one page: a browser takes no text of half a gigabyte."""
+MOST_INSIDE = 400 << 20  # bytes of sound in one page: a browser takes no text of half a gigabyte
 CLIPS = "clips"
 
 
 class Sheet(NamedTuple):
-    """What one page shows.
+    """What one page shows."""
 
-    Attributes:
-        title: the head of the page.
-        page: its name and key.
-        must_hear: share of each clip that must be heard.
-        intro: HTML of the screens before the first trial.
-        trials: id and HTML of each trial.
-        clips: addresses of sounds by the names that the HTML uses.
-    """
-
-    title: str
-    page: Page
-    must_hear: float
-    intro: list[str]
-    trials: list[tuple[str, str]]
-    clips: dict[str, str]
+    title: str  # the head of the page
+    page: Page  # its name and key
+    must_hear: float  # share of each clip that must be heard
+    intro: list[str]  # HTML of the screens before the first trial
+    trials: list[tuple[str, str]]  # id and HTML of each trial
+    clips: dict[str, str]  # addresses of sounds by the names that the HTML uses
 
 
 def write_pages(study: Study, plan: StudyPlan, folder: Path) -> None:
@@ -107,12 +97,7 @@ def page_html(sheet: Sheet) -> str:
 
 
 class Sounds:
-    """Clips as pages name them: data inside a page, or a path beside it. A name tells nothing of the file.
-
-    Args:
-        folder: of the pages.
-        inside: whether clips are data.
-    """
+    """Clips as pages name them: data inside a page, or a path in its folder. A name tells nothing of the file."""
 
     def __init__(self, folder: Path, *, inside: bool) -> None:
         self._folder, self._inside = folder, inside

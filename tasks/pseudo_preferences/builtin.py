@@ -8,10 +8,8 @@ from typing import Any
 from earmark.tasks.annotation.builtin import Measured, alignment
 from earmark.tasks.annotation.errors import BadRequest
 
-TIE_QUALITY = 3.0
-"""Points of quality below which two clips sound alike."""
-TIE_ALIGNMENT = 0.5
-"""Points of alignment below which two clips fit alike."""
+TIE_QUALITY = 3.0  # points of quality below which two clips sound alike
+TIE_ALIGNMENT = 0.5  # points of alignment below which two clips fit alike
 
 
 def music_pair(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str, str]:
@@ -101,5 +99,4 @@ def _beyond(value: float, least: float, slope: float, most: float) -> float:
     return min(most, max(0.0, (value - least) * slope))
 
 
-FUNCTIONS = {"music-clip-1": music_clip, "music-pair-2": music_pair}
-"""By name with version."""
+FUNCTIONS = {"music-clip-1": music_clip, "music-pair-2": music_pair}  # by name with version

@@ -28,8 +28,7 @@ Row = dict[str, Any]
 FEATURES = ("louder", "longer", "higher_rate", "later")
 TOGETHER = "together"
 FOLDS = 5
-RIDGE = 1.0
-"""Penalty on the squared weights of standardised features; that of the intercept is none."""
+RIDGE = 1.0  # penalty on the squared weights of standardised features; that of the intercept is none
 NEWTON_STEPS = 50
 
 
@@ -107,9 +106,7 @@ def predicted(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: Fl
 def fit(features: Floats, truth: npt.NDArray[np.bool_]) -> tuple[float, Floats]:
     """Intercept and weights of a logistic regression with `RIDGE`, by Newton's method (Hastie et al. 2009, 4.4.1).
 
-    Args:
-        features: (samples, features), standardised.
-        truth: (samples,).
+    Features are (samples, features), standardised; the truth is (samples,).
     """
     width = features.shape[1]
     if truth.all() or not truth.any():

@@ -258,11 +258,7 @@ def write_clips(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Non
 
 @step("pairs", unit="candidate pairs", table=PAIRS.name, label="plan pairs")
 def plan_pairs(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Rows]:
-    """Choose the pairs and write the published table `pairs`.
-
-    Returns:
-        One row a pair, with all the judge gets.
-    """
+    """Choose the pairs and write the published table `pairs`; one row a pair, with all the judge gets."""
     given = {"seed": config.seed, "same_model": config.pairs.same_model, "decimals": DECIMALS}
     with connect(stage.work / "spill") as connection:
         open_pool(connection, pool, config, stage.store)

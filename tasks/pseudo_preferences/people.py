@@ -31,8 +31,7 @@ VOTES = ("preferences", "comparisons", "clips")
 def write_people(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:
     """Write `people`, where the config names votes; `passes`, `pairs` and `clips` are in the connection.
 
-    Returns:
-        A note where there is nothing to compare.
+    Gives a note where there is nothing to compare.
     """
     if config.validation is None:
         return []
@@ -48,12 +47,7 @@ def write_people(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Ps
 
 
 def measure(dimension: str, heard: Iterable[Row]) -> list[Row]:
-    """The rows of `people` on a dimension.
-
-    Args:
-        dimension: musicality or alignment.
-        heard: rows of `heard_by_people.sql`, of every dimension.
-    """
+    """The rows of `people` on musicality or alignment, of rows of `heard_by_people.sql` on both."""
     rows = [row for row in heard if row["dimension"] == dimension]
     decided = [row for row in rows if row["people"] != "tie"]
     both = [row for row in decided if row["forward_choice"] and row["reverse_choice"]]

@@ -38,15 +38,10 @@ Size = tuple[int, int]  # width and height, pixels
 
 
 class Labelled(NamedTuple):
-    """A box that a person drew.
-
-    Attributes:
-        kind: its label.
-        left, top, width, height: in pixels of the image.
-    """
+    """A box that a person drew."""
 
     kind: str
-    left: float
+    left: float  # left, top, width, height: in pixels of the image
     top: float
     width: float
     height: float
@@ -64,12 +59,8 @@ def write_boxes(
     """Write images with a detector's boxes as a project of Label Studio: its configuration, tasks, and `images/`.
 
     Args:
-        images: names and files.
-        detector: who draws the first boxes.
-        base: the folder that its model's path starts from.
         folder: a folder that is not there or is empty.
         images_at: what Label Studio finds images by, before their file's name; without it they travel in the tasks.
-        force: replace an earlier one.
 
     Returns:
         How many images there are, and a line for each that cannot be read.
@@ -132,7 +123,6 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
         exported: the folder that `write_boxes` wrote, for its images.
         returned: Label Studio's export, JSON or JSON-MIN.
         folder: a folder that is not there or is empty.
-        force: replace an earlier one.
 
     Returns:
         Boxes by label, most first, and under `images` how many images there are.

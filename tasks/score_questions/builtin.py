@@ -54,7 +54,6 @@ def score_writer(facts: Facts, clips: Clips) -> dict[str, Any]:
     Args:
         facts: `step`. For `rewrite`: `title`, `comments` (`text`, `needed`), `options` and `longest`, the most options
             and words. For `distract`: `truth`, `others`, `count`.
-        clips: not looked at.
 
     Raises:
         BadRequest: no such step.
@@ -116,12 +115,7 @@ def _distract(truth: str, others: Sequence[str], count: int) -> dict[str, str]:
 
 
 def score_judge(facts: Facts, clips: Clips) -> str:
-    """The letter of the option with the most words in common with the question; of equal ones the longest, then first.
-
-    Args:
-        facts: `question` and `options`.
-        clips: not looked at.
-    """
+    """The letter of the option with the most words in common with the question; of equal ones the longest, first."""
     question = _bag(str(facts["question"]))
     options = [str(option) for option in facts["options"]]
     best = max(
@@ -135,7 +129,6 @@ def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
 
     Args:
         facts: `step`, the prompt's name; `question`; `options`.
-        clips: not looked at.
 
     Raises:
         BadRequest: no such step.
@@ -157,12 +150,7 @@ def score_labeller(facts: Facts, clips: Clips) -> dict[str, str]:
 
 
 def score_reader(facts: Facts, clips: Clips) -> str:
-    """Yes or No by words in common: what has no word of the question cannot be told from what is wrong.
-
-    Args:
-        facts: `step`, the prompt's name; `question`; `option`; of a contradiction, `truth`.
-        clips: not looked at.
-    """
+    """Yes or No by words in common: what has no word of the question cannot be told from what is wrong."""
     option = _bag(str(facts["option"]))
     other = _bag(str(facts.get("truth", facts["question"])))
     alike = len(option & other) > 0.8 * len(option | other)

@@ -8,10 +8,8 @@ from typing import Any
 
 from earmark.tasks.build.checks import Fault
 
-ALIKE = 0.8
-"""Share of words in common from which two options count as one."""
-LONGER = 1.5
-"""How many times as long as the next an option may be before its length gives it away."""
+ALIKE = 0.8  # share of words in common from which two options count as one
+LONGER = 1.5  # how many times as long as the next an option may be before its length gives it away
 DISTRACTOR_WORDS = (5, 10)
 _WORD = re.compile(r"[\w♯♭#/+°-]+")
 _STOP = frozenset(["a", "an", "the", "of", "is", "are", "it", "its", "this", "that", "in", "on", "to", "and", "as"])
@@ -48,12 +46,7 @@ def speaks_of_options(text: str) -> bool:
 
 
 def given_away(options: Sequence[str], truth: int) -> bool:
-    """Whether the right option stands out by its length.
-
-    Args:
-        options: the options.
-        truth: place of the right one.
-    """
+    """Whether the right option, by its place, stands out by its length."""
     lengths = [len(words_of(option)) for option in options]
     others = lengths[:truth] + lengths[truth + 1 :]
     return bool(others) and lengths[truth] > LONGER * max(others) and lengths[truth] - max(others) >= 4
@@ -63,7 +56,6 @@ def check_rewriting(value: dict[str, Any], comments: int, needed: set[int], long
     """The first fault of a rewritten thread; None for one that is declared unusable.
 
     Args:
-        value: the answer.
         comments: how many the writer saw.
         needed: numbers, from 1, of the comments that must be used.
         longest: most words of an option.
@@ -102,12 +94,7 @@ def check_options(options: Sequence[str], longest: int) -> Fault | None:
 
 
 def check_left(options: Sequence[str], least: int) -> Fault | None:
-    """What speaks against a question from which options left.
-
-    Args:
-        options: those that stay, the right one first.
-        least: fewest options of a question.
-    """
+    """What speaks against a question from which options left; those that stay begin with the right one."""
     if len(options) < least:
         return Fault("too_few_options", f"expected at least {least} options, found {len(options)} left")
     if given_away(options, 0):
@@ -121,7 +108,6 @@ def good_distractors(
     """The distractors that can be used, in order, and the first fault of the others.
 
     Args:
-        written: what the professor wrote.
         truth: the right option.
         others: options that were there before.
         most: how many are wanted.

@@ -16,19 +16,12 @@ from earmark.tasks.score_questions.reviews import Verdict, enough, option_id
 
 
 class Left(NamedTuple):
-    """A question after its reviews.
+    """A question after its reviews."""
 
-    Attributes:
-        row: the question without the options that are deleted.
-        contents: what named its content before each deletion, and now.
-        rejects: its deleted options.
-        reviewers: who deleted them.
-    """
-
-    row: Row
-    contents: tuple[str, ...]
-    rejects: list[tuple[str, Reject]]
-    reviewers: tuple[str, ...]
+    row: Row  # the question without the options that are deleted
+    contents: tuple[str, ...]  # what named its content before each deletion, and now
+    rejects: list[tuple[str, Reject]]  # its deleted options
+    reviewers: tuple[str, ...]  # who deleted them
 
 
 def content_of(row: Row) -> str:

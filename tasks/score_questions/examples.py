@@ -12,8 +12,7 @@ from earmark.schemas.files import read_regular
 from earmark.schemas.score_questions import CATEGORIES, DIFFICULTIES, LABELLED, ScoreQuestions
 from earmark.tasks.importers.lines import unreadable
 
-MOST = 50
-"""Examples of one label: each stands in every request about it."""
+MOST = 50  # examples of one label: each stands in every request about it
 
 
 def examples_of(config: ScoreQuestions, label: str) -> tuple[dict[str, str], ...]:

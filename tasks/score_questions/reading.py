@@ -19,23 +19,14 @@ KINDS = {"distractor": "written", "comment": "other comments", "truth": "right o
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reader says of one option.
-
-    Attributes:
-        thread: the question's thread, by key.
-        ask: `contradict` or `check`.
-        kind: `distractor`, `comment` or `truth`.
-        option: its text.
-        may_be_right: whether the answer says so; None without an answer.
-        failure: reason and detail, where there is no answer.
-    """
+    """What a reader says of one option."""
 
     thread: str
-    ask: str
-    kind: str
+    ask: str  # `contradict` or `check`
+    kind: str  # `distractor`, `comment` or `truth`
     option: str
-    may_be_right: bool | None
-    failure: tuple[str, str] | None
+    may_be_right: bool | None  # whether the answer says so; None without an answer
+    failure: tuple[str, str] | None  # reason and detail, where there is no answer
 
     @property
     def leaves(self) -> bool:
@@ -45,19 +36,12 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How options of one kind were read.
+    """How options of one kind were read."""
 
-    Attributes:
-        kind: `distractor`, `comment` or `truth`.
-        answered: options about which there is an answer.
-        may_be_right: of these, that could be right; of comments, also those that do not contradict the right one.
-        unanswered: options without an answer.
-    """
-
-    kind: str
-    answered: int
-    may_be_right: int
-    unanswered: int
+    kind: str  # `distractor`, `comment` or `truth`
+    answered: int  # options about which there is an answer
+    may_be_right: int  # of these, that could be right; of comments, also those that do not contradict the right one
+    unanswered: int  # options without an answer
 
     @property
     def interval(self) -> tuple[float, float, float]:

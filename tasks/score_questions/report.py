@@ -16,8 +16,7 @@ from earmark.tasks.score_questions.tables import kinds_read
 from earmark.tasks.store.figures import Browser, Grid, Picture, Row, Section
 
 SHOWN_PIXELS = (720, 540)
-MOST_PICTURE_BYTES = 6_000_000
-"""Pictures in one page, before they are written as text (a third more)."""
+MOST_PICTURE_BYTES = 6_000_000  # pictures in one page, before they are written as text (a third more)
 
 
 def sections(material: Material) -> list[Section]:

@@ -18,21 +18,13 @@ FLAGGED = "flagged"  # no reviewer fills it in: whether a verdict speaks for lea
 
 @dataclass(frozen=True, slots=True)
 class PairAgreement:
-    """How far two reviewers agree on one thing.
+    """How far two reviewers agree on one thing."""
 
-    Attributes:
-        reviewers: the two, in order.
-        criterion: which of `CRITERIA`, or `flagged`.
-        both: questions that both looked at.
-        share: share of these on which they say the same.
-        kappa: Cohen's kappa (Cohen 1960), -1 to 1; None where chance alone would make them agree.
-    """
-
-    reviewers: tuple[str, str]
-    criterion: str
-    both: int
-    share: float
-    kappa: float | None
+    reviewers: tuple[str, str]  # the two, in order
+    criterion: str  # which of `CRITERIA`, or `flagged`
+    both: int  # questions that both looked at
+    share: float  # share of these on which they say the same
+    kappa: float | None  # Cohen's kappa (Cohen 1960), -1 to 1; None where chance alone would make them agree
 
 
 def agreements(verdicts: Iterable[Verdict]) -> list[PairAgreement]:
@@ -55,11 +47,7 @@ def _answer(verdict: Verdict, criterion: str) -> bool:
 
 
 def cohen_kappa(pairs: Sequence[tuple[bool, bool]]) -> tuple[float, float | None]:
-    """The share on which two agree, and Cohen's kappa: that share above what chance gives (Cohen 1960).
-
-    Args:
-        pairs: both answers, one or more.
-    """
+    """The share on which two agree, and Cohen's kappa: that share above what chance gives (Cohen 1960)."""
     count = len(pairs)
     share = sum(one == other for one, other in pairs) / count
     first, second = (sum(pair[place] for pair in pairs) / count for place in (0, 1))
@@ -69,25 +57,16 @@ def cohen_kappa(pairs: Sequence[tuple[bool, bool]]) -> tuple[float, float | None
 
 @dataclass(frozen=True, slots=True)
 class Alpha:
-    """How far all reviewers agree on one thing.
+    """How far all reviewers agree on one thing."""
 
-    Attributes:
-        criterion: which of `CRITERIA`, or `flagged`.
-        questions: questions with two reviews or more.
-        reviews: reviews of these.
-        share: share of pairs of reviews of one question that say the same.
-        alpha: Krippendorff's alpha, nominal (`tasks/evaluation/agreement.py`); None where all reviews say the same.
-        low: lower end of its interval of 95 % by bootstrap over questions; None where there is none.
-        high: upper end, likewise.
-    """
-
-    criterion: str
-    questions: int
-    reviews: int
-    share: float
+    criterion: str  # which of `CRITERIA`, or `flagged`
+    questions: int  # questions with two reviews or more
+    reviews: int  # reviews of these
+    share: float  # share of pairs of reviews of one question that say the same
+    # Krippendorff's alpha, nominal (`tasks/evaluation/agreement.py`); None where all reviews say the same
     alpha: float | None
-    low: float | None
-    high: float | None
+    low: float | None  # lower end of its interval of 95 % by bootstrap over questions; None where there is none
+    high: float | None  # upper end, likewise
 
 
 def alphas(verdicts: Iterable[Verdict]) -> list[Alpha]:

@@ -31,10 +31,8 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
     """Write a version's questions for reviewers: `reviews.csv`, Label Studio's configuration and tasks, `images/`.
 
     Args:
-        version: a version of `score-questions`.
         folder: a folder that is not there or is empty.
         images_at: what Label Studio finds images by, before their file's name; without it they travel in the tasks.
-        force: replace an earlier one.
 
     Returns:
         How many questions there are.

@@ -37,27 +37,16 @@ LONGEST_CELL = 200
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """One reviewer's word on one question.
-
-    Attributes:
-        question_id: the question.
-        content_sha256: what it read like then.
-        reviewer: who.
-        answers: yes or no to each of `CRITERIA`.
-        note: the reviewer's words, if any.
-        file: the review file, as the config names it.
-        line: line or task in it, from 1.
-        deletes: wrong options that should leave the question, by `option_id`.
-    """
+    """One reviewer's word on one question."""
 
     question_id: str
-    content_sha256: str
+    content_sha256: str  # what it read like then
     reviewer: str
-    answers: Mapping[str, bool]
-    note: str | None
-    file: str
-    line: int
-    deletes: tuple[str, ...] = ()
+    answers: Mapping[str, bool]  # yes or no to each of `CRITERIA`
+    note: str | None  # the reviewer's words, if any
+    file: str  # the review file, as the config names it
+    line: int  # line or task in it, from 1
+    deletes: tuple[str, ...] = ()  # wrong options that should leave the question, by `option_id`
 
     @property
     def flagged(self) -> bool:

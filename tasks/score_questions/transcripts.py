@@ -24,7 +24,6 @@ def read_transcripts(folder: Path, written: str, questions: Iterable[Row], sourc
 
     Args:
         folder: where `<image_sha256>.<ending>` lie, the endings of `FORMS`; other files there are passed over.
-        written: the folder as the config has it.
         questions: rows with `thread_key`, `split` and `image_sha256`.
         source: of the rows.
 

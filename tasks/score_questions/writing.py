@@ -31,8 +31,7 @@ from earmark.tasks.score_questions.requests import (
 
 STAGES = ("rewrite", "settle", "distract", "check", "label")
 """Where a thread may be given up, in order; at `check` where options are read."""
-READINGS = {"contradict": NO, "check": YES}
-"""The asks that read an option, and the answer by which a wrong one leaves."""
+READINGS = {"contradict": NO, "check": YES}  # the asks that read an option, and the answer by which a wrong one leaves
 
 
 def tries(config: ScoreQuestions) -> int:

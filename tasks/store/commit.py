@@ -21,7 +21,6 @@ from earmark.schemas.registry import load
 from earmark.schemas.tables import REJECTS, UNSPLIT, Table
 from earmark.tasks.store.card import render_card, split_order
 from earmark.tasks.store.checks import check_accounts, check_rejects, check_table
-from earmark.tasks.store.croissant import render_croissant
 from earmark.tasks.store.diff import Change, diff_table
 from earmark.tasks.store.figures import Page
 from earmark.tasks.store.files import link_over, sync, write_text
@@ -36,41 +35,27 @@ from earmark.tasks.store.staging import Stage, sweep
 from earmark.tasks.store.versions import MANIFEST, Version
 from earmark.tasks.store.withdrawals import bring_withdrawals, marks_for, names_for, withdrawals
 
-PAGES = ("README.md", "report.html", "croissant.json")
+PAGES = ("README.md", "report.html", "croissant.json")  # the last one in versions of releases before 1.0
 """What a version says of itself for people and indexers; made from its tables and manifest."""
 
 
 @dataclass(frozen=True)
 class Made:
-    """What a build knows about its version beside the tables.
+    """What a build knows about its version beside the tables."""
 
-    Attributes:
-        corpus: its tables and the card's words.
-        config: the config as recorded.
-        inputs: SHA-256 of every input file, by its name in the tables.
-        code: digest of the code that made it.
-        libraries: versions of the libraries whose code decides the bytes.
-        parents: versions of other corpora that it was made from.
-        prompts: digest by `name@version`.
-        models: the models that were asked.
-        sections: further sections of the card, Markdown by heading.
-        page: gives the report's sections once every table is staged, from what differs from the version before, too.
-        rules: by which the rows were made.
-        commits: of inputs on the Hub, as in the manifest.
-    """
-
-    corpus: Corpus
-    config: dict[str, Any]
-    inputs: dict[str, str]
-    code: str
-    libraries: dict[str, str]
-    parents: tuple[Parent, ...] = ()
-    prompts: dict[str, str] = field(default_factory=dict)
-    models: tuple[str, ...] = ()
-    sections: dict[str, str] = field(default_factory=dict)
+    corpus: Corpus  # its tables and the card's words
+    config: dict[str, Any]  # the config as recorded
+    inputs: dict[str, str]  # SHA-256 of every input file, by its name in the tables
+    code: str  # digest of the code that made it
+    libraries: dict[str, str]  # versions of the libraries whose code decides the bytes
+    parents: tuple[Parent, ...] = ()  # versions of other corpora that it was made from
+    prompts: dict[str, str] = field(default_factory=dict)  # digest by `name@version`
+    models: tuple[str, ...] = ()  # the models that were asked
+    sections: dict[str, str] = field(default_factory=dict)  # further sections of the card, Markdown by heading
+    # gives the report's sections once every table is staged, from what differs from the version before, too
     page: Callable[[Stage, Manifest, Sequence[Change]], Page] = lambda stage, manifest, changes: Page()
-    rules: int = RULES
-    commits: dict[str, str] = field(default_factory=dict)
+    rules: int = RULES  # by which the rows were made
+    commits: dict[str, str] = field(default_factory=dict)  # of inputs on the Hub, as in the manifest
 
 
 def commit(stage: Stage, made: Made) -> Version:
@@ -176,11 +161,10 @@ def _write_pages(stage: Stage, made: Made, manifest: Manifest, before: Version |
             hides_places=made.corpus.hides_places,
         ),
         "report.html": render_report(manifest, made.corpus.story, made.page(stage, manifest, changes)),
-        "croissant.json": render_croissant(manifest, made.corpus),
     }
     for name, text in pages.items():
         write_text(stage.version / name, text)
-    entries = [file_entry(stage.version / name, stage.version) for name in PAGES]
+    entries = [file_entry(stage.version / name, stage.version) for name in pages]
     return manifest.model_copy(update={"files": (*manifest.files, *entries)})
 
 

@@ -28,21 +28,13 @@ _REPO = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}$")
 
 @dataclass(frozen=True)
 class State:
-    """A repository as it is now.
+    """A repository as it is now."""
 
-    Attributes:
-        head: the commit of its main branch.
-        private: whether only its owners see it.
-        tags: commits by tag.
-        files: what main holds.
-        manifest: the `manifest.json` on main, if there is one.
-    """
-
-    head: str
-    private: bool
-    tags: dict[str, str]
-    files: tuple[Remote, ...]
-    manifest: dict[str, Any] | None
+    head: str  # the commit of its main branch
+    private: bool  # whether only its owners see it
+    tags: dict[str, str]  # commits by tag
+    files: tuple[Remote, ...]  # what main holds
+    manifest: dict[str, Any] | None  # the `manifest.json` on main, if there is one
 
     @property
     def earlier(self) -> list[str]:

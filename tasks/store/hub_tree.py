@@ -16,19 +16,12 @@ MOST_FILES = 25_000  # of large files in one commit, by `create_commit`'s docume
 
 @dataclass(frozen=True)
 class Entry:
-    """A file that is to be published.
+    """A file that is to be published."""
 
-    Attributes:
-        path: where it stands in the repository.
-        source: where its bytes lie.
-        sha256: SHA-256 of its bytes.
-        bytes: its size.
-    """
-
-    path: str
-    source: Path
-    sha256: str
-    bytes: int
+    path: str  # where it stands in the repository
+    source: Path  # where its bytes lie
+    sha256: str  # SHA-256 of its bytes
+    bytes: int  # its size
 
 
 @dataclass(frozen=True)
@@ -43,19 +36,12 @@ class Remote:
 
 @dataclass(frozen=True)
 class Difference:
-    """What makes a repository's tree equal to a version's.
+    """What makes a repository's tree equal to a version's."""
 
-    Attributes:
-        upload: files that are missing or other there.
-        delete: paths of an earlier version that this one does not have.
-        same: files that are there already.
-        foreign: paths that no version has and that stay, such as a LICENSE.
-    """
-
-    upload: tuple[Entry, ...]
-    delete: tuple[str, ...]
-    same: tuple[Entry, ...]
-    foreign: tuple[str, ...]
+    upload: tuple[Entry, ...]  # files that are missing or other there
+    delete: tuple[str, ...]  # paths of an earlier version that this one does not have
+    same: tuple[Entry, ...]  # files that are there already
+    foreign: tuple[str, ...]  # paths that no version has and that stay, such as a LICENSE
 
     @property
     def none(self) -> bool:

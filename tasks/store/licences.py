@@ -31,15 +31,10 @@ _STRICTEST = ("none", "rows", "all")
 
 @dataclass
 class Loss:
-    """What one table loses.
+    """What one table loses."""
 
-    Attributes:
-        rows: rows held back, by split.
-        audio: clips held back from rows that stay, by split.
-    """
-
-    rows: dict[str, int] = field(default_factory=dict)
-    audio: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)  # rows held back, by split
+    audio: dict[str, int] = field(default_factory=dict)  # clips held back from rows that stay, by split
 
     def touches(self, split: str) -> bool:
         """Whether a split loses anything."""
@@ -48,16 +43,11 @@ class Loss:
 
 @dataclass(frozen=True)
 class Terms:
-    """What may leave.
+    """What may leave."""
 
-    Attributes:
-        licences: by source.
-        audio: whether any audio may.
-        unheard: SHA-256 of clips that tracks' own licences hold back in what a version was made from (`unheard`).
-    """
-
-    licences: Mapping[str, Licence]
-    audio: bool = True
+    licences: Mapping[str, Licence]  # by source
+    audio: bool = True  # whether any audio may
+    # SHA-256 of clips that tracks' own licences hold back in what a version was made from (`unheard`)
     unheard: frozenset[str] = frozenset()
 
     @property

@@ -32,15 +32,10 @@ Thing: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class Gone:
-    """What leaves a version.
+    """What leaves a version."""
 
-    Attributes:
-        rows: whether a row leaves, by table; over all its splits in order.
-        things: kinds and ids that rows were, of which none is left.
-    """
-
-    rows: dict[str, Mask] = field(default_factory=dict)
-    things: frozenset[Thing] = frozenset()
+    rows: dict[str, Mask] = field(default_factory=dict)  # whether a row leaves, by table; over all its splits in order
+    things: frozenset[Thing] = frozenset()  # kinds and ids that rows were, of which none is left
 
     @property
     def counts(self) -> dict[str, int]:

@@ -39,31 +39,19 @@ class FileEntry(Record):
 
 
 class Step(Record):
-    """The accounts of one step: `entered == kept + sum(rejected) + sum(dropped)`.
+    """The accounts of one step: `entered == kept + sum(rejected) + sum(dropped)`."""
 
-    Attributes:
-        name: the step, unique in a build.
-        place: where it stands in the story, from 1; steps that run side by side share a place.
-        unit: what is counted ("lines", "clips", "candidate pairs").
-        stage: the word under which its rejects stand in the `rejects` table.
-        follows: steps of the same unit whose kept items enter here; empty for a first step.
-        rejected: items in the `rejects` table by reason.
-        dropped: candidates that a rule or a quota filtered out, by reason; counted, not listed.
-        table: the published table whose rows are the kept items, if there is one.
-        notes: sentences for the reader, such as a quota that could not be met.
-    """
-
-    name: str
-    place: int
-    unit: str
-    stage: str = ""
-    follows: tuple[str, ...] = ()
+    name: str  # the step, unique in a build
+    place: int  # where it stands in the story, from 1; steps that run side by side share a place
+    unit: str  # what is counted ("lines", "clips", "candidate pairs")
+    stage: str = ""  # the word under which its rejects stand in the `rejects` table
+    follows: tuple[str, ...] = ()  # steps of the same unit whose kept items enter here; empty for a first step
     entered: int
     kept: int
-    rejected: dict[str, int] = {}
-    dropped: dict[str, int] = {}
-    table: str | None = None
-    notes: tuple[str, ...] = ()
+    rejected: dict[str, int] = {}  # items in the `rejects` table by reason
+    dropped: dict[str, int] = {}  # candidates that a rule or a quota filtered out, by reason; counted, not listed
+    table: str | None = None  # the published table whose rows are the kept items, if there is one
+    notes: tuple[str, ...] = ()  # sentences for the reader, such as a quota that could not be met
 
 
 class Parent(Record):

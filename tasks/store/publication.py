@@ -15,6 +15,7 @@ from earmark.schemas.config import Licence
 from earmark.schemas.errors import HubError
 from earmark.schemas.tables import Table
 from earmark.tasks.store.card import markdown_cell
+from earmark.tasks.store.commit import PAGES
 from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.hub_tree import Entry
 from earmark.tasks.store.licences import Loss, Redaction, Terms, licences_of, model_terms, unheard
@@ -24,31 +25,21 @@ from earmark.tasks.store.staging import locked
 from earmark.tasks.store.versions import MANIFEST, Store, Version
 
 FOLDER, LOCK = ".publish", ".publish.lock"
-CARD, REPORT, CROISSANT = "README.md", "report.html", "croissant.json"
-PAGES = (CARD, REPORT, CROISSANT)
+CARD, REPORT = "README.md", "report.html"
 EMBEDS = (b"<audio ", b"<img ")  # no text of a row can look like them: the report escapes it
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """What is published of a version.
+    """What is published of a version."""
 
-    Attributes:
-        version: the version.
-        manifest: the manifest that is published.
-        entries: the files, that manifest among them.
-        lost: what is held back, by table.
-        licences: the terms by source.
-        evaluated: whether the card tells of evaluations, which the version's own does not.
-        model_terms: of the models that made it, and what it was made from.
-    """
-
-    version: Version
-    manifest: Manifest
-    entries: tuple[Entry, ...]
-    lost: Mapping[str, Loss]
-    licences: Mapping[str, Licence]
-    evaluated: bool = False
+    version: Version  # the version
+    manifest: Manifest  # the manifest that is published
+    entries: tuple[Entry, ...]  # the files, that manifest among them
+    lost: Mapping[str, Loss]  # what is held back, by table
+    licences: Mapping[str, Licence]  # the terms by source
+    evaluated: bool = False  # whether the card tells of evaluations, which the version's own does not
+    # of the models that made it, and what it was made from
     model_terms: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -162,7 +153,7 @@ def _place(version: Version, folder: Path, path: str) -> Path:
 def _copy(version: Version, redaction: Redaction, lost: Mapping[str, Loss], folder: Path) -> Manifest:
     """Write what differs from the version: Parquet files that lose something, the card, the manifest.
 
-    Pages that show rows (`report.html`) or count them for machines (`croissant.json`) do not leave with a part.
+    Pages that show or count the rows of the whole version (`report.html`) do not leave with a part.
     """
     files: list[FileEntry] = []
     rows: dict[str, dict[str, int]] = {}

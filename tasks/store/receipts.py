@@ -14,36 +14,24 @@ FOLDER = "published"
 
 
 class Receipt(BaseModel):
-    """One publication.
-
-    Attributes:
-        endpoint: the Hub.
-        commit: the commit that holds the version.
-        manifest: SHA-256 of the version's manifest in the store.
-        published_manifest: that of the manifest in the repository; another one if something was held back.
-        files: files in the repository.
-        bytes: their size.
-        held_rows: rows held back by table.
-        held_audio: clips held back by table.
-        allowed: findings of the scan that a reviewed list let pass, by its marks.
-    """
+    """One publication."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     corpus: str
     version: str
-    endpoint: str
+    endpoint: str  # the Hub
     repo: str
     private: bool
-    commit: str
+    commit: str  # the commit that holds the version
     tag: str
-    manifest: str
-    published_manifest: str
-    files: int
-    bytes: int
-    held_rows: dict[str, int] = {}
-    held_audio: dict[str, int] = {}
-    allowed: tuple[str, ...] = ()
+    manifest: str  # SHA-256 of the version's manifest in the store
+    published_manifest: str  # that of the manifest in the repository; another one if something was held back
+    files: int  # files in the repository
+    bytes: int  # their size
+    held_rows: dict[str, int] = {}  # rows held back by table
+    held_audio: dict[str, int] = {}  # clips held back by table
+    allowed: tuple[str, ...] = ()  # findings of the scan that a reviewed list let pass, by its marks
     published: datetime
 
 

@@ -30,18 +30,14 @@ from earmark.tasks.store.objects import blocks, one_line, open_objects, require_
 
 ADDRESS = ".remote"
 CLAIMS = ".claims"
-CLOSED = b""  # the manifest of a name whose objects were swept away: no commit can put its own there
+CLOSED = b""  # the manifest of a name whose objects were discarded: no commit can put its own there
 
 
 @dataclass(frozen=True)
 class Remote:
-    """The versions of a store behind a URL.
+    """The versions of a store behind a URL."""
 
-    Attributes:
-        url: such as `s3://bucket/prefix`; without user, password, query or closing slash.
-    """
-
-    url: str
+    url: str  # such as `s3://bucket/prefix`; without user, password, query or closing slash
 
     @property
     def copy(self) -> Path:
@@ -79,7 +75,7 @@ class Remote:
 
     def claim(self, corpus: str, claimant: str) -> str:
         """Claim the name of the next version; an interrupted build of the same content gets the one that it had, unless
-        what it had sent was swept away since.
+        what it had sent was discarded since.
 
         Args:
             corpus: the corpus.
@@ -154,7 +150,7 @@ class Remote:
             with self._one_line():
                 found = self.files.cat_file(f"{place}/{MANIFEST}")
             if found == CLOSED:
-                raise StoreError(f"{place}: what was sent of this version was swept away meanwhile; build again")
+                raise StoreError(f"{place}: what was sent of this version was discarded meanwhile; build again")
             if found != text:
                 raise StoreError(f"{place}: another build has committed this version with other content; build again")
 

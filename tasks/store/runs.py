@@ -24,34 +24,25 @@ State = Literal["running", "completed", "failed", "interrupted"]
 
 
 class Run(BaseModel):
-    """One attempt to build a version.
-
-    Attributes:
-        run: its name, `20260102-030405-ab12`; sorts by time.
-        process_started: start time of the process in seconds since 1970, to tell it from a later one with its number.
-        config: the config file, absolute.
-        force: whether it was to build even if a version was up to date.
-        allow_rejects: whether it was to commit whatever was lost of the inputs.
-        version: the version it committed or found up to date.
-        error: one line, if it failed.
-    """
+    """One attempt to build a version."""
 
     model_config = ConfigDict(extra="forbid")
 
-    run: str
+    run: str  # its name, `20260102-030405-ab12`; sorts by time
     corpus: str
-    config: str
+    config: str  # the config file, absolute
     limit: int | None = None
-    force: bool = False
-    allow_rejects: bool = False
+    force: bool = False  # whether it was to build even if a version was up to date
+    allow_rejects: bool = False  # whether it was to commit whatever was lost of the inputs
     host: str
     pid: int
+    # start time of the process in seconds since 1970, to tell it from a later one with its number
     process_started: float
     started: datetime
     ended: datetime | None = None
     state: State = "running"
-    version: str | None = None
-    error: str | None = None
+    version: str | None = None  # the version it committed or found up to date
+    error: str | None = None  # one line, if it failed
 
     def current_state(self) -> State:
         """The state as it is now: a run whose process is gone without a word was interrupted."""

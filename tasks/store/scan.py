@@ -36,17 +36,11 @@ class Scanner(Protocol):
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that may not be published.
+    """Something that may not be published."""
 
-    Attributes:
-        where: table, column and row; or file and line.
-        kind: what it looks like.
-        mark: the first digits of its SHA-256; a reviewed list may allow it by them.
-    """
-
-    where: str
-    kind: str
-    mark: str
+    where: str  # table, column and row; or file and line
+    kind: str  # what it looks like
+    mark: str  # the first digits of its SHA-256; a reviewed list may allow it by them
 
     def __str__(self) -> str:
         return f"{self.where}: {self.kind} [{self.mark}]"

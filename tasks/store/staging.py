@@ -33,21 +33,13 @@ DOOMED = ".swept"
 
 @dataclass(frozen=True)
 class Stage:
-    """A build under way. Small and picklable: workers in other processes share it through the disk.
+    """A build under way. Small and picklable: workers in other processes share it through the disk."""
 
-    Attributes:
-        store: where the version will be committed.
-        corpus: the corpus that is built.
-        build_key: what the version is made from.
-        folder: `<store>/<corpus>/.staging/<first digits of the build key>`.
-        forecast: what counts the requests of a dry run, which asks nothing; None in a build.
-    """
-
-    store: Store
-    corpus: str
-    build_key: str
-    folder: Path
-    forecast: Any = None
+    store: Store  # where the version will be committed
+    corpus: str  # the corpus that is built
+    build_key: str  # what the version is made from
+    folder: Path  # `<store>/<corpus>/.staging/<first digits of the build key>`
+    forecast: Any = None  # what counts the requests of a dry run, which asks nothing; None in a build
 
     @property
     def work(self) -> Path:

@@ -23,15 +23,10 @@ _SPEC = re.compile(r"^(?P<corpus>[a-z0-9][a-z0-9-]*)(@(?P<version>v[1-9][0-9]*))
 
 @dataclass(frozen=True)
 class Version:
-    """One committed version.
+    """One committed version."""
 
-    Attributes:
-        corpus: the corpus's name.
-        folder: `<store>/<corpus>/vN`.
-    """
-
-    corpus: str
-    folder: Path
+    corpus: str  # the corpus's name
+    folder: Path  # `<store>/<corpus>/vN`
 
     @property
     def name(self) -> str:
@@ -68,15 +63,10 @@ class Version:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder that holds corpora, the annotation ledger, the media index and the run records.
+    """A folder that holds corpora, the annotation ledger, the media index and the run records."""
 
-    Attributes:
-        root: the folder.
-        remote: the object store whose copy it is; None for a store of its own.
-    """
-
-    root: Path
-    remote: Remote | None = None
+    root: Path  # the folder
+    remote: Remote | None = None  # the object store whose copy it is; None for a store of its own
 
     @property
     def address(self) -> str:

@@ -31,22 +31,16 @@ Kind = Literal["annotator", "clip", "prompt"]
 
 
 class Mark(BaseModel):
-    """Something whose rows are withdrawn, by a digest.
-
-    Attributes:
-        kind: of what is named so (`schemas.tables.column`); `key` in records of an earlier release, which named a
-            column of what other corpora made from a withdrawn row.
-        digest: SHA-256 of kind and value.
-        column: the column of a `key`.
-        corpus: the one corpus that it holds for; None for all.
-    """
+    """Something whose rows are withdrawn, by a digest."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    # of what is named so (`schemas.tables.column`); `key` in records of an earlier release, which named a column of
+    # what other corpora made from a withdrawn row
     kind: str
-    digest: str
-    column: str | None = None
-    corpus: str | None = None
+    digest: str  # SHA-256 of kind and value
+    column: str | None = None  # the column of a `key`
+    corpus: str | None = None  # the one corpus that it holds for; None for all
 
     @classmethod
     def of(cls, kind: str, value: str, corpus: str | None = None) -> Mark:
@@ -55,30 +49,20 @@ class Mark(BaseModel):
 
 
 class Withdrawal(BaseModel):
-    """One withdrawal.
-
-    Attributes:
-        name: from what was withdrawn; the same again is the same withdrawal.
-        kind: what was withdrawn.
-        reason: why, as it was said.
-        withdrawn: when.
-        marks: what is left out of every later version.
-        versions: the versions that hold it, by digest of their manifests; they are not published.
-        made: the versions without it that it made.
-        rows: rows left out of those, by corpus and table.
-        seen: digests of the manifests of all versions that were looked through; None in a record of an earlier release.
-    """
+    """One withdrawal."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    # from what was withdrawn; the same again is the same withdrawal
     name: str = Field(validation_alias=AliasChoices("name", "act"), serialization_alias="act")  # as in earlier records
-    kind: Kind
-    reason: str
-    withdrawn: datetime
-    marks: tuple[Mark, ...]
-    versions: tuple[Parent, ...]
-    made: tuple[Parent, ...] = ()
-    rows: dict[str, dict[str, int]] = {}
+    kind: Kind  # what was withdrawn
+    reason: str  # why, as it was said
+    withdrawn: datetime  # when
+    marks: tuple[Mark, ...]  # what is left out of every later version
+    versions: tuple[Parent, ...]  # the versions that hold it, by digest of their manifests; they are not published
+    made: tuple[Parent, ...] = ()  # the versions without it that it made
+    rows: dict[str, dict[str, int]] = {}  # rows left out of those, by corpus and table
+    # digests of the manifests of all versions that were looked through; None in a record of an earlier release
     seen: tuple[str, ...] | None = None
 
     def holds(self, manifest: Manifest) -> bool:

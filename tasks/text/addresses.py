@@ -136,16 +136,9 @@ LINKS: tuple[Rule, ...] = (
 )
 MAILS: tuple[Rule, ...] = (
     Rule(
-        EMAIL,
-        rf"(?i)\b(?:{_POT})\.[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{0,3}}@[\w.+-]{{1,64}}(?![\w.]*\.[a-z]{{2}})",
-        "@",
+        EMAIL, rf"(?i)\b(?:{_POT})\.[\w-]{{1,63}}(?:\.[\w-]{{1,63}}){{0,3}}@[\w.+-]{{1,64}}(?![\w.]*\.[a-z]{{2}})", "@"
     ),
-    Rule(
-        EMAIL,
-        _PLAIN_MAIL.pattern,
-        "@",
-        _somebodys_mail,
-    ),
+    Rule(EMAIL, _PLAIN_MAIL.pattern, "@", _somebodys_mail),
     Rule(
         EMAIL,
         rf"(?i)(?<![\w.+-])[\w.+-]{{1,64}}(?:(?:\sdot\s|{_OPEN}dot{_CLOSE})[\w+-]{{1,32}}){{0,2}}{_AT}[\w-]{{1,63}}?"

@@ -74,10 +74,7 @@ def salt_digest(salt: str) -> str:
 def key_of(salt: str, kind: str, value: str) -> str:
     """A salted hash of an id or a name: sixteen hexadecimal digits.
 
-    Args:
-        salt: what `salt_of` gave.
-        kind: `thread`, `comment` or `author`, so that equal ids of two kinds have two keys.
-        value: the id or the name.
+    `kind` (`thread`, `comment`, `author`) keeps equal ids of two kinds apart.
     """
     return hashlib.sha256(f"{salt}\0{kind}\0{value}".encode("utf-8", "surrogatepass")).hexdigest()[:16]
 

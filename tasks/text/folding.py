@@ -28,7 +28,6 @@ class Folded:
     """A text as it looks.
 
     Attributes:
-        text: the folded text.
         starts: for each of its characters, and for its end, the place in the original; None where both are the same.
     """
 

@@ -43,16 +43,7 @@ def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
 
 
 def near_any(texts: Sequence[str], others: Sequence[str], threshold: float) -> list[int | None]:
-    """Which texts say nearly what any of some others says; the others may repeat one another.
-
-    Args:
-        texts: what is looked at.
-        others: what it is compared with.
-        threshold: as `near_duplicates`.
-
-    Returns:
-        For each text the index of the first of the others that it repeats, or None.
-    """
+    """For each text the index of the first other that it nearly repeats, or None; those may repeat each other."""
     index = NearTexts(others, threshold)
     return [index.find(text) for text in texts]
 
@@ -82,7 +73,6 @@ def near_groups(texts: Sequence[str], threshold: float) -> list[int]:
 
     Args:
         texts: in a stable order.
-        threshold: as `near_duplicates`.
     """
     index = _index(threshold)
     heads = list(range(len(texts)))

@@ -36,25 +36,17 @@ _TAKEN = "\0"  # stands where a rule found something; no pattern has it
 
 @dataclass(frozen=True, order=True)
 class Place:
-    """Something personal or secret in a text.
+    """Something personal or secret in a text."""
 
-    Attributes:
-        start: its first character, in the original.
-        end: the one behind its last.
-        kind: what it looks like.
-    """
-
-    start: int
-    end: int
-    kind: str
+    start: int  # its first character, in the original
+    end: int  # the one behind its last
+    kind: str  # what it looks like
 
 
 def find(text: str | Folded, rules: Sequence[Rule] = RULES) -> list[Place]:
     """Where a text holds what leads to a person or opens a door, first to last; no two places overlap.
 
-    Args:
-        text: a text, or what `fold` made of it.
-        rules: in the order in which they take their share.
+    Rules take their share in their order.
     """
     folded = fold(text) if isinstance(text, str) else text
     view, left = View(folded.text), folded.text
@@ -73,13 +65,9 @@ def hint(rules: Sequence[Rule] = RULES) -> str:
 
 @dataclass(frozen=True)
 class Scanner:
-    """Finds what may not be published in texts: all but links and mentions, which cards and captions have on purpose.
+    """Finds what may not be published in texts: all but links and mentions, which cards and captions mean to have."""
 
-    Attributes:
-        secrets: values that are secret here, by what they are called.
-    """
-
-    secrets: Mapping[str, str] = field(default_factory=dict)
+    secrets: Mapping[str, str] = field(default_factory=dict)  # values that are secret here, by what they are called
 
     @property
     def hint(self) -> str:

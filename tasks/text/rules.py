@@ -14,17 +14,11 @@ AROUND = 48  # characters before and behind a value that may speak for it: "call
 
 @dataclass(frozen=True)
 class Seen:
-    """A value that a pattern found.
+    """A value that a pattern found."""
 
-    Attributes:
-        value: the value, folded.
-        before: what stands before it, at most `AROUND` characters.
-        behind: what stands behind it, likewise.
-    """
-
-    value: str
-    before: str
-    behind: str
+    value: str  # the value, folded
+    before: str  # what stands before it, at most `AROUND` characters
+    behind: str  # what stands behind it, likewise
 
 
 def words_of(text: str) -> frozenset[str]:
@@ -33,11 +27,7 @@ def words_of(text: str) -> frozenset[str]:
 
 
 class View:
-    """A folded text, and what rules ask of it before they read it: most have nothing to do with most texts.
-
-    Attributes:
-        text: the text.
-    """
+    """A folded text, and what rules ask of it before they read it: most have nothing to do with most texts."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -62,25 +52,17 @@ class View:
 
 @dataclass(frozen=True)
 class Rule:
-    """A shape.
+    """A shape."""
 
-    Attributes:
-        kind: what it is called.
-        pattern: its last group that took part, if there is one, is the value.
-        hint: for RE2; matches each text in which `pattern` finds something.
-        holds: decides about a value that the pattern found.
-        leaks: whether it may not be published. Links and mentions may: cards and captions have them on purpose.
-        words: a text must have one of these words, or of `marks`; without both, `hint` must match in Python too.
-        marks: likewise, wherever they stand; in lower case.
-    """
-
-    kind: str
-    pattern: str
-    hint: str
-    holds: Callable[[Seen], bool] = field(default=lambda seen: True)
+    kind: str  # what it is called
+    pattern: str  # its last group that took part, if there is one, is the value
+    hint: str  # for RE2; matches each text in which `pattern` finds something
+    holds: Callable[[Seen], bool] = field(default=lambda seen: True)  # decides about a value that the pattern found
+    # whether it may not be published. Links and mentions may: cards and captions have them on purpose.
     leaks: bool = True
+    # a text must have one of these words, or of `marks`; without both, `hint` must match in Python too
     words: frozenset[str] = frozenset()
-    marks: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()  # likewise, wherever they stand; in lower case
 
     @cached_property
     def compiled(self) -> re.Pattern[str]:

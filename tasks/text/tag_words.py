@@ -29,11 +29,7 @@ class Naming(NamedTuple):
 
 
 class Lexicon:
-    """The forms of a set of tags.
-
-    Args:
-        tags: what texts are searched for.
-    """
+    """The forms of a set of tags, which texts are searched for."""
 
     def __init__(self, tags: Iterable[Tag]) -> None:
         self._forms: dict[tuple[str, ...], list[Tag]] = {}

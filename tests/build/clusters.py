@@ -47,24 +47,24 @@ class Build:
             assert time.monotonic() < end, self.log.read_text()
             time.sleep(0.01)
 
-    def workers(self, runner: str, step: str) -> list[psutil.Process]:
-        """The processes that work on shards of a step; Ray's bear its name while they do."""
+    def workers(self, step: str) -> list[psutil.Process]:
+        """The processes that work on shards of a step: they bear its name while they do."""
         found = []
         for process in psutil.Process(self.process.pid).children(recursive=True):
             try:
                 called = " ".join(process.cmdline())
             except psutil.Error:
                 continue  # it ended while we looked
-            if called.startswith(f"ray::{step}") if runner == "ray" else "spawn_main" in called:
+            if called.startswith(f"ray::{step}"):
                 found.append(process)
         return found
 
-    def kill_one(self, runner: str, step: str, port: int | None = None) -> None:
-        """Kill a process that works on shards of a step; of Dask's, which bear no names, one that is asking."""
+    def kill_one(self, step: str) -> None:
+        """Kill a process that works on shards of a step."""
         found: list[psutil.Process] = []
 
         def looked() -> bool:
-            found[:] = [one for one in self.workers(runner, step) if runner == "ray" or _asks(one, port)]
+            found[:] = self.workers(step)
             return bool(found)
 
         self.until(looked)
@@ -73,14 +73,6 @@ class Build:
     def end(self) -> None:
         """Wait for the version."""
         assert self.process.wait(PATIENCE_S) == 0, self.log.read_text()
-
-
-def _asks(process: psutil.Process, port: int | None) -> bool:
-    """Whether a process is connected to the judge at a port of this machine."""
-    try:
-        return any(one.raddr and one.raddr.port == port for one in process.net_connections("tcp"))
-    except psutil.Error:
-        return False  # it ended while we looked
 
 
 def run(corpus: str, config: str, store: str, pairs_a_shard: str) -> None:

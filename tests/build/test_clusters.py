@@ -3,20 +3,17 @@ only what was in flight there is asked again."""
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
 
 from earmark.schemas.config import Engine
-from earmark.tasks.build.clusters import DaskCluster, RayCluster
+from earmark.tasks.build.clusters import RayCluster
 from earmark.tasks.build.shards import check_machines, look_around
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
@@ -26,13 +23,15 @@ from tests.builds import contents_of
 from tests.instrumentals import separating
 from tests.pseudo_preferences import music
 
+pytest.importorskip("prefect_ray", reason="without the extra ray")
+
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
 WORKERS = 3
 CONCURRENCY = 6
 PROMPTS = 40
 REQUESTS = PROMPTS * 3 * 2
-ENGINE = '\n[engine]\nrunner = "{runner}"\nworkers = {workers}\n[engine.resources]\nannotate = {{ cpus = 1 }}\n'
+ENGINE = f'\n[engine]\nrunner = "ray"\nworkers = {WORKERS}\n[engine.resources]\nannotate = {{ cpus = 1 }}\n'
 
 
 @pytest.fixture(scope="module")
@@ -59,47 +58,27 @@ def server() -> Iterator[Server]:
     started.process.communicate()
 
 
-def needs(runner: str) -> None:
-    """Skip where a cluster's extra is absent."""
-    if importlib.util.find_spec({"ray": "prefect_ray", "dask": "prefect_dask"}[runner]) is None:
-        pytest.skip(f"without the extra {runner}")
-
-
-@pytest.mark.parametrize(("runner", "kind"), [("ray", RayCluster), ("dask", DaskCluster)])
-def test_each_machine_is_examined(runner: Any, kind: Any, tmp_path: Path) -> None:
-    needs(runner)
+def test_each_machine_is_examined(tmp_path: Path) -> None:
     stage = Stage(Store(tmp_path), "pseudo-preferences", "key", tmp_path)
     config = music.config_of(tmp_path, "http://127.0.0.1:9/v1")
     question = partial(look_around, stage, config, [])
     with ExitStack() as stack:
-        there = kind(stack, Engine(runner=runner, workers=1)).ask_each(question)
+        there = RayCluster(stack, Engine(runner="ray", workers=1)).ask_each(question)
     assert there == [question()]
     check_machines(stage, question(), there)
 
 
-def test_builds_side_by_side_have_a_dask_each() -> None:
-    needs("dask")
-    engine = Engine(runner="dask", workers=1)
-    with ExitStack() as one:
-        first = DaskCluster(one, engine)
-        with ExitStack() as two:
-            assert set(DaskCluster(two, engine).ask_each(os.getpid)).isdisjoint(first.ask_each(os.getpid))
-        assert len(first.ask_each(os.getpid)) == 1  # it goes on when the other has ended
-
-
-@pytest.mark.parametrize("runner", ["ray", "dask"])
-def test_a_judging_process_is_killed(runner: str, api_url: str, server: Server, tmp_path: Path) -> None:
-    needs(runner)
+def test_a_judging_process_is_killed(api_url: str, server: Server, tmp_path: Path) -> None:
     music.make_pool(tmp_path, PROMPTS)
     judge = {"max_concurrency": CONCURRENCY, "read_timeout_s": 30.0, "total_timeout_s": 60.0}
     calm = music.build_judged(music.config_of(tmp_path, server.base_url, judge=judge), tmp_path / "calm")
     config = music.write_config(tmp_path, server.base_url, judge=judge)
-    config.write_text(config.read_text() + ENGINE.format(runner=runner, workers=WORKERS))
+    config.write_text(config.read_text() + ENGINE)
     before, store = server.settled()["asked"], tmp_path / "store"
     build = Build("pseudo-preferences", config, store, api_url, pairs_a_shard=12)
     judged = store / "pseudo-preferences/.staging"
     build.until(lambda: len(list(judged.glob("*/work/judge/draws/*.parquet"))) >= 2)
-    build.kill_one(runner, "judge", urlsplit(server.base_url).port)
+    build.kill_one("judge")
     build.end()
     asked = server.settled()["asked"] - before
     lost = asked - received(store / "ledger.sqlite")
@@ -109,17 +88,16 @@ def test_a_judging_process_is_killed(runner: str, api_url: str, server: Server, 
 
 
 def test_a_separating_process_is_killed(tmp_path: Path) -> None:
-    needs("ray")
     folder, store = tmp_path / "t", tmp_path / "store"
     separating.make_tracks(folder, 300, seconds=1.0)
     calm = separating.build_separated(separating.config_of(folder), tmp_path / "calm")
     config = folder / "build.toml"
     config.write_text(
         'corpus = "instrumentals"\n[source]\nname = "own"\nformat = "table"\ntracks = "tracks.jsonl"\n'
-        "[tracks]\nshortest_s = 0.2\n" + ENGINE.format(runner="ray", workers=WORKERS)
+        "[tracks]\nshortest_s = 0.2\n" + ENGINE
     )
     build = Build("instrumentals", config, store, None)
     build.until(lambda: len(list(store.glob("separated/*/*/*.json"))) >= 20)
-    build.kill_one("ray", "separate")
+    build.kill_one("separate")
     build.end()
     assert contents_of(store / "instrumentals/v1") == contents_of(calm.folder)

@@ -16,9 +16,9 @@ GOOD = "A calm ambient piece led by piano, with soft strings and a spacious, rev
 CHECKS = Checks()
 
 
-def faults(text: str, **options: bool) -> list[str]:
+def faults(text: str) -> list[str]:
     """Names of the faults."""
-    return [fault.reason for fault in find_faults(text, CHECKS, **options)]
+    return [fault.reason for fault in find_faults(text, CHECKS)]
 
 
 @pytest.mark.parametrize(
@@ -66,10 +66,6 @@ def test_each_fault_is_found_and_no_other(text: str, fault: str) -> None:
     assert faults(text) == [fault]
 
 
-def test_a_text_that_the_limit_of_tokens_cut_off_is_truncated() -> None:
-    assert faults(GOOD, cut=True) == ["truncated"]
-
-
 def test_only_what_is_looked_for_is_found() -> None:
     checks = Checks(look_for=("mentions_duration",))
     assert [fault.reason for fault in find_faults("Sung for 30 seconds", checks)] == []  # too short to be judged
@@ -78,9 +74,9 @@ def test_only_what_is_looked_for_is_found() -> None:
         Checks(look_for=("empty",), flag=("boilerplate",))
 
 
-@given(st.text(max_size=300), st.booleans())
-def test_any_text_is_judged_and_details_stay_short(text: str, cut: bool) -> None:
-    for fault in find_faults(text, CHECKS, cut=cut):
+@given(st.text(max_size=300))
+def test_any_text_is_judged_and_details_stay_short(text: str) -> None:
+    for fault in find_faults(text, CHECKS):
         assert fault.reason in CHECKS.look_for
         assert len(fault.detail) < 200
 

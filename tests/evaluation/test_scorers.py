@@ -7,7 +7,6 @@ import io
 import json
 import math
 import os
-import shutil
 import subprocess
 import sys
 import threading
@@ -36,8 +35,9 @@ from earmark.tasks.evaluation.leaderboard import rank_submissions
 from earmark.tasks.evaluation.scorers import clip_scores, read_scorers
 from earmark.tasks.store.versions import Store, Version
 from tests.conftest import ROOT
-from tests.evaluation.test_score import RATE, generate, prompts_of, sha256
-from tests.music_prompts.prompt_builds import build_prompts, config_of, made_tracks, write_tracks
+from tests.evaluation.test_score import RATE, built, generate, prompts_of, sha256, store
+
+__all__ = ["built", "store"]  # fixtures
 
 PACKAGE = """
 import time
@@ -66,22 +66,6 @@ class Peak:
 
 RMS = 'annotator = "scorer:lab_scorer.quality:score"\nversion = "1"\nscores = ["rms", "peak"]\n'
 TOP = 'annotator = "scorer:lab_scorer.quality:Peak"\nversion = "1"\nscores = ["top"]\nhearing = {longest_s = 0.1}\n'
-
-
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Version, Path]:
-    """A version of prompts, and its store, which tests copy."""
-    folder = tmp_path_factory.mktemp("prompts")
-    write_tracks(folder / "tracks.tsv", made_tracks(300))
-    counts = {"strict_id": 8, "improvised_id": 6, "strict_ood": 2}
-    return build_prompts(config_of(folder, prompts=counts), folder / "store"), folder / "store"
-
-
-@pytest.fixture
-def store(built: tuple[Version, Path], tmp_path: Path) -> Store:
-    """A copy of the store."""
-    shutil.copytree(built[1], tmp_path / "store")
-    return Store(tmp_path / "store")
 
 
 @pytest.fixture

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import pytest
 
+from earmark.tasks.store.remote import Remote
 from tests.servers.s3_server import S3Server
 
 
@@ -46,3 +47,17 @@ def put(bucket: str, folder: Path, below: str = "") -> str:
         if path.is_file():
             s3fs.S3FileSystem().pipe_file(f"{url}/{path.relative_to(folder).as_posix()}", path.read_bytes())
     return url
+
+
+def uncommitted(remote: Remote) -> dict[str, list[str]]:
+    """The objects that belong to no version, by `corpus/vN`: that folder has no manifest, or an empty one."""
+    root = remote.url.removeprefix("s3://")
+    remote.files.invalidate_cache()
+    sizes = {path.removeprefix(f"{root}/"): size for path, size in remote.files.du(root, total=False).items()}
+    found: dict[str, list[str]] = {}
+    for path in sizes:
+        folder = "/".join(PurePosixPath(path).parts[:2])
+        manifest = f"{folder}/manifest.json"
+        if "/v" in folder and path != manifest and not sizes.get(manifest):
+            found.setdefault(folder, []).append(path)
+    return found

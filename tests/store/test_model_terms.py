@@ -18,7 +18,6 @@ from earmark.tasks.build.progress import shown
 from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.release.publishing import gathered
 from earmark.tasks.store.card import render_card
-from earmark.tasks.store.croissant import render_croissant
 from earmark.tasks.store.manifest import Parent
 from earmark.tasks.store.model_terms import UNKNOWN, new_terms, terms_of, warnings_of
 from earmark.tasks.store.publication import bundled
@@ -110,7 +109,6 @@ def test_a_models_licence_is_none_of_the_data(tmp_path: Path) -> None:
     manifest = version.manifest.model_copy(
         update={"config": {"licences": licences}, "model_terms": terms_of((OURS,), licences), "rows": {}}
     )
-    assert json.loads(render_croissant(manifest, corpus))["license"] == "CC0-1.0"
     assert "- `vllm:lab/own`; terms: MIT \\| x\n" in render_card(manifest, (), corpus.story, None, {})
     with bundled(version, TABLES, store, audio=True, say=print) as bundle:
         assert "report.html" in {entry.path for entry in bundle.entries}

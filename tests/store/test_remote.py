@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -17,20 +16,16 @@ import pytest
 pytest.importorskip("s3fs", reason="s3fs is not installed (extra 'scale', group 'dev')")
 pytest.importorskip("moto", reason="moto is not installed (group 'dev')")
 
-from typer.testing import CliRunner
-
-from earmark.flows.command.cli import app
 from earmark.schemas.errors import StoreError
 from earmark.schemas.mos_preferences import TABLES
 from earmark.tasks.store.diff import diff_table
-from earmark.tasks.store.leftovers import find_leftovers
 from earmark.tasks.store.manifest import claimant_of
 from earmark.tasks.store.remote import ADDRESS, CLAIMS, Remote
 from earmark.tasks.store.versions import Store, open_store, verify
 from tests.builds import Builds, build_version, contents_of, read_config
 from tests.conftest import ROOT
 from tests.servers.s3_server import S3Server
-from tests.store.objects import bucket, server
+from tests.store.objects import bucket, server, uncommitted
 from tests.store.test_kill import CORPUS, configs, unharmed
 
 __all__ = ["bucket", "configs", "server", "unharmed"]  # fixtures
@@ -177,19 +172,12 @@ def test_damage_is_told(url: str, configs: list[Path], tmp_path: Path) -> None:
         open_store(str(another_machine(url, tmp_path / "there"))).find(CORPUS)
 
 
-def sweep(url: str, *options: str) -> str:
-    """What `earmark sweep` prints."""
-    done = CliRunner().invoke(app, ["sweep", "--store", url, *options], catch_exceptions=False)
-    assert done.exit_code == 0
-    return done.stdout
-
-
 def broken_commit(config: Path, store: Store, server: S3Server, version: str) -> None:
     """A build whose every object was sent but the manifest."""
     place = f"/{store.address.removeprefix('s3://')}/{CORPUS}/{version}"
 
     def deny(path: str) -> None:
-        if path == f"{place}/croissant.json":  # the last but one
+        if path == f"{place}/report.html":  # the last but one
             server.denied = (f"{place}/manifest.json",)
 
     server.on_put = deny
@@ -202,37 +190,8 @@ def broken_commit(config: Path, store: Store, server: S3Server, version: str) ->
 
 
 @pytest.mark.slow
-def test_what_a_broken_commit_left_is_no_version_and_can_be_swept(
-    url: str, server: S3Server, configs: list[Path], unharmed: Store, tmp_path: Path
-) -> None:
-    store = open_store(url)
-    build_version(read_config(configs[0]), store.root)
-    broken_commit(configs[1], store, server, "v2")
-    remote = Remote(url)
-    bucket, _, prefix = url.removeprefix("s3://").partition("/")
-    key = f"{prefix}/{CORPUS}/v2/pairs/train-00000-of-00001.parquet"
-    assert [version.name for version in open_store(url).versions(CORPUS)] == ["v1"]
-    assert "nothing that a killed commit left" in sweep(url)  # it may go on within a day
-    remote.files.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
-    before = remote.files.find(f"{url}/{CORPUS}")
-    assert f"{CORPUS} v2, never committed: " in sweep(url, "--older-h", "0", "--dry-run")
-    assert remote.files.find(f"{url}/{CORPUS}") == before
-
-    said = json.loads(sweep(url, "--older-h", "0", "--json"))
-    assert [(held["version"], held["objects"] > 3) for held in said["versions"]] == [("v2", True)]
-    assert said["uploads"] == [key]
-    assert [path.rpartition("/")[2] for path in remote.files.find(f"{url}/{CORPUS}/v2")] == ["manifest.json"]  # empty
-    assert "nothing that a killed commit left" in sweep(url, "--older-h", "0")
-    assert remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
-
-    # the build goes on, under a name that nothing else can be found under
-    assert build_version(read_config(configs[1]), store.root).name == "v3"
-    assert [version.name for version in open_store(url).versions(CORPUS)] == ["v1", "v3"]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("at", ["README.md", "manifest.json"])
-def test_a_commit_that_is_swept_while_it_goes_on_ends_with_an_error(
+def test_a_commit_that_is_discarded_while_it_goes_on_ends_with_an_error(
     at: str, url: str, server: S3Server, configs: list[Path]
 ) -> None:
     store = open_store(url)
@@ -240,34 +199,34 @@ def test_a_commit_that_is_swept_while_it_goes_on_ends_with_an_error(
     remote = store.remote
     done: list[bool] = []
 
-    def swept(path: str) -> None:
+    def discarded(path: str) -> None:
         if path.endswith(f"/v1/{at}"):
             server.on_put = lambda path: None
-            done.extend(remote.discard(left.corpus, left.version) for left in find_leftovers(remote))
+            done.append(remote.discard(CORPUS, "v1"))
 
-    server.on_put = swept
-    with pytest.raises(StoreError, match="swept away meanwhile; build again"):
+    server.on_put = discarded
+    with pytest.raises(StoreError, match="discarded meanwhile; build again"):
         build_version(read_config(configs[0]), store.root)
     assert done == [True]
     assert open_store(url).versions(CORPUS) == []
     assert remote.corpora() == []
     assert build_version(read_config(configs[0]), store.root).name == "v2"
     assert remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
-    assert [left.version for left in find_leftovers(remote)] == (["v1"] if at == "README.md" else [])  # sent too late
+    assert set(uncommitted(remote)) == ({f"{CORPUS}/v1"} if at == "README.md" else set())  # sent too late
 
 
 @pytest.mark.slow
-def test_a_commit_that_ends_after_the_sweep_has_looked_keeps_its_files(
+def test_a_commit_that_ends_before_it_is_discarded_keeps_its_files(
     url: str, server: S3Server, configs: list[Path], unharmed: Store, tmp_path: Path
 ) -> None:
     store = open_store(url)
     assert store.remote
     broken_commit(configs[0], store, server, "v1")
-    (left,) = find_leftovers(store.remote)
+    assert set(uncommitted(store.remote)) == {f"{CORPUS}/v1"}
     before = len(server.put)
     assert build_version(read_config(configs[0]), store.root).name == "v1"  # goes on, and writes only its manifest
     assert [path.rpartition("/")[2] for path in server.put[before:] if "/v1/" in path] == ["manifest.json"]
-    assert not store.remote.discard(left.corpus, left.version)
+    assert not store.remote.discard(CORPUS, "v1")
     assert_whole(url, unharmed, tmp_path / "there")
 
 
@@ -280,21 +239,21 @@ def test_builds_of_one_key_share_no_name_if_one_leaves_something_out(url: str) -
 
 
 @pytest.mark.slow
-def test_a_sweep_that_is_killed_is_ended_by_the_next(
+def test_a_discarding_that_is_killed_is_ended_by_the_next(
     url: str, server: S3Server, configs: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = open_store(url)
     assert store.remote
     broken_commit(configs[0], store, server, "v1")
-    (left,) = find_leftovers(store.remote)
+    before = uncommitted(store.remote)
     with monkeypatch.context() as patch:
         patch.setattr(store.remote.files, "rm", Mock(side_effect=KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            store.remote.discard(left.corpus, left.version)
-    assert find_leftovers(store.remote) == [left]
+            store.remote.discard(CORPUS, "v1")
+    assert uncommitted(store.remote) == before
     assert build_version(read_config(configs[0]), store.root).name == "v2"
-    assert f"{CORPUS} v1, never committed: " in sweep(url, "--older-h", "0")
-    assert find_leftovers(store.remote) == []
+    assert store.remote.discard(CORPUS, "v1")
+    assert uncommitted(store.remote) == {}
     assert store.remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
 
 
@@ -317,11 +276,6 @@ def test_a_commit_whose_claim_somebody_removes_ends_with_an_error(
     assert open_store(url).versions(CORPUS) == []
     assert build_version(read_config(configs[0]), store.root).name == "v1"
     assert remote.faults(open_store(url).versions(CORPUS)[0].manifest) == []
-
-
-def test_a_store_in_a_folder_has_nothing_to_sweep(tmp_path: Path) -> None:
-    with pytest.raises(StoreError, match="expected a store in an object store, found "):
-        CliRunner().invoke(app, ["sweep", "--store", str(tmp_path)], catch_exceptions=False)
 
 
 @pytest.mark.slow

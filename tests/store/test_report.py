@@ -11,7 +11,6 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import duckdb
-import mlcroissant
 import numpy as np
 import pytest
 from hypothesis import given
@@ -139,9 +138,8 @@ def test_bins_have_round_widths(least: float, width: float) -> None:
 
 @pytest.mark.slow
 def test_a_version_names_its_pages(built: Version) -> None:
-    assert [entry.path for entry in built.manifest.files][-3:] == ["README.md", "report.html", "croissant.json"]
-    for name in ("report.html", "croissant.json"):
-        assert str(ROOT) not in (built.folder / name).read_text("utf-8")
+    assert [entry.path for entry in built.manifest.files][-2:] == ["README.md", "report.html"]
+    assert str(ROOT) not in (built.folder / "report.html").read_text("utf-8")
 
 
 def test_the_report_holds_sound_and_a_sample(built: Version) -> None:
@@ -325,15 +323,6 @@ def test_reasons_take_turns_in_a_sheet_and_its_bytes_have_no_date() -> None:
     assert set(sheet.values[0][:2]) == {0, 1}
     assert (len(sheet.values[0]), sheet.total) == (5000, 20000)
     assert base64.b64decode(sheet.packed)[4:8] == bytes(4)
-
-
-@pytest.mark.slow
-def test_croissant_reads_every_row(built: Version) -> None:
-    dataset = mlcroissant.Dataset(jsonld=str(built.folder / "croissant.json"))
-    assert not dataset.metadata.ctx.issues.errors
-    held = {record_set.id: len(list(dataset.records(record_set.id))) for record_set in dataset.metadata.record_sets}
-    assert held == {table: sum(splits.values()) for table, splits in built.manifest.rows.items()}
-    assert not (Path(built.folder) / "croissant.json").read_text("utf-8").count("NaN")
 
 
 def test_backticks_become_code_and_what_they_hold_stays_text() -> None:

@@ -13,13 +13,12 @@ from earmark.tasks.release import withdrawal
 from earmark.tasks.release.publishing import gathered
 from earmark.tasks.store import commit as committing
 from earmark.tasks.store.commit import Made
-from earmark.tasks.store.leftovers import find_leftovers
 from earmark.tasks.store.manifest import Parent
 from earmark.tasks.store.remote import ADDRESS
 from earmark.tasks.store.versions import Store, Version, open_store, verify
 from earmark.tasks.store.withdrawals import names_for, withdrawal_against
 from tests.builds import traces
-from tests.store.objects import bucket, server
+from tests.store.objects import bucket, server, uncommitted
 from tests.store.test_lineage import CORPORA, ROWS, SHA, build, ids
 
 __all__ = ["bucket", "server"]  # fixtures
@@ -115,7 +114,7 @@ def test_what_is_withdrawn_while_a_version_is_checked_is_left_out(
     assert verify(words) == []
     if here.remote is not None:
         assert here.remote.faults(words.manifest) == []
-        assert find_leftovers(here.remote) == [], "expected nothing of the try that held what was withdrawn"
+        assert uncommitted(here.remote) == {}, "expected nothing of the try that held what was withdrawn"
     assert withdrawal_against(here.root, words.manifest) is None
     with gathered(words, CORPORA["words"], here, True) as bundle:
         assert bundle.manifest.applied_withdrawals == ()

@@ -28,7 +28,7 @@ from earmark.schemas.files import open_regular
 
 KNOWN_SHA256 = {
     # Kim's vocals model, as its author published it (MelBandRoformer.ckpt on the Hub, MIT)
-    "vocals_mel_band_roformer.ckpt": "87201f4d31afb5bc79993230fc49446918425574db48c01c405e44f365c7559e",
+    "vocals_mel_band_roformer.ckpt": "87201f4d31afb5bc79993230fc49446918425574db48c01c405e44f365c7559e"
 }
 MODELS = "EARMARK_MODELS"
 """Environment variable: the folder that downloaded checkpoints lie in; default `~/.cache/earmark/separation`."""
@@ -36,17 +36,11 @@ MODELS = "EARMARK_MODELS"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A checkpoint that is on the disk.
+    """A checkpoint that is on the disk."""
 
-    Attributes:
-        path: the file of weights, a PyTorch state dict.
-        sha256: of that file.
-        settings: what its YAML says: `model`, `training`, `inference`.
-    """
-
-    path: Path
-    sha256: str
-    settings: dict[str, Any]
+    path: Path  # the file of weights, a PyTorch state dict
+    sha256: str  # of that file
+    settings: dict[str, Any]  # what its YAML says: `model`, `training`, `inference`
 
     @property
     def name(self) -> str:
@@ -61,8 +55,6 @@ def find_checkpoint(
 
     Args:
         name: a path, or a registry's file name such as `vocals_mel_band_roformer.ckpt`.
-        settings: the YAML of a checkpoint given by path.
-        sha256: what the checkpoint's hash must be.
         models: the folder that downloaded checkpoints lie in; without it, `EARMARK_MODELS` says.
 
     Raises:

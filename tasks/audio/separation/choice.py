@@ -59,8 +59,6 @@ def make_separator(
     Args:
         name: `centre-removal`; a file name of audio-separator's registry, such as `vocals_mel_band_roformer.ckpt`,
             which is downloaded on first use; or a checkpoint's path, with `settings`.
-        settings: the YAML of a checkpoint given by path.
-        sha256: what the checkpoint's hash must be.
         models: the folder that downloaded checkpoints lie in; without it, `EARMARK_MODELS` or `~/.cache` has it.
         device, precision, compiled, batch_size: see `Roformer`; centre removal has none of them.
 

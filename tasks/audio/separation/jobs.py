@@ -16,34 +16,21 @@ Codec = Literal["flac", "wav", "mp3"]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One track to separate.
+    """One track to separate."""
 
-    Attributes:
-        track: the track's id, for the caller.
-        source: the file to read.
-        target: the file to write; its folder is made. The codec is the output's, whatever this name ends in.
-    """
-
-    track: str
-    source: Path
-    target: Path
+    track: str  # the track's id, for the caller
+    source: Path  # the file to read
+    target: Path  # the file to write; its folder is made. The codec is the output's, whatever this name ends in.
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """How instrumentals are written. Stereo always, at the source's own rate.
+    """How instrumentals are written. Stereo always, at the source's own rate."""
 
-    Attributes:
-        codec: `flac` or `wav` (lossless) or `mp3` (rates that MP3 lacks become 48 kHz).
-        bits: bits a sample of the lossless codecs. What is written is rounded once, from float.
-        crop_s: only so much from the track's start is separated.
-        bitrate_kbps: constant bit rate of MP3, 32 to 320.
-    """
-
-    codec: Codec = "flac"
-    bits: Literal[16, 24] = 24
-    crop_s: float | None = None
-    bitrate_kbps: int = 320
+    codec: Codec = "flac"  # `flac` or `wav` (lossless) or `mp3` (rates that MP3 lacks become 48 kHz)
+    bits: Literal[16, 24] = 24  # bits a sample of the lossless codecs. What is written is rounded once, from float.
+    crop_s: float | None = None  # only so much from the track's start is separated
+    bitrate_kbps: int = 320  # constant bit rate of MP3, 32 to 320
 
     def __post_init__(self) -> None:
         if self.crop_s is not None and self.crop_s <= 0:
@@ -55,70 +42,44 @@ class Done:
     """A track that was separated; `job.target` is complete.
 
     Levels are root mean squares over both channels in dB of full scale at the source's own scale, never below -120.
-
-    Attributes:
-        job: the job.
-        duration_s: length of what was separated.
-        sample_rate_hz: rate of the source.
-        channels: channels of the source.
-        frames: frames that the source gave, after the crop, at its rate.
-        written_frames: frames that the written file says it has; MP3 adds some at its ends.
-        written_rate_hz: rate of the written file.
-        gain_db: how much the file is louder than at the source's scale: below 0 where peaks were scaled to 0.9.
-        mix_db: level of the mix.
-        instrumental_db: level of what stays.
-        removed_db: level of what was taken out.
-        correlation: between what stays and what was removed, -1 to 1: 0 where they have nothing in common; well above
-            0 means that some of the voice stays.
-        clipped_share: share of the mix's samples at full scale, 0 to 1.
-        emptied_share: share of the mix's sounding tenths of a second that are silent in the instrumental, 0 to 1.
     """
 
     job: Job
-    duration_s: float
-    sample_rate_hz: int
-    channels: int
-    frames: int
-    written_frames: int
-    written_rate_hz: int
-    gain_db: float
-    mix_db: float
-    instrumental_db: float
-    removed_db: float
+    duration_s: float  # length of what was separated
+    sample_rate_hz: int  # rate of the source
+    channels: int  # channels of the source
+    frames: int  # frames that the source gave, after the crop, at its rate
+    written_frames: int  # frames that the written file says it has; MP3 adds some at its ends
+    written_rate_hz: int  # rate of the written file
+    gain_db: float  # how much the file is louder than at the source's scale: below 0 where peaks were scaled to 0.9
+    mix_db: float  # level of the mix
+    instrumental_db: float  # level of what stays
+    removed_db: float  # level of what was taken out
+    # between what stays and what was removed, -1 to 1: 0 where they have nothing in common; well above 0 means that
+    # some of the voice stays
     correlation: float
-    clipped_share: float
-    emptied_share: float
+    clipped_share: float  # share of the mix's samples at full scale, 0 to 1
+    emptied_share: float  # share of the mix's sounding tenths of a second that are silent in the instrumental, 0 to 1
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A track that could not be separated; nothing was written.
-
-    Attributes:
-        job: the job.
-        reason: a fixed word: one of the audio room's (`audio_unreadable`, …), or `separation_too_short`,
-            `separation_needs_stereo`, `separation_not_finite`.
-        detail: what was expected and what was found, without the file's path.
-    """
+    """A track that could not be separated; nothing was written."""
 
     job: Job
+    # a fixed word: one of the audio room's (`audio_unreadable`, …), or `separation_too_short`,
+    # `separation_needs_stereo`, `separation_not_finite`
     reason: str
-    detail: str
+    detail: str  # what was expected and what was found, without the file's path
 
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """How a track is cut for a separator and put together again: a weighted sum over a sum of weights.
+    """How a track is cut for a separator and put together again: a weighted sum over a sum of weights."""
 
-    Attributes:
-        length: frames of a window; a track that is shorter is one window of its own length.
-        step: frames from one window to the next; the last one is moved back to end where the track ends.
-        weights: (length,), above 0.
-    """
-
-    length: int
-    step: int
-    weights: Samples = field(repr=False)
+    length: int  # frames of a window; a track that is shorter is one window of its own length
+    step: int  # frames from one window to the next; the last one is moved back to end where the track ends
+    weights: Samples = field(repr=False)  # (length,), above 0
 
     def starts(self, frames: int) -> list[int]:
         """First frame of each window of a track, ascending."""

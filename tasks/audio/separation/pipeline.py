@@ -41,10 +41,9 @@ def separate(
 ) -> Iterator[Done | Failed]:
     """Separate tracks. A bad file is a `Failed` and never stops the others.
 
+    Targets differ; files that are there already are replaced.
+
     Args:
-        jobs: what to do; targets differ. Files that are there already are replaced.
-        separator: what takes the voice out.
-        output: how instrumentals are written.
         longest_s: longer sources are refused before they are decoded.
         tracks: tracks in memory at once; without it, as many as keep short ones' windows coming.
         threads: that decode, and as many that encode.
@@ -198,7 +197,9 @@ def write_track(track: Track, name: str, output: Output) -> Done | Failed:
         if not track.finite:
             return Failed(track.job, "separation_not_finite", f"{name}: expected finite samples, found NaN or infinity")
         _sweep(target)
-        rate = _written_rate(track.source_rate_hz, output)
+        rate = track.source_rate_hz
+        if output.codec == "mp3" and rate not in MP3_RATES_HZ:
+            rate = 48_000
         gain = np.float32(PEAK) / np.float32(track.kept_peak) if track.kept_peak > PEAK else np.float32(1.0)
         _encode(track, temporary, rate, gain, output)
         frames = soundfile.info(temporary).frames
@@ -232,10 +233,6 @@ def _scaled(track: Track, gain: np.float32) -> Iterator[Samples]:
     for block in track.blocks():
         block *= gain
         yield block
-
-
-def _written_rate(rate: int, output: Output) -> int:
-    return rate if output.codec != "mp3" or rate in MP3_RATES_HZ else 48_000
 
 
 def _done(track: Track, rate: int, frames: int, gain: float) -> Done:

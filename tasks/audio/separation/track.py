@@ -66,28 +66,18 @@ class Levels:
 
 @dataclass
 class Track:
-    """A decoded track.
+    """A decoded track."""
 
-    Attributes:
-        job: the job it belongs to.
-        source_rate_hz, channels, source_frames: of the source, after the crop.
-        rate_hz: of the spool.
-        frames: in the spool.
-        peak: highest absolute sample of the mix at the spool's rate.
-        clipped_share: of the source's samples.
-        windows, starts: how it is cut.
-    """
-
-    job: Job
-    source_rate_hz: int
+    job: Job  # the job it belongs to
+    source_rate_hz: int  # source_rate_hz, channels, source_frames: of the source, after the crop
     channels: int
     source_frames: int
-    rate_hz: int
-    frames: int
-    peak: np.float32
-    clipped_share: float
+    rate_hz: int  # of the spool
+    frames: int  # in the spool
+    peak: np.float32  # highest absolute sample of the mix at the spool's rate
+    clipped_share: float  # of the source's samples
     spool: tempfile.SpooledTemporaryFile[bytes]
-    windows: Windows
+    windows: Windows  # windows, starts: how it is cut
     starts: list[int] = field(init=False)
     kept_peak: float = field(default=0.0, init=False)
     finite: bool = field(default=True, init=False)
@@ -182,11 +172,7 @@ def open_track(job: Job, separator: Separator, crop_s: float | None, longest_s: 
 
 
 def _decoded(
-    job: Job,
-    separator: Separator,
-    crop_s: float | None,
-    longest_s: float,
-    spool: tempfile.SpooledTemporaryFile[bytes],
+    job: Job, separator: Separator, crop_s: float | None, longest_s: float, spool: tempfile.SpooledTemporaryFile[bytes]
 ) -> Track:
     peak, frames, source_frames, clipped, apart = np.float32(0.0), 0, 0, 0, False
     with open_sound(job.source, longest_s) as sound:

@@ -21,17 +21,12 @@ LEAST_BOX = 0.05  # confidence from which a model's box is kept; the config's `l
 
 @dataclass(frozen=True)
 class Sight:
-    """What a detector saw in an image.
+    """What a detector saw in an image."""
 
-    Attributes:
-        confidence: that it is a score, 0 to 1.
-        boxes: left, top, width and height of what counts as a score, in pixels, from top to bottom.
-        kind: class of the surest box, whether it counts or not; empty where nothing was found.
-    """
-
-    confidence: float
+    confidence: float  # that it is a score, 0 to 1
+    # left, top, width and height of what counts as a score, in pixels, from top to bottom
     boxes: tuple[tuple[int, int, int, int], ...]
-    kind: str
+    kind: str  # class of the surest box, whether it counts or not; empty where nothing was found
 
 
 class Looks(Protocol):
@@ -57,7 +52,6 @@ class DetectionModel:
         """Take a model.
 
         Args:
-            model: what finds boxes.
             name: what messages call it.
             classes: those of its classes that count as a score; without any, all.
 
@@ -91,7 +85,6 @@ class TransformersModel:
 
         Args:
             name: a folder, relative to `base`, or a name on the Hub.
-            base: the config's folder.
 
         Raises:
             MissingExtraError: the extra with torch and transformers is not installed.

@@ -49,21 +49,13 @@ def is_public(address: Address) -> bool:
 
 @dataclass(frozen=True)
 class Gate:
-    """What may be asked for.
+    """What may be asked for."""
 
-    Attributes:
-        hosts: names that are allowed, nothing below them.
-        schemes: https; tests speak to a local server without certificates.
-        allows: whether an address may be connected to.
-        resolver: turns names into addresses; None for the system's.
-        port: where a host listens; None for the scheme's own port.
-    """
-
-    hosts: tuple[str, ...]
-    schemes: tuple[str, ...] = ("https",)
-    allows: Callable[[Address], bool] = is_public
-    resolver: AbstractResolver | None = None
-    port: int | None = None
+    hosts: tuple[str, ...]  # names that are allowed, nothing below them
+    schemes: tuple[str, ...] = ("https",)  # https; tests speak to a local server without certificates
+    allows: Callable[[Address], bool] = is_public  # whether an address may be connected to
+    resolver: AbstractResolver | None = None  # turns names into addresses; None for the system's
+    port: int | None = None  # where a host listens; None for the scheme's own port
 
     def check(self, link: str) -> str:
         """The link, if it may be asked for.
@@ -164,7 +156,6 @@ def download(
     """The file of every link, or why there is none; what the cache holds is not asked for.
 
     Args:
-        links: addresses of images.
         cache: where files are kept. Failures that may pass are not kept: another build asks again.
         limits: hosts, bytes, pace and patience.
         gate: what may be asked for; by default the hosts of `limits`, by https, at public addresses.

@@ -41,19 +41,12 @@ PROGRESS_EVERY_S = 0.5
 
 @dataclass(frozen=True)
 class Scanned:
-    """What one file of a dump held.
+    """What one file of a dump held."""
 
-    Attributes:
-        name: the file, as rejects name it.
-        passed: how many lines were passed by, for each reason.
-        faults: the lines without an object, the first `MOST_FAULTS` of them.
-        note: a sentence if the file does not reach its end.
-    """
-
-    name: str
-    passed: dict[str, int]
-    faults: tuple[Fault, ...]
-    note: str | None
+    name: str  # the file, as rejects name it
+    passed: dict[str, int]  # how many lines were passed by, for each reason
+    faults: tuple[Fault, ...]  # the lines without an object, the first `MOST_FAULTS` of them
+    note: str | None  # a sentence if the file does not reach its end
 
 
 class Part:
@@ -101,7 +94,6 @@ def scan(
         kind: `submissions` or `comments`.
         folder: where such a copy may lie meanwhile.
         work: told how many megabytes are done.
-        limit: only so many lines.
 
     Raises:
         InputError: the file is missing, or nothing of it can be read.

@@ -42,17 +42,11 @@ Lost: TypeAlias = tuple[str, Reject]
 
 @dataclass(frozen=True)
 class Named:
-    """An image that a thread names.
+    """An image that a thread names."""
 
-    Attributes:
-        thread: the thread's row of `pictured.sql`.
-        place: place among the thread's images, from 1.
-        where: its file, or why there is none.
-    """
-
-    thread: Row
-    place: int
-    where: Path | BadRow
+    thread: Row  # the thread's row of `pictured.sql`
+    place: int  # place among the thread's images, from 1
+    where: Path | BadRow  # its file, or why there is none
 
 
 @step("images", unit="images", label="")
@@ -65,8 +59,6 @@ def find_scores(
 
     Args:
         stage: the build; images lie in `image_folder` of it.
-        config: the build config.
-        threads: the scrubbed threads.
         candidates: the submissions, which have the images' links.
         gate: what may be downloaded; by default what the config allows.
 

@@ -123,7 +123,6 @@ def find_faults(path: Path, wanted: list[int], seen: Watcher | None = None) -> I
     The text of such a line is not repeated: it may hold names.
 
     Args:
-        path: the file.
         wanted: which lines, in order, counted from 1 without blank ones.
         seen: is told how far the file has been read.
     """
@@ -146,7 +145,6 @@ def first_objects(path: Path, name: str, kind: str) -> Iterator[dict[str, Any] |
     """The first lines of a file, as objects; what cannot be one of its kind is a reject.
 
     Args:
-        path: the file.
         name: what rejects call it.
         kind: `submissions` or `comments`.
 

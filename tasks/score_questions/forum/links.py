@@ -124,12 +124,7 @@ def _parsed(text: str | None) -> Any:
 
 
 def images_in(folder: Path, submissions: Collection[str]) -> dict[str, list[Path]]:
-    """Image files of submissions in a folder: `<id>.<suffix>`, `<id>_2.<suffix>`, `<id>-2.<suffix>` or `<id>/…`.
-
-    Args:
-        folder: looked through once.
-        submissions: the ids that count.
-    """
+    """Image files of submissions in a folder: `<id>.<suffix>`, `<id>_2.<suffix>`, `<id>-2.<suffix>` or `<id>/…`."""
     by_submission: dict[str, list[Path]] = defaultdict(list)
     ids_here = set(submissions)
     for path in folder.iterdir():

@@ -27,21 +27,13 @@ AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Measure:
-    """What a detector made of drawings.
-
-    Attributes:
-        model: the detector.
-        least: confidence from which it says that a drawing is a score.
-        drawings: of each kind, with the seeds from `FIRST_SEED` on.
-        hits: drawn scores that it recognised, by kind.
-        false_alarms: drawings of something else that it took for scores, by kind.
-    """
+    """What a detector made of drawings."""
 
     model: str
-    least: float
-    drawings: int
-    hits: Mapping[str, int]
-    false_alarms: Mapping[str, int]
+    least: float  # confidence from which it says that a drawing is a score
+    drawings: int  # of each kind, with the seeds from `FIRST_SEED` on
+    hits: Mapping[str, int]  # drawn scores that it recognised, by kind
+    false_alarms: Mapping[str, int]  # drawings of something else that it took for scores, by kind
 
     def recall(self, kind: str) -> float:
         """Share of a kind's scores that were recognised."""
@@ -69,10 +61,6 @@ class Measure:
 
 def measure_detector(config: Detector, base: Path) -> Measure:
     """Have a detector look at `config.drawings` drawings of each kind.
-
-    Args:
-        config: which detector, and from which confidence an image counts as a score.
-        base: the folder of the config.
 
     Raises:
         ConfigError: there is no such detector.

@@ -33,19 +33,12 @@ warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata, which is dro
 
 @dataclass(frozen=True)
 class Picture:
-    """An image as the dataset holds it.
-
-    Attributes:
-        content: the file's bytes.
-        extension: `png` or `jpg`.
-        image: its pixels, mode L or RGB.
-        difference_hash: of `HASH_SIDE` squared bits.
-    """
+    """An image as the dataset holds it."""
 
     content: bytes
-    extension: str
-    image: Image.Image
-    difference_hash: bytes
+    extension: str  # `png` or `jpg`
+    image: Image.Image  # its pixels, mode L or RGB
+    difference_hash: bytes  # of `HASH_SIDE` squared bits
 
     @property
     def sha256(self) -> str:

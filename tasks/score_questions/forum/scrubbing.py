@@ -52,11 +52,9 @@ def scrub_threads(stage: Stage, config: ScoreQuestions, candidates: Path, answer
 
 
 def forget_names(stage: Stage, but: Path | None = None) -> None:
-    """Remove what still has the dump's names and ids, when the steps that need it have ended; of a killed build too.
+    """Remove all but one file that still has the dump's names and ids, when the steps that need it have ended.
 
-    Args:
-        stage: the build.
-        but: the file that a later step still needs.
+    What a killed build left goes too.
     """
     for path in (stage.work / RAW).glob("*"):
         if but is None or path.name != but.name:
@@ -66,11 +64,7 @@ def forget_names(stage: Stage, but: Path | None = None) -> None:
 def _scrub_suspects(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
     """Scrub what SQL picked, and write it with its submission and part."""
     suspects = connection.sql(query("score_questions/suspects")).to_arrow_reader(AT_ONCE)
-    with (
-        working("scrub texts") as work,
-        replacing(path) as new,
-        pq.ParquetWriter(new, SCRUBBED) as writer,
-    ):
+    with working("scrub texts") as work, replacing(path) as new, pq.ParquetWriter(new, SCRUBBED) as writer:
         for batch in work.watching(suspects):
             rows = [{**row, "text": scrub(row["text"], row["names"])} for row in batch.to_pylist()]
             writer.write_table(pa.Table.from_pylist(rows, SCRUBBED))

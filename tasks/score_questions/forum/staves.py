@@ -29,26 +29,17 @@ Reals = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Staff:
-    """Five lines.
+    """Five lines."""
 
-    Attributes:
-        left, top, width, height: the box around them, in pixels.
-        confidence: from 0 to 1; how well the lines stand out and how much lies on them.
-    """
-
-    left: int
+    left: int  # left, top, width, height: the box around them, in pixels
     top: int
     width: int
     height: int
-    confidence: float
+    confidence: float  # from 0 to 1; how well the lines stand out and how much lies on them
 
 
 def find_staves(image: Image.Image) -> list[Staff]:
-    """The staves of an image, from top to bottom.
-
-    Args:
-        image: of any mode and size.
-    """
+    """The staves of an image of any mode and size, from top to bottom."""
     scale = min(1.0, LONGEST_SIDE / max(image.size))
     size = (max(1, round(image.width * scale)), max(1, round(image.height * scale)))
     gray = image.convert("L")

@@ -51,15 +51,10 @@ COMMENT_DETAILS = {
 
 
 class Answers(NamedTuple):
-    """What is kept of the comments, with the dump's names and ids.
+    """What is kept of the comments, with the dump's names and ids."""
 
-    Attributes:
-        comments: first-level comments of threads that have enough of them.
-        writers: who else wrote in the candidates' threads.
-    """
-
-    comments: Path
-    writers: Path
+    comments: Path  # first-level comments of threads that have enough of them
+    writers: Path  # who else wrote in the candidates' threads
 
 
 @step("submissions", unit="submissions", label="")

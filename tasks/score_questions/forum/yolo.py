@@ -21,17 +21,11 @@ MOST_FINAL = 1000  # rows of models that remove overlaps themselves; others give
 
 
 class Box(NamedTuple):
-    """What a model found.
+    """What a model found."""
 
-    Attributes:
-        edges: left, top, right and bottom in pixels of the image, within it.
-        confidence: 0 to 1.
-        kind: its class, by name.
-    """
-
-    edges: tuple[float, float, float, float]
-    confidence: float
-    kind: str
+    edges: tuple[float, float, float, float]  # left, top, right and bottom in pixels of the image, within it
+    confidence: float  # 0 to 1
+    kind: str  # its class, by name
 
 
 class Yolo:
@@ -45,7 +39,6 @@ class Yolo:
         """Load it.
 
         Args:
-            path: the file.
             name: what messages call it.
 
         Raises:
