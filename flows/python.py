@@ -42,15 +42,10 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Opened:
-    """One version of a corpus.
+    """One version of a corpus."""
 
-    Attributes:
-        version: where it lies, and its manifest.
-        store: the store that holds it.
-    """
-
-    version: Version
-    store: Store
+    version: Version  # where it lies, and its manifest
+    store: Store  # the store that holds it
 
     def __str__(self) -> str:
         return f"{self.version.corpus}@{self.version.name}"

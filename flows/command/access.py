@@ -19,17 +19,11 @@ FILE = "earmark-serve.auth"
 
 @dataclass(frozen=True)
 class Access:
-    """What the server asks for, and where a person reads it.
+    """What the server asks for, and where a person reads it."""
 
-    Attributes:
-        server: variables of the server's environment alone.
-        client: variables of whoever uses the server: this process, the worker, its runs.
-        where: names the place of the password.
-    """
-
-    server: dict[str, str]
-    client: dict[str, str]
-    where: str
+    server: dict[str, str]  # variables of the server's environment alone
+    client: dict[str, str]  # variables of whoever uses the server: this process, the worker, its runs
+    where: str  # names the place of the password
 
 
 def own_access(host: str, port: int) -> Access:

@@ -61,15 +61,10 @@ FILES = f"earmark-server-{importlib.metadata.version('prefect')}"  # two version
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server answers.
+    """Where the server answers."""
 
-    Attributes:
-        url: of its API.
-        password: USER:PASSWORD.
-    """
-
-    url: str
-    password: str
+    url: str  # of its API
+    password: str  # USER:PASSWORD
 
 
 def home() -> Path:

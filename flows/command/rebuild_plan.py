@@ -41,20 +41,14 @@ def places_of(config: Rebuild, store: Store) -> list[Place]:
 
 @dataclass(frozen=True)
 class Standing:
-    """How a corpus stands before a rebuild.
-
-    Attributes:
-        would: what a rebuild would do with it; `wait` is for what it reads, and then perhaps build.
-        version: the one that is up to date.
-        detail: what it waits for, or why it cannot be built.
-        publish: the repository that it would be published to.
-    """
+    """How a corpus stands before a rebuild."""
 
     corpus: str
+    # what a rebuild would do with it; `wait` is for what it reads, and then perhaps build
     would: Literal["nothing", "build", "wait", "fail"]
-    version: str | None = None
-    detail: str = ""
-    publish: str | None = None
+    version: str | None = None  # the one that is up to date
+    detail: str = ""  # what it waits for, or why it cannot be built
+    publish: str | None = None  # the repository that it would be published to
 
 
 def forecast(config: Rebuild, store: Store) -> list[Standing]:

@@ -32,15 +32,10 @@ PREFECT_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Built:
-    """The outcome of `run_build`.
+    """The outcome of `run_build`."""
 
-    Attributes:
-        version: the version that now answers for the config.
-        new: whether this build committed it.
-    """
-
-    version: Version
-    new: bool
+    version: Version  # the version that now answers for the config
+    new: bool  # whether this build committed it
 
 
 def read_config(corpus: Corpus, path: Path, limit: int | None = None) -> BuildConfig:

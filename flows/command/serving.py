@@ -31,21 +31,14 @@ START_S = 120
 
 @dataclass
 class Processes:
-    """Prefect's commands, run from the root of the clone, where the deployments' entrypoints are.
+    """Prefect's commands, run from the root of the clone, where the deployments' entrypoints are."""
 
-    Attributes:
-        api: the server's API.
-        more: further variables of their environment.
-        started: those that run until `end`, by name.
-        mark: what their environment and that of the runs holds, by which the supervisor finds them.
-        supervisor: ends them if this process is killed.
-    """
-
-    api: str
-    more: dict[str, str] = field(default_factory=dict)
-    started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    api: str  # the server's API
+    more: dict[str, str] = field(default_factory=dict)  # further variables of their environment
+    started: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)  # those that run until `end`, by name
+    # what their environment and that of the runs holds, by which the supervisor finds them
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
-    supervisor: subprocess.Popen[bytes] | None = None
+    supervisor: subprocess.Popen[bytes] | None = None  # ends them if this process is killed
 
     def start(self, name: str, *arguments: str, own: Mapping[str, str] | None = None) -> None:
         """Start a command that stays. A terminal's interrupt does not reach it: `end` decides the order.

@@ -34,28 +34,17 @@ BEFORE_CHOICE, AFTER_CHOICE = " \t\r\n\f\v\"'`*([", " \t\r\n\f\v\"'`*)].:"
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """One response in the terms that all providers share.
+    """One response in the terms that all providers share."""
 
-    Attributes:
-        text: what the model said; empty if nothing.
-        refusal: its refusal or the filter's reason.
-        cut: whether it ran into the token cap.
-        model: the name that the server reports.
-        input_tokens: all tokens in, audio among them.
-        audio_tokens: audio tokens in.
-        output_tokens: tokens out, thinking among them.
-        odd_usage: what is wrong with the counts that came, if anything is; all three are 0 then.
-        first_token: alternatives of the first token with their natural log-probabilities.
-    """
-
-    text: str
-    refusal: str | None = None
-    cut: bool = False
-    model: str | None = None
-    input_tokens: int = 0
-    audio_tokens: int = 0
-    output_tokens: int = 0
-    odd_usage: str | None = None
+    text: str  # what the model said; empty if nothing
+    refusal: str | None = None  # its refusal or the filter's reason
+    cut: bool = False  # whether it ran into the token cap
+    model: str | None = None  # the name that the server reports
+    input_tokens: int = 0  # all tokens in, audio among them
+    audio_tokens: int = 0  # audio tokens in
+    output_tokens: int = 0  # tokens out, thinking among them
+    odd_usage: str | None = None  # what is wrong with the counts that came, if anything is; all three are 0 then
+    # alternatives of the first token with their natural log-probabilities
     first_token: tuple[tuple[str, float], ...] = ()
 
 

@@ -9,23 +9,15 @@ from earmark.schemas.registry import Registry
 
 @dataclass(frozen=True)
 class Provider:
-    """What is known of a backend before its module is imported.
+    """What is known of a backend before its module is imported."""
 
-    Attributes:
-        make: `module:name` of what makes a `tasks.annotation.backend.Backend` of an `AnnotatorConfig` and a `Media`.
-        hosted: whether its provider's own servers are asked, for money, unless the config names another.
-        batches: whether it can have a batch API (`earmark.tasks.annotation.backend.Batching`).
-        in_process: whether the model runs in the build's own processes.
-        library: the library that it needs, and the extra of Earmark that brings it.
-        functions: `module:function` that gives the registry of its models, where they are functions known by name;
-            the build key covers the module of the one that a config names.
-    """
-
-    make: str
-    hosted: bool = False
-    batches: bool = False
-    in_process: bool = False
-    library: tuple[str, str] | None = None
+    make: str  # `module:name` of what makes a `tasks.annotation.backend.Backend` of an `AnnotatorConfig` and a `Media`
+    hosted: bool = False  # whether its provider's own servers are asked, for money, unless the config names another
+    batches: bool = False  # whether it can have a batch API (`earmark.tasks.annotation.backend.Batching`)
+    in_process: bool = False  # whether the model runs in the build's own processes
+    library: tuple[str, str] | None = None  # the library that it needs, and the extra of Earmark that brings it
+    # `module:function` that gives the registry of its models, where they are functions known by name; the build key
+    # covers the module of the one that a config names
     functions: str | None = None
 
 

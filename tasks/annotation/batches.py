@@ -42,19 +42,12 @@ Got = TypeVar("Got")
 
 @dataclass(slots=True)
 class Open:
-    """A batch that is not collected yet.
+    """A batch that is not collected yet."""
 
-    Attributes:
-        intent: our id of it.
-        members: row of each request by key.
-        provider_id: the provider's id; None before it is known.
-        worst_usd: what is set aside for it.
-    """
-
-    intent: str
-    members: dict[str, int] = field(default_factory=dict)
-    provider_id: str | None = None
-    worst_usd: float = 0.0
+    intent: str  # our id of it
+    members: dict[str, int] = field(default_factory=dict)  # row of each request by key
+    provider_id: str | None = None  # the provider's id; None before it is known
+    worst_usd: float = 0.0  # what is set aside for it
 
 
 async def ask_in_batches(run: Run, jobs: Sequence[Job]) -> list[Job]:

@@ -25,21 +25,16 @@ def one_line(text: str, most: int = 200) -> str:
 
 
 class AskError(Exception):
-    """A fault of one exchange.
+    """A fault of one exchange."""
 
-    Attributes:
-        reason: the fixed word that rejects, attempts and counts carry.
-        remedy: `retry` what may succeed later, `repair` an unusable answer by asking again, `reject` at once,
-            `stop` the whole run.
-        final: whether the ledger keeps the reject. A fault of the network or the server is asked anew by the next run;
-            a refusal or an answer that never fits is an outcome that was paid for.
-        charged: whether the provider may have answered and charged for it.
-    """
-
-    reason: ClassVar[str] = "error"
+    reason: ClassVar[str] = "error"  # the fixed word that rejects, attempts and counts carry
+    # `retry` what may succeed later, `repair` an unusable answer by asking again, `reject` at once, `stop` the whole
+    # run
     remedy: ClassVar[Remedy] = "reject"
+    # whether the ledger keeps the reject. A fault of the network or the server is asked anew by the next run; a refusal
+    # or an answer that never fits is an outcome that was paid for.
     final: ClassVar[bool] = False
-    charged: bool = False
+    charged: bool = False  # whether the provider may have answered and charged for it
 
     def __init__(self, detail: str) -> None:
         super().__init__(one_line(detail, 1000))

@@ -46,21 +46,13 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key and where it may go.
+    """A key and where it may go."""
 
-    Attributes:
-        names: the variables of the environment that are looked at, in this order.
-        name: the one that holds it.
-        value: the key; empty for none.
-        origins: the servers that it belongs to.
-        missing: the variables that should hold a key for the server and do not.
-    """
-
-    names: tuple[str, ...]
-    name: str = ""
-    value: str = field(default="", repr=False)
-    origins: frozenset[Origin] = frozenset()
-    missing: tuple[str, ...] = ()
+    names: tuple[str, ...]  # the variables of the environment that are looked at, in this order
+    name: str = ""  # the one that holds it
+    value: str = field(default="", repr=False)  # the key; empty for none
+    origins: frozenset[Origin] = frozenset()  # the servers that it belongs to
+    missing: tuple[str, ...] = ()  # the variables that should hold a key for the server and do not
 
     def fits(self, url: URL) -> bool:
         """Whether it may be sent to an address."""

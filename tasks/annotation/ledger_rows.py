@@ -23,14 +23,10 @@ Row: TypeAlias = tuple[Any, ...]
 
 
 class Driver(Protocol):
-    """A database. SQL is written with `?`; drivers translate. Not safe for threads: one caller at a time.
+    """A database. SQL is written with `?`; drivers translate. Not safe for threads: one caller at a time."""
 
-    Attributes:
-        inline: statements are quick enough to run on the event loop, so that only begin and commit go to a thread.
-        conflicts: errors of a transaction that was undone in favour of another one and may simply be tried again.
-    """
-
-    inline: bool
+    inline: bool  # statements are quick enough to run on the event loop, so that only begin and commit go to a thread
+    # errors of a transaction that was undone in favour of another one and may simply be tried again
     conflicts: tuple[type[Exception], ...]
 
     def begin(self) -> None:
@@ -82,16 +78,11 @@ class Finished(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A claimed request.
+    """A claimed request."""
 
-    Attributes:
-        request_id: its row.
-        attempts: how many attempts it had before.
-        received: raw responses that were paid for and not settled, oldest first, with their attempt numbers.
-    """
-
-    request_id: int
-    attempts: int = 0
+    request_id: int  # its row
+    attempts: int = 0  # how many attempts it had before
+    # raw responses that were paid for and not settled, oldest first, with their attempt numbers
     received: tuple[tuple[int, str], ...] = ()
 
 

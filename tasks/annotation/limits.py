@@ -16,25 +16,15 @@ from earmark.tasks.annotation.request import Audio, Image, Part, Request, Text
 
 @dataclass(frozen=True, slots=True)
 class ModelLimits:
-    """Limits and measures of a model; None is no known limit.
+    """Limits and measures of a model; None is no known limit."""
 
-    Attributes:
-        clip_s: longest clip that is heard, in seconds.
-        audio_s: most audio in one request, in seconds.
-        clips: most clips in one request; 0 is a model without ears.
-        images: most images in one request; 0 is a model without eyes.
-        context_tokens: most tokens in and out together.
-        audio_tokens_per_s: tokens that a second of audio costs.
-        image_tokens: tokens that an image costs, roughly.
-    """
-
-    clip_s: float | None = None
-    audio_s: float | None = None
-    clips: int | None = None
-    images: int | None = None
-    context_tokens: int | None = None
-    audio_tokens_per_s: float = 32.0
-    image_tokens: int = 1_500
+    clip_s: float | None = None  # longest clip that is heard, in seconds
+    audio_s: float | None = None  # most audio in one request, in seconds
+    clips: int | None = None  # most clips in one request; 0 is a model without ears
+    images: int | None = None  # most images in one request; 0 is a model without eyes
+    context_tokens: int | None = None  # most tokens in and out together
+    audio_tokens_per_s: float = 32.0  # tokens that a second of audio costs
+    image_tokens: int = 1_500  # tokens that an image costs, roughly
 
     @property
     def boundless(self) -> bool:

@@ -12,31 +12,18 @@ WINDOW_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A look at a running call.
+    """A look at a running call."""
 
-    Attributes:
-        total: distinct requests.
-        done: with an answer, from the ledger or the model.
-        failed: rejects.
-        in_flight: at the model now.
-        from_ledger: finished before.
-        waiting: why nothing moves, or None while something does.
-        requests_per_s: completions by the model.
-        tokens_per_s: tokens in and out.
-        spent_usd: by this annotator so far.
-        left_s: estimate of the time left; None where nothing was completed lately.
-    """
-
-    total: int
-    done: int
-    failed: int
-    in_flight: int
-    from_ledger: int
-    requests_per_s: float
-    tokens_per_s: float
-    spent_usd: float
-    left_s: float | None
-    waiting: str | None
+    total: int  # distinct requests
+    done: int  # with an answer, from the ledger or the model
+    failed: int  # rejects
+    in_flight: int  # at the model now
+    from_ledger: int  # finished before
+    requests_per_s: float  # completions by the model
+    tokens_per_s: float  # tokens in and out
+    spent_usd: float  # by this annotator so far
+    left_s: float | None  # estimate of the time left; None where nothing was completed lately
+    waiting: str | None  # why nothing moves, or None while something does
 
     def line(self) -> str:
         """One line for a terminal or a log."""

@@ -66,28 +66,17 @@ class Untrusted:
 
 @dataclass(frozen=True)
 class Prompt:
-    """A prompt file.
+    """A prompt file."""
 
-    Attributes:
-        name: name, without version.
-        version: counted from 1.
-        source: the paper's section that says what to ask, or why the words are ours.
-        sha256: of the file.
-        schema: JSON schema of the answer; None where the caller asks for something else.
-        trusted: names of variables that may be written without a fence: our own words, never data.
-        text: the file's.
-        own: whether a config names the file in place of a prompt of the package.
-    """
-
-    name: str
-    version: int
-    source: str
-    sha256: str
-    schema: dict[str, Any] | None
-    trusted: tuple[str, ...]
-    text: str = field(repr=False, compare=False)
+    name: str  # name, without version
+    version: int  # counted from 1
+    source: str  # the paper's section that says what to ask, or why the words are ours
+    sha256: str  # of the file
+    schema: dict[str, Any] | None  # JSON schema of the answer; None where the caller asks for something else
+    trusted: tuple[str, ...]  # names of variables that may be written without a fence: our own words, never data
+    text: str = field(repr=False, compare=False)  # the file's
     _turns: tuple[tuple[Role, Template], ...] = field(repr=False, compare=False)
-    own: bool = False
+    own: bool = False  # whether a config names the file in place of a prompt of the package
 
     @property
     def id(self) -> str:

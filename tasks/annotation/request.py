@@ -29,42 +29,26 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class AudioForm:
-    """The form in which a model gets audio.
+    """The form in which a model gets audio."""
 
-    Attributes:
-        sample_rate_hz: rate after resampling; None keeps the file's.
-        channels: 1 mixes down; None keeps the file's.
-        codec: container of the bytes that are sent.
-        longest_s: what lies beyond is cut; None sends all.
-        gain_db: by how much the level is changed before; None leaves it.
-    """
-
-    sample_rate_hz: int | None = 16_000
-    channels: int | None = 1
-    codec: Literal["wav", "flac"] = "wav"
-    longest_s: float | None = None
-    gain_db: float | None = None
+    sample_rate_hz: int | None = 16_000  # rate after resampling; None keeps the file's
+    channels: int | None = 1  # 1 mixes down; None keeps the file's
+    codec: Literal["wav", "flac"] = "wav"  # container of the bytes that are sent
+    longest_s: float | None = None  # what lies beyond is cut; None sends all
+    gain_db: float | None = None  # by how much the level is changed before; None leaves it
 
 
 @dataclass(frozen=True, slots=True)
 class Audio:
-    """A clip, or a span of one.
+    """A clip, or a span of one."""
 
-    Attributes:
-        sha256: the clip's identity: SHA-256 of its file, 64 hexadecimal digits.
-        path: where the file lies on this machine; not part of the key.
-        start_s: begin of the span in seconds; None is the clip's begin.
-        end_s: end of the span in seconds; None is the clip's end.
-        duration_s: length of the whole clip, for the model's limits; not part of the key, since sha256 fixes it.
-        form: what the model gets.
-    """
-
-    sha256: str
-    path: str
-    start_s: float | None = None
-    end_s: float | None = None
+    sha256: str  # the clip's identity: SHA-256 of its file, 64 hexadecimal digits
+    path: str  # where the file lies on this machine; not part of the key
+    start_s: float | None = None  # begin of the span in seconds; None is the clip's begin
+    end_s: float | None = None  # end of the span in seconds; None is the clip's end
+    # length of the whole clip, for the model's limits; not part of the key, since sha256 fixes it
     duration_s: float | None = None
-    form: AudioForm = AudioForm()
+    form: AudioForm = AudioForm()  # what the model gets
 
     @property
     def length_s(self) -> float | None:
@@ -79,17 +63,11 @@ class Audio:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A picture.
+    """A picture."""
 
-    Attributes:
-        sha256: SHA-256 of the file, 64 hexadecimal digits.
-        path: where it lies on this machine; not part of the key.
-        media_type: such as `image/png`.
-    """
-
-    sha256: str
-    path: str
-    media_type: str = "image/png"
+    sha256: str  # SHA-256 of the file, 64 hexadecimal digits
+    path: str  # where it lies on this machine; not part of the key
+    media_type: str = "image/png"  # such as `image/png`
 
 
 Part: TypeAlias = Text | Audio | Image
@@ -111,23 +89,18 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling parameters; None leaves a value to the server.
-
-    Attributes:
-        again_temperature: stands in for a temperature of 0 in whatever is not the first try of the first draw.
-        extra: further fields of the body, as canonical JSON (`canonical`), so that the whole stays hashable.
-        structured: how a schema reaches the server; constrained decoding can change an answer.
-        yes_no_token_ids: the tokens whose log-probabilities are asked for, where the server takes ids.
-    """
+    """Sampling parameters; None leaves a value to the server."""
 
     temperature: float | None = 0.0
+    # stands in for a temperature of 0 in whatever is not the first try of the first draw
     again_temperature: float = AGAIN_TEMPERATURE
     top_p: float | None = None
     max_tokens: int = 1024
     seed: int | None = None
     stop: tuple[str, ...] = ()
-    extra: str = "{}"
-    structured: str = "response_format"
+    extra: str = "{}"  # further fields of the body, as canonical JSON (`canonical`), so that the whole stays hashable
+    structured: str = "response_format"  # how a schema reaches the server; constrained decoding can change an answer
+    # the tokens whose log-probabilities are asked for, where the server takes ids
     yes_no_token_ids: tuple[int, int] | None = None
 
 
@@ -138,15 +111,10 @@ class FreeText:
 
 @dataclass(frozen=True, slots=True)
 class Json:
-    """JSON that fits a schema.
+    """JSON that fits a schema."""
 
-    Attributes:
-        schema: the JSON schema as canonical JSON; make it with `Json.of`.
-        name: how the provider is told to call it.
-    """
-
-    schema: str
-    name: str = "answer"
+    schema: str  # the JSON schema as canonical JSON; make it with `Json.of`
+    name: str = "answer"  # how the provider is told to call it
 
     @classmethod
     def of(cls, schema: Mapping[str, Any], name: str = "answer") -> Json:
@@ -192,26 +160,17 @@ Ask: TypeAlias = FreeText | Json | Choice | YesNo | Rating
 
 @dataclass(frozen=True)
 class Request:
-    """One question to one model.
+    """One question to one model."""
 
-    Attributes:
-        model: the spec, such as `openai:gpt-4.1-mini`.
-        messages: what the model is told, in order.
-        ask: the form of the answer.
-        sampling: sampling parameters.
-        sample: number of the draw, where one question is asked several times.
-        repair: how many answers to this very draw could not be used; not part of the key.
-        facts: what a `builtin:` function needs besides the media, as canonical JSON; other models never see it and
-            their keys do not hold it.
-    """
-
-    model: str
-    messages: tuple[Message, ...]
-    ask: Ask = FreeText()
-    sampling: Sampling = Sampling()
-    sample: int = 0
+    model: str  # the spec, such as `openai:gpt-4.1-mini`
+    messages: tuple[Message, ...]  # what the model is told, in order
+    ask: Ask = FreeText()  # the form of the answer
+    sampling: Sampling = Sampling()  # sampling parameters
+    sample: int = 0  # number of the draw, where one question is asked several times
+    # what a `builtin:` function needs besides the media, as canonical JSON; other models never see it and their keys do
+    # not hold it
     facts: str = field(default="null")
-    repair: int = 0
+    repair: int = 0  # how many answers to this very draw could not be used; not part of the key
 
     @property
     def key(self) -> str:

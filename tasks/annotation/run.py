@@ -41,22 +41,15 @@ NOT_HELD = Held(0)
 
 @dataclass(slots=True)
 class Job:
-    """A request on its way.
-
-    Attributes:
-        attempts: number of its last attempt, over all runs.
-        failures: failed exchanges in this run.
-        unusable: answers that could not be used, over all runs: they were paid for.
-        misread: text and fault of the last of them, where there is one.
-    """
+    """A request on its way."""
 
     request: Request
     notes: tuple[str, ...] = ()
     held: Held = NOT_HELD
-    attempts: int = 0
-    failures: int = 0
-    unusable: int = 0
-    misread: tuple[str, str] | None = None
+    attempts: int = 0  # number of its last attempt, over all runs
+    failures: int = 0  # failed exchanges in this run
+    unusable: int = 0  # answers that could not be used, over all runs: they were paid for
+    misread: tuple[str, str] | None = None  # text and fault of the last of them, where there is one
     sent_at: float = 0.0
 
     @property

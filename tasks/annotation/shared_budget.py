@@ -33,18 +33,13 @@ WHERE name = ? AND owner = ?
 
 
 class Standing(NamedTuple):
-    """What all processes together have spent, lost from sight and set aside.
-
-    Attributes:
-        granted: whether a reservation was.
-        closed: whether the budget's session has ended.
-    """
+    """What all processes together have spent, lost from sight and set aside."""
 
     spent_usd: float
     doubtful_usd: float
     reserved_usd: float
-    granted: bool
-    closed: bool
+    granted: bool  # whether a reservation was
+    closed: bool  # whether the budget's session has ended
 
 
 def reserve(driver: Driver, name: str, owner: str, worst_usd: float, cap_usd: float) -> Standing:

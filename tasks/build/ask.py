@@ -73,27 +73,20 @@ def tries_of(config: AnnotatorConfig) -> int:
 
 @dataclass(frozen=True)
 class Ask(Generic[Config]):
-    """One thing that models are asked.
+    """One thing that models are asked."""
 
-    Attributes:
-        name: unique in a corpus; the stage of rejects that stayed without an answer.
-        annotator: the role in `config.asked()` that answers, or a function that gives it for a row.
-        request: words a question about a row. Pure: its result is the request's key.
-        imagine: the answer that a dry run takes for granted, for the asks that follow.
-        check: what it holds against an answer's value; None accepts it. Pure: a resumed build checks again. What fails
-            is asked again as the next draw.
-        tries: draws of one question at most; by default the annotator's `tries`, or 1.
-        about: what its questions are about, in the plural, for a dry run.
-        label: its name in a dry run, by config and row, where one ask goes to several roles.
-    """
-
-    name: str
+    name: str  # unique in a corpus; the stage of rejects that stayed without an answer
+    # the role in `config.asked()` that answers, or a function that gives it for a row
     annotator: str | Callable[[Config, Row], str]
-    request: Callable[[Config, Row], Posed]
-    imagine: Callable[[Config, Row], Any]
+    request: Callable[[Config, Row], Posed]  # words a question about a row. Pure: its result is the request's key.
+    imagine: Callable[[Config, Row], Any]  # the answer that a dry run takes for granted, for the asks that follow
+    # what it holds against an answer's value; None accepts it. Pure: a resumed build checks again. What fails is asked
+    # again as the next draw.
     check: Callable[[Config, Row, Any], Fault | None] = accept
+    # draws of one question at most; by default the annotator's `tries`, or 1
     tries: Callable[[Config], int] | None = None
-    about: str = "rows"
+    about: str = "rows"  # what its questions are about, in the plural, for a dry run
+    # its name in a dry run, by config and row, where one ask goes to several roles
     label: Callable[[Config, Row], str] | None = None
 
     def role(self, config: Config, row: Row) -> str:
@@ -106,27 +99,16 @@ class Ask(Generic[Config]):
 
 
 class Reply(NamedTuple):
-    """How a question ended.
+    """How a question ended."""
 
-    Attributes:
-        value: the answer that passed its check; without one, the last answer, or None.
-        failure: reason and detail, if it did not pass, or there is none.
-        key: the last draw's request key.
-        draws: how many draws were asked for.
-        annotator: who was asked.
-        prompt: name and version.
-        notes: what was done to the request to fit the model's limits.
-        final: whether a further run comes to the same.
-    """
-
-    value: Any
-    failure: tuple[str, str] | None
-    key: str
-    draws: int
-    annotator: str
-    prompt: str
-    notes: tuple[str, ...] = ()
-    final: bool = True
+    value: Any  # the answer that passed its check; without one, the last answer, or None
+    failure: tuple[str, str] | None  # reason and detail, if it did not pass, or there is none
+    key: str  # the last draw's request key
+    draws: int  # how many draws were asked for
+    annotator: str  # who was asked
+    prompt: str  # name and version
+    notes: tuple[str, ...] = ()  # what was done to the request to fit the model's limits
+    final: bool = True  # whether a further run comes to the same
 
 
 class GivenUp(Exception):  # not an error: the row becomes a reject

@@ -34,19 +34,12 @@ _QUERY = re.compile(r"[a-z_]+/[a-z0-9_]+")
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """What is known of a module's text.
+    """What is known of a module's text."""
 
-    Attributes:
-        code: SHA-256 of its parsed code.
-        imports: dotted names that it may import: modules, and what it takes from them.
-        queries: texts in it that may name a query, such as `mos_preferences/ratings`.
-        references: modules that texts in it may name, as `module:name`.
-    """
-
-    code: str
-    imports: tuple[str, ...]
-    queries: tuple[str, ...]
-    references: tuple[str, ...]
+    code: str  # SHA-256 of its parsed code
+    imports: tuple[str, ...]  # dotted names that it may import: modules, and what it takes from them
+    queries: tuple[str, ...]  # texts in it that may name a query, such as `mos_preferences/ratings`
+    references: tuple[str, ...]  # modules that texts in it may name, as `module:name`
 
 
 def code_digest(module: str, *more: str) -> str:

@@ -12,35 +12,22 @@ from earmark.tasks.text.near_texts import near_any
 
 @dataclass(frozen=True)
 class Side:
-    """One of the sets.
+    """One of the sets."""
 
-    Attributes:
-        name: as messages call it, such as `test`.
-        clips: SHA-256 of its clips, each once.
-        prints: their acoustic fingerprints in the same order; none to leave recordings out.
-        texts: its captions and instructions.
-    """
-
-    name: str
-    clips: Sequence[str]
-    texts: Sequence[str]
-    prints: Sequence[Print] = ()
+    name: str  # as messages call it, such as `test`
+    clips: Sequence[str]  # SHA-256 of its clips, each once
+    texts: Sequence[str]  # its captions and instructions
+    prints: Sequence[Print] = ()  # their acoustic fingerprints in the same order; none to leave recordings out
 
 
 @dataclass(frozen=True)
 class Crossing:
-    """Something of one set that is in the other too.
+    """Something of one set that is in the other too."""
 
-    Attributes:
-        kind: `clip`, `recording` or `text`.
-        here, there: places in `clips` or `texts` of the first and the second set.
-        likeness: of two recordings, 0 to 1; None for the rest.
-    """
-
-    kind: str
-    here: int
+    kind: str  # `clip`, `recording` or `text`
+    here: int  # here, there: places in `clips` or `texts` of the first and the second set
     there: int
-    likeness: float | None = None
+    likeness: float | None = None  # of two recordings, 0 to 1; None for the rest
 
 
 def crossings(here: Side, there: Side, *, recording: float, text: float) -> Iterator[Crossing]:

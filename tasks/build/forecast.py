@@ -46,25 +46,15 @@ def is_imagined(request: Request) -> bool:
 
 @dataclass
 class Counted:
-    """One ask of a dry run: who is asked, about what, and what the requests come to.
+    """One ask of a dry run: who is asked, about what, and what the requests come to."""
 
-    Attributes:
-        annotator: who is asked.
-        about: what the questions are about.
-        tries: draws of one question at most.
-        requests: how many there were.
-        uncounted: those of them that `totals` lacks.
-        keys: those of requests whose words are known, to count each once.
-        totals: fields of `earmark.tasks.annotation.outcome.Forecast`.
-    """
-
-    annotator: AnnotatorConfig
-    about: str
-    tries: int
-    requests: int = 0
-    uncounted: list[Request] = field(default_factory=list)
-    keys: set[str] = field(default_factory=set)
-    totals: Counter[str] = field(default_factory=Counter)
+    annotator: AnnotatorConfig  # who is asked
+    about: str  # what the questions are about
+    tries: int  # draws of one question at most
+    requests: int = 0  # how many there were
+    uncounted: list[Request] = field(default_factory=list)  # those of them that `totals` lacks
+    keys: set[str] = field(default_factory=set)  # those of requests whose words are known, to count each once
+    totals: Counter[str] = field(default_factory=Counter)  # fields of `earmark.tasks.annotation.outcome.Forecast`
 
     def add(self, request: Request) -> None:
         """Note a request."""
@@ -139,21 +129,13 @@ def forecast(corpus: Corpus, story: Story, config: BuildConfig, store: Store) ->
 
 
 class Shown(NamedTuple):
-    """A question of a dry run, as a model gets it.
+    """A question of a dry run, as a model gets it."""
 
-    Attributes:
-        ask: its name.
-        prompt: the name of what words it.
-        request: the question.
-        outcome: how it ended, if it was asked.
-        fault: reason and detail of what the ask's check holds against the answer.
-    """
-
-    ask: str
-    prompt: str
-    request: Request
-    outcome: Outcome | None = None
-    fault: tuple[str, str] | None = None
+    ask: str  # its name
+    prompt: str  # the name of what words it
+    request: Request  # the question
+    outcome: Outcome | None = None  # how it ended, if it was asked
+    fault: tuple[str, str] | None = None  # reason and detail of what the ask's check holds against the answer
 
 
 class Sampler:

@@ -28,21 +28,13 @@ from earmark.tasks.store.versions import Store, Version
 
 @dataclass(frozen=True)
 class Plan:
-    """What a build will make, known before it starts.
+    """What a build will make, known before it starts."""
 
-    Attributes:
-        store: where the version goes.
-        made: everything that the manifest says of its making.
-        build_key: names all that decides the version's rows.
-        digest_again: the inputs' digests as they are when it is called.
-        config: the build config.
-    """
-
-    store: Store
-    made: Made
-    build_key: str
-    digest_again: Callable[[], dict[str, str]]
-    config: BuildConfig
+    store: Store  # where the version goes
+    made: Made  # everything that the manifest says of its making
+    build_key: str  # names all that decides the version's rows
+    digest_again: Callable[[], dict[str, str]]  # the inputs' digests as they are when it is called
+    config: BuildConfig  # the build config
 
     def up_to_date(self, *, tidy: bool = True) -> Version | None:
         """The version that was built from the same things, if there is one; `tidy` removes what a killed build left."""

@@ -36,23 +36,17 @@ CLIPS = 20  # that are looked for, of those rows
 
 @dataclass(frozen=True)
 class Peek:
-    """An input whose beginning is looked at.
+    """An input whose beginning is looked at."""
 
-    Attributes:
-        name: how messages call it.
-        read: yields what it holds: rows, `Reject`s and `Note`s; raises an `EarmarkError` if it cannot be read.
-        clips: the file of each clip that a row names, or why it is not opened; None where no clips are looked at.
-        option: the keys of the config that say where the clips lie.
-        lists: the files that it reads, as far as the config names them; they are brought here if behind URLs.
-        may_be_empty: whether a build makes sense without a row of it.
-    """
-
-    name: str
+    name: str  # how messages call it
+    # yields what it holds: rows, `Reject`s and `Note`s; raises an `EarmarkError` if it cannot be read
     read: Callable[[], Iterable[Any]]
+    # the file of each clip that a row names, or why it is not opened; None where no clips are looked at
     clips: Callable[[Any], Iterable[Path | AudioFault]] | None = None
-    option: str = "audio_root"
+    option: str = "audio_root"  # the keys of the config that say where the clips lie
+    # the files that it reads, as far as the config names them; they are brought here if behind URLs
     lists: tuple[Path, ...] = ()
-    may_be_empty: bool = False
+    may_be_empty: bool = False  # whether a build makes sense without a row of it
 
 
 def require_folder(option: str, folder: Path) -> list[Path]:

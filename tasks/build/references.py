@@ -50,16 +50,11 @@ _MARK = re.compile(r"\[[^\]\n]*\]|\([^)\n]*\)")
 
 @dataclass(frozen=True)
 class References:
-    """What may not be in a version.
+    """What may not be in a version."""
 
-    Attributes:
-        side: clips, their fingerprints, and texts; its name lists whose they are.
-        rule: how alike is too alike.
-        vectors: embeddings of those clips that have one, (clips, dimensions), each of length 1.
-    """
-
-    side: Side
-    rule: Decontaminate
+    side: Side  # clips, their fingerprints, and texts; its name lists whose they are
+    rule: Decontaminate  # how alike is too alike
+    # embeddings of those clips that have one, (clips, dimensions), each of length 1
     vectors: npt.NDArray[np.float32] | None = None
 
     @cached_property

@@ -81,15 +81,11 @@ _MEASURE = re.compile(r"duration_s|\w+_dbfs|\w+_lufs")
 
 @dataclass(frozen=True)
 class Material:
-    """What a corpus's report is made from.
+    """What a corpus's report is made from."""
 
-    Attributes:
-        db: has a view of each of the corpus's tables, by the table's name; optional tables without rows are empty.
-        stage: the build.
-    """
-
+    # has a view of each of the corpus's tables, by the table's name; optional tables without rows are empty
     db: duckdb.DuckDBPyConnection
-    stage: Stage
+    stage: Stage  # the build
 
 
 def make_page(corpus: Corpus, stage: Stage, manifest: Manifest, changes: Sequence[Change] = ()) -> Page:

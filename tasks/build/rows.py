@@ -20,29 +20,18 @@ DATA = pa.schema([("data", pa.string())])
 
 
 class Rows(NamedTuple):
-    """A file of rows.
+    """A file of rows."""
 
-    Attributes:
-        path: Parquet, a row group a shard.
-        total: how many rows it has.
-    """
-
-    path: Path
-    total: int
+    path: Path  # Parquet, a row group a shard
+    total: int  # how many rows it has
 
 
 class Shard(NamedTuple):
-    """Rows that are worked on together.
+    """Rows that are worked on together."""
 
-    Attributes:
-        number: which row group, from 0.
-        start: number of its first row.
-        rows: how many there are.
-    """
-
-    number: int
-    start: int
-    rows: int
+    number: int  # which row group, from 0
+    start: int  # number of its first row
+    rows: int  # how many there are
 
     @property
     def name(self) -> str:

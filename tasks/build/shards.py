@@ -44,25 +44,15 @@ _MEETING = threading.Lock()
 
 
 class Machine(NamedTuple):
-    """What a process that works on shards finds around it.
+    """What a process that works on shards finds around it."""
 
-    Attributes:
-        host: name of its machine.
-        system: tells machines, and containers on one of them, apart.
-        sees: whether the build's staging folder is there.
-        lacks: an input of the build that is not there, as the config writes it; else nothing.
-        release: digest of the code and of the libraries that decide a version's bytes.
-        ledger: where it would keep answers, without passwords.
-        own_index: whether its environment names a file for what is measured of audio.
-    """
-
-    host: str
-    system: str
-    sees: bool
-    lacks: str
-    release: str
-    ledger: str
-    own_index: bool
+    host: str  # name of its machine
+    system: str  # tells machines, and containers on one of them, apart
+    sees: bool  # whether the build's staging folder is there
+    lacks: str  # an input of the build that is not there, as the config writes it; else nothing
+    release: str  # digest of the code and of the libraries that decide a version's bytes
+    ledger: str  # where it would keep answers, without passwords
+    own_index: bool  # whether its environment names a file for what is measured of audio
 
 
 class Shards(TaskRunner[PrefectFuture[Any]]):

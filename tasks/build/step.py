@@ -39,32 +39,23 @@ Inputs = ParamSpec("Inputs")
 
 @dataclass(frozen=True)
 class Account:
-    """What became of the items that entered a step: `entered = kept + rejects + filtered`, which the commit checks.
+    """What became of the items that entered a step: `entered = kept + rejects + filtered`, which the commit checks."""
 
-    Attributes:
-        entered: how many came in.
-        kept: how many go on.
-        rejects: those that do not: rows of the table `rejects`, or rejects with the table that lacks them.
-        filtered: how many a rule or a quota left out, by reason; counted, not listed.
-        sources: of a step that reads or indexes inputs, how many items came in by file: `most_rejected` holds faults
-            against them.
-        notes: sentences for the reader.
-        name, unit, follows, table: as `step` has them, where one step gives several accounts; an account with a name of
-            its own follows nothing, and fills no table, unless it says so.
-        stage: the word under which its rejects stand, if it is not its name.
-    """
-
-    entered: int
-    kept: int
+    entered: int  # how many came in
+    kept: int  # how many go on
+    # those that do not: rows of the table `rejects`, or rejects with the table that lacks them
     rejects: pa.Table | Sequence[tuple[str, Reject]] = ()
-    filtered: Mapping[str, int] | None = None
+    filtered: Mapping[str, int] | None = None  # how many a rule or a quota left out, by reason; counted, not listed
+    # of a step that reads or indexes inputs, how many items came in by file: `most_rejected` holds faults against them
     sources: Mapping[str, int] | None = None
-    notes: Sequence[str] = ()
+    notes: Sequence[str] = ()  # sentences for the reader
+    # name, unit, follows, table: as `step` has them, where one step gives several accounts; an account with a name of
+    # its own follows nothing, and fills no table, unless it says so
     name: str | None = None
     unit: str | None = None
     follows: str | tuple[str, ...] = ()
     table: str | None = None
-    stage: str | None = None
+    stage: str | None = None  # the word under which its rejects stand, if it is not its name
 
 
 class Done(Generic[Output]):

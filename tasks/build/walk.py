@@ -78,17 +78,11 @@ def as_they_are(stage: Stage, config: Any, rows: list[Row], media: Media | None)
 
 
 class Walked(NamedTuple):
-    """What a walk left of every source row.
+    """What a walk left of every source row."""
 
-    Attributes:
-        name: the walk's.
-        source: the rows that it went through.
-        folder: where its shards lie.
-    """
-
-    name: str
-    source: Rows
-    folder: Path
+    name: str  # the walk's
+    source: Rows  # the rows that it went through
+    folder: Path  # where its shards lie
 
     def results(self) -> Iterator[tuple[int, Any]]:
         """What the walk returned for each row that it did not give up, with the row's number, in order."""

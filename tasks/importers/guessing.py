@@ -38,31 +38,18 @@ NAMES: Mapping[str, str] = {
 
 
 class Guess(NamedTuple):
-    """What a table seems to be.
+    """What a table seems to be."""
 
-    Attributes:
-        rows: how many were looked at.
-        delimiter: what separates cells; empty where the table is no text.
-        usual: whether a file with this ending has that delimiter without being told.
-        header: names for the columns of a list that has none; else empty.
-        columns: the table's column by what it holds; `file` and `mos` at least.
-        examples: a cell of each column.
-        scale: lowest and highest possible rating.
-        seen: lowest and highest rating there.
-        unused: columns that no guess took.
-        file_name: a pattern that the clips' names suggest for systems; None without one.
-    """
-
-    rows: int
-    delimiter: str
-    usual: bool
-    header: tuple[str, ...]
-    columns: Mapping[str, str]
-    examples: Mapping[str, str]
-    scale: tuple[float, float]
-    seen: tuple[float, float]
-    unused: tuple[str, ...]
-    file_name: str | None
+    rows: int  # how many were looked at
+    delimiter: str  # what separates cells; empty where the table is no text
+    usual: bool  # whether a file with this ending has that delimiter without being told
+    header: tuple[str, ...]  # names for the columns of a list that has none; else empty
+    columns: Mapping[str, str]  # the table's column by what it holds; `file` and `mos` at least
+    examples: Mapping[str, str]  # a cell of each column
+    scale: tuple[float, float]  # lowest and highest possible rating
+    seen: tuple[float, float]  # lowest and highest rating there
+    unused: tuple[str, ...]  # columns that no guess took
+    file_name: str | None  # a pattern that the clips' names suggest for systems; None without one
 
 
 def guess_table(path: Path) -> Guess:

@@ -63,15 +63,11 @@ class Track(NamedTuple):
 
 @dataclass(frozen=True)
 class TrackLayout:
-    """A layout of tagged tracks.
+    """A layout of tagged tracks."""
 
-    Attributes:
-        read: as `read_tracks`; yields one track or one reject a row, in order.
-        file_name: the id that names a track's files in a version.
-    """
-
+    # as `read_tracks`; yields one track or one reject a row, in order
     read: Callable[[Path, str, TagMap | None, Path | None], Iterator[Track | Reject | Note]]
-    file_name: Callable[[Track], str] = lambda track: track.track_id
+    file_name: Callable[[Track], str] = lambda track: track.track_id  # the id that names a track's files in a version
 
 
 def read_tracks(

@@ -62,18 +62,12 @@ def source_root(source: Source, resolve: Resolve, path: Path) -> Path:
 
 @dataclass(frozen=True)
 class RatingLayout:
-    """A layout of rated clips.
+    """A layout of rated clips."""
 
-    Attributes:
-        find: the lists that a source consists of, and no others are opened.
-        read: yields their ratings, rejects and notes, in a fixed order.
-        clip_root: the folder that clips in a list may not leave.
-        listing: what the names in folders say beyond the lists; the build key holds it.
-    """
-
-    find: Callable[[Source, Resolve], Found]
-    read: Callable[[Source, Resolve], Imported]
-    clip_root: Callable[[Source, Resolve, Path], Path] = source_root
+    find: Callable[[Source, Resolve], Found]  # the lists that a source consists of, and no others are opened
+    read: Callable[[Source, Resolve], Imported]  # yields their ratings, rejects and notes, in a fixed order
+    clip_root: Callable[[Source, Resolve, Path], Path] = source_root  # the folder that clips in a list may not leave
+    # what the names in folders say beyond the lists; the build key holds it
     listing: Callable[[Source, Resolve], dict[str, str] | None] | None = None
 
 

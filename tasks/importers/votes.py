@@ -71,25 +71,17 @@ Named = Mapping[str, Any] | Reject | Note
 
 @dataclass(frozen=True)
 class VoteLayout:
-    """A layout of votes, or of rated clips.
+    """A layout of votes, or of rated clips."""
 
-    Attributes:
-        read: yields what the files of a source hold, in order; gets the source, its files and the clips' folder.
-        rated: whether it holds `MusicRating`s rather than `Vote`s.
-        find: the files, by the source's name and root, of a layout whose config names none.
-        documents: whether each file is one JSON document, whatever its ending.
-        task: the benchmark's task that its rows belong to.
-        split: how rows come into splits where the config does not say.
-        drops_ties: whether votes for neither clip are rejects where the config does not say.
-    """
-
+    # yields what the files of a source hold, in order; gets the source, its files and the clips' folder
     read: Callable[[Source, Sequence[ListFile], str], Iterator[Any]]
-    rated: bool = False
+    rated: bool = False  # whether it holds `MusicRating`s rather than `Vote`s
+    # the files, by the source's name and root, of a layout whose config names none
     find: Callable[[str, Path], list[ListFile]] | None = None
-    documents: bool = False
-    task: str = "votes"
-    split: Literal["draw", "native", "test"] = "draw"
-    drops_ties: bool = False
+    documents: bool = False  # whether each file is one JSON document, whatever its ending
+    task: str = "votes"  # the benchmark's task that its rows belong to
+    split: Literal["draw", "native", "test"] = "draw"  # how rows come into splits where the config does not say
+    drops_ties: bool = False  # whether votes for neither clip are rejects where the config does not say
 
 
 def each(read: Callable[[ListFile, str], Voted]) -> Callable[[Source, Sequence[ListFile], str], Voted]:

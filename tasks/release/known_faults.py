@@ -19,23 +19,14 @@ from earmark.tasks.store.versions import Store, Version
 
 @dataclass(frozen=True)
 class KnownFault:
-    """A fault that made wrong rows.
+    """A fault that made wrong rows."""
 
-    Attributes:
-        name: what messages and scripts call it.
-        mended: the day, as in the changelog.
-        rules: versions made by these rules, or later ones, are free of it.
-        corpora: which can have it; none for all.
-        touches: whether a version of earlier rules can have it.
-        says: what is wrong, and what to do.
-    """
-
-    name: str
-    mended: str
-    rules: int
-    corpora: tuple[str, ...]
-    touches: Callable[[Version], bool]
-    says: str
+    name: str  # what messages and scripts call it
+    mended: str  # the day, as in the changelog
+    rules: int  # versions made by these rules, or later ones, are free of it
+    corpora: tuple[str, ...]  # which can have it; none for all
+    touches: Callable[[Version], bool]  # whether a version of earlier rules can have it
+    says: str  # what is wrong, and what to do
 
 
 def _first_row_won(version: Version) -> bool:

@@ -32,15 +32,10 @@ MOST_SHOWN = 20
 
 @dataclass(frozen=True)
 class Sent:
-    """The outcome of `bring`.
+    """The outcome of `bring`."""
 
-    Attributes:
-        commit: the commit that holds the version.
-        uploaded: files that were sent; 0 if all was there.
-    """
-
-    commit: str
-    uploaded: int
+    commit: str  # the commit that holds the version
+    uploaded: int  # files that were sent; 0 if all was there
 
 
 def check_fit(version: Version, allow_builtin: bool) -> None:

@@ -15,32 +15,22 @@ from earmark.tasks.store.versions import Store
 
 @dataclass(frozen=True)
 class Place:
-    """A corpus's place in a rebuild.
+    """A corpus's place in a rebuild."""
 
-    Attributes:
-        member: the corpus, its config and where it is published.
-        after: the corpora of this rebuild whose newest version it reads, or whose named version is not there yet.
-    """
-
-    member: Member
+    member: Member  # the corpus, its config and where it is published
+    # the corpora of this rebuild whose newest version it reads, or whose named version is not there yet
     after: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Ending:
-    """How a corpus came out of a rebuild.
-
-    Attributes:
-        version: the version that answers for its config now.
-        detail: the reason, or where it was published.
-        todo: what a person should do, if anything.
-    """
+    """How a corpus came out of a rebuild."""
 
     corpus: str
     state: Literal["built", "up to date", "failed", "skipped", "not published"]
-    version: str | None = None
-    detail: str = ""
-    todo: str = ""
+    version: str | None = None  # the version that answers for its config now
+    detail: str = ""  # the reason, or where it was published
+    todo: str = ""  # what a person should do, if anything
 
     @property
     def good(self) -> bool:

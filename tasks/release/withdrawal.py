@@ -26,36 +26,22 @@ from earmark.tasks.text.anonymity import annotator_key, salt_of
 
 @dataclass(frozen=True, eq=False)
 class Holding:
-    """A version that holds what is withdrawn.
+    """A version that holds what is withdrawn."""
 
-    Attributes:
-        version: the version.
-        rows: rows that leave, by table; rejects among them.
-        newest: whether it is its corpus's newest.
-    """
-
-    version: Version
-    rows: dict[str, int]
-    newest: bool
+    version: Version  # the version
+    rows: dict[str, int]  # rows that leave, by table; rejects among them
+    newest: bool  # whether it is its corpus's newest
 
 
 @dataclass(frozen=True)
 class Search:
-    """What a withdrawal finds.
+    """What a withdrawal finds."""
 
-    Attributes:
-        kind: what is withdrawn.
-        name: the withdrawal's name.
-        holdings: every version that holds it or what was made from it; parents before children.
-        marks: what later versions may not hold.
-        seen: digests of the manifests of all versions that were looked through.
-    """
-
-    kind: Kind
-    name: str
-    holdings: tuple[Holding, ...]
-    marks: tuple[Mark, ...]
-    seen: frozenset[str]
+    kind: Kind  # what is withdrawn
+    name: str  # the withdrawal's name
+    holdings: tuple[Holding, ...]  # every version that holds it or what was made from it; parents before children
+    marks: tuple[Mark, ...]  # what later versions may not hold
+    seen: frozenset[str]  # digests of the manifests of all versions that were looked through
 
 
 def as_tables_have_it(store: Store, annotator: str) -> tuple[str, ...]:
