@@ -29,6 +29,7 @@ def publish(
     allow_builtin: bool = False,
     allow_findings: str | None = None,
     audited: float | None = None,
+    collection: str | None = None,
 ) -> dict[str, object]:
     """Publish a version; one that is published already is found to be so. A run that was killed can be repeated.
 
@@ -41,6 +42,7 @@ def publish(
         allow_builtin: whether labels of a `builtin:` annotator may leave.
         allow_findings: a reviewed list of findings that may leave.
         audited: the precision that the newest audit must have.
+        collection: title of a collection of the repository's owner that it is added to.
 
     Returns:
         The receipt, and how many files were sent.
@@ -55,4 +57,5 @@ def publish(
         state = open_repo(target, bundle, private)
         sent = bring(target, bundle, state)
         receipt = keep_receipt(place, target, bundle, state, sent, reviewed)
-    return {**receipt.model_dump(mode="json"), "uploaded": sent.uploaded, "url": target.url}
+    joined = target.join(collection, private) if collection else None
+    return {**receipt.model_dump(mode="json"), "uploaded": sent.uploaded, "url": target.url, "collection": joined}

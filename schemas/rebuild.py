@@ -18,6 +18,9 @@ class Publication(Model):
     audio: bool = Field(default=True, description="Whether audio leaves, where its licence allows.")
     allow_builtin: bool = Field(default=False, description="Whether labels of a `builtin:` annotator may leave.")
     allow_findings: Path | None = Field(default=None, description="A reviewed list of findings that may leave.")
+    collection: str | None = Field(
+        default=None, description="Title of the owner's collection on the Hub that it is added to; made if new."
+    )
 
 
 class Member(Model):

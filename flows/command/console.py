@@ -182,6 +182,8 @@ def show_publication(facts: Mapping[str, Any]) -> None:
     name = f"{facts['corpus']} {facts['version']}"
     done = f"{facts['uploaded']:,} files sent" if facts["uploaded"] else "all was there already"
     _print(f" is published at {facts['url']}, tag {facts['tag']}, commit {facts['commit'][:12]}; {done}", head=name)
+    if facts.get("collection"):
+        _print(f"in the collection {facts['collection']}")
     _show_unpublished(facts)
     _print(_load_line(facts["corpus"], facts["repo"], f', revision="{facts["tag"]}"'))
 

@@ -36,6 +36,10 @@ def publish(
         float | None,
         typer.Option(min=0, max=1, metavar="LEAST", help="Publish only if audits say at least LEAST, with 95 %."),
     ] = None,
+    collection: Annotated[
+        str | None,
+        typer.Option(metavar="TITLE", help="Add the repository to its owner's collection of this title; made if new."),
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -60,6 +64,7 @@ def publish(
         "allow_builtin": allow_builtin,
         "allow_findings": str(allow_findings) if allow_findings else None,
         "audited": audited,
+        "collection": collection,
     }
     with shown():
         facts = (_forecast if dry_run else send)(corpus, repo, str(place.root), options)

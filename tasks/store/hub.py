@@ -143,6 +143,22 @@ class Repo:
         with _spoken(self.name):
             self.api.create_tag(self.name, tag=name, revision=commit, repo_type=KIND)
 
+    def join(self, collection: str, private: bool) -> str:
+        """Add the repository to its owner's collection of a title, which is made if there is none; its page.
+
+        Raises:
+            HubError: the Hub refuses; what is published stays published.
+        """
+        try:
+            with _spoken(self.name):
+                owner = self.name.partition("/")[0]
+                made = self.api.create_collection(collection, namespace=owner, private=private, exists_ok=True)
+                self.api.add_collection_item(made.slug, self.name, item_type=KIND, exists_ok=True)
+                return str(made.url)
+        except HubError as error:
+            line = f"{self.name} is published, but is not in the collection '{collection}': {error}; run again"
+            raise HubError(line) from None
+
     def _manifest(self, revision: str) -> dict[str, Any]:
         path = self.api.hf_hub_download(self.name, MANIFEST, repo_type=KIND, revision=revision)
         try:

@@ -200,6 +200,22 @@ def test_the_command(hub: HubServer, store: Store) -> None:
     assert "hf_unknown" not in "".join(said)
 
 
+@pytest.mark.slow
+def test_a_publication_joins_a_collection_once(hub: HubServer, store: Store) -> None:
+    words = ("publish", f"{CORPUS}@v1", "--repo", "lab/joined", "--collection", "Audio rewards")
+    for _ in range(2):
+        told = earmark(store, *words).stdout
+        assert f"in the collection {hub.endpoint}/collections/lab/audio-rewards-" in told.replace("\n", "")
+    (collection,) = hub.collections.values()
+    assert [(item["id"], item["type"]) for item in collection["items"]] == [("lab/joined", "dataset")]
+    hub.refuse["add_item"] = 500
+    try:
+        said = earmark(store, *words, code=1).stderr.splitlines()[-1]
+    finally:
+        del hub.refuse["add_item"]
+    assert said.startswith("error: lab/joined is published, but is not in the collection 'Audio rewards': ")
+
+
 def test_dry_run_needs_no_network(store: Store) -> None:
     words = ("publish", f"{CORPUS}@v1", "--repo", "lab/far")
     nowhere = {"HF_ENDPOINT": "http://127.0.0.1:9"}  # nothing listens at the port for discarding

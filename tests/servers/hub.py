@@ -52,6 +52,7 @@ class HubServer:
         self.refuse: dict[str, int] = {}
         self.during: dict[str, Callable[[], None]] = {}
         (folder / "objects").mkdir(parents=True, exist_ok=True)
+        self.collections: dict[str, dict[str, Any]] = {}
         state = folder / "repos.json"
         self.repos: dict[str, dict[str, Any]] = json.loads(state.read_text()) if state.is_file() else {}
         self._loop = asyncio.new_event_loop()
@@ -116,6 +117,9 @@ class HubServer:
             ("GET", api, "info", self.info, False),
             ("POST", f"/datasets/{repo}.git/info/lfs/objects/batch", "lfs_batch", self.lfs_batch, True),
             ("PUT", f"/lfs/{repo}/{{oid}}", "put", self.put, False),
+            ("POST", "/api/collections", "create_collection", self.create_collection, True),
+            ("GET", "/api/collections/{slug:.+}", "collection", self.get_collection, False),
+            ("POST", "/api/collections/{slug:[^/]+/[^/]+}/items", "add_item", self.add_item, True),
             ("GET", f"/datasets/{repo}/resolve/{{rev}}/{{path:.+}}", "resolve", self.resolve, False),
         ]
         for method, path, kind, handler, writes in routes:
@@ -172,6 +176,37 @@ class HubServer:
                 raise Refused(404 if token else 401, "RepoNotFound", "Repository not found")
         if writes and token == READER:
             raise Refused(403, "", "Your token has no write access")
+
+    async def create_collection(self, request: web.Request) -> web.Response:
+        """A new collection; one of an owner's title is there once."""
+        wanted = await request.json()
+        slug = f"{wanted['namespace']}/{wanted['title'].lower().replace(' ', '-')}-{'0' * 24}"
+        if slug in self.collections:
+            return web.json_response({"error": "This collection already exists", "slug": slug}, status=409)
+        self.collections[slug] = {
+            "slug": slug,
+            "title": wanted["title"],
+            "owner": {"name": wanted["namespace"]},
+            "items": [],
+            "lastUpdated": "2026-11-23T00:00:00.000Z",
+            "position": 0,
+            "private": wanted["private"],
+            "theme": "blue",
+            "upvotes": 0,
+        }
+        return web.json_response(self.collections[slug])
+
+    async def get_collection(self, request: web.Request) -> web.Response:
+        """A collection."""
+        return web.json_response(self.collections[request.match_info["slug"]])
+
+    async def add_item(self, request: web.Request) -> web.Response:
+        """Add a repository to a collection, once."""
+        held, wanted = self.collections[request.match_info["slug"]], (await request.json())["item"]
+        if wanted["id"] in [item["id"] for item in held["items"]]:
+            return web.json_response({"error": "Item already in collection"}, status=409)
+        held["items"].append({"_id": "1", "id": wanted["id"], "type": wanted["type"], "position": len(held["items"])})
+        return web.json_response(held)
 
     def _repo(self, request: web.Request) -> dict[str, Any]:
         return self.repos[request.match_info["repo"]]
