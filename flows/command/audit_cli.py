@@ -38,6 +38,7 @@ def sample(
         list[Path] | None, typer.Option(metavar="DIR", help="A folder to look through for clips that moved.")
     ] = None,
     store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Draw rows and write a page for each reviewer, with sound and pictures and without the labels.
 
@@ -62,6 +63,10 @@ def sample(
     plan = start_audit(chosen, find_corpus(chosen.corpus), place, wish, out.absolute())
     assert plan.audited is not None
     drawn, total = len(plan.audited.strata), sum(plan.audited.totals.values())
+    if as_json:
+        facts = {"corpus": chosen.corpus, "version": chosen.name, "rows": drawn, "of": total, "pages": len(plan.pages)}
+        print_json(facts | {"folder": str(out / "pages")})
+        return
     print(f"{chosen.corpus} {chosen.name}: {drawn:,} of {total:,} rows on {len(plan.pages)} pages in {out / 'pages'}")
     print(f"send each reviewer one page, or run: earmark study serve {out}; then: earmark audit read {out} FILE…")
 

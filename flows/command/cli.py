@@ -200,6 +200,7 @@ def resume(
     store: StoreOption = None,
     allow_rejects: AllowRejectsOption = False,
     keep: KeepOption = True,
+    as_json: JsonOption = False,
 ) -> None:
     """Resume a run that failed or was interrupted. Finished steps and paid answers are kept.
 
@@ -213,7 +214,8 @@ def resume(
     unfinished = find_run(place, run)
     if unfinished.current_state() == "running":
         raise StoreError(f"run {unfinished.run} is still running (process {unfinished.pid} on {unfinished.host})")
-    console.show_built(resume_run(unfinished, place, allow_rejects=allow_rejects))
+    built = resume_run(unfinished, place, allow_rejects=allow_rejects)
+    print_json(console.version_facts(built.version) | {"new": built.new}) if as_json else console.show_built(built)
 
 
 @app.command(rich_help_panel=_LOOK)

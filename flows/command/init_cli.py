@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from earmark.flows.command.options import CorpusArgument
+from earmark.flows.command.options import CorpusArgument, JsonOption, print_json
 
 if TYPE_CHECKING:
     from earmark.tasks.importers.guessing import Guess
@@ -21,6 +21,7 @@ def init(
     table: Annotated[Path, typer.Option("--from", metavar="FILE", help="The table: text, JSON lines or Parquet.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: CORPUS.toml.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the config.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a config for a table of rated clips, and print what was guessed: columns, scale, header, delimiter.
 
@@ -45,6 +46,9 @@ def init(
 
     parse_config(MosPreferences, tomllib.loads(text), path)
     write_text(path, text)
+    if as_json:
+        print_json({"config": str(path), "rows": guess.rows, "columns": guess.columns, "scale": guess.scale})
+        return
     for line in guesses(guess):
         print(line)
     print(f"wrote {path}; next: earmark build {corpus} --config {path} --dry-run")

@@ -50,7 +50,7 @@ def show(
 
 
 @app.command()
-def vacuum(store: StoreOption = None) -> None:
+def vacuum(store: StoreOption = None, as_json: JsonOption = False) -> None:
     """Shrink the database file by the space it no longer needs. No answer is lost.
 
     **Example:** `earmark ledger vacuum`
@@ -58,7 +58,10 @@ def vacuum(store: StoreOption = None) -> None:
     from earmark.tasks.annotation.ledger_reports import vacuum as shrink
 
     before, after = shrink(_address(store))
-    print(f"{before:,} bytes before, {after:,} after")
+    if as_json:
+        print_json({"bytes_before": before, "bytes_after": after})
+    else:
+        print(f"{before:,} bytes before, {after:,} after")
 
 
 @app.command()

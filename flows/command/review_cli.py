@@ -44,6 +44,7 @@ def export(
     ] = "staff-lines",
     force: Annotated[bool, typer.Option("--force", help="Replace an earlier export in DIR.")] = False,
     store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Write a version's questions as a table for spreadsheets and as a project of Label Studio; or boxes to draw.
 
@@ -61,11 +62,17 @@ def export(
         number, refused = write_boxes(found, first, Path.cwd(), out, images_at=images_at, force=force)
         for line in refused:
             print(f"left out: {line}", file=sys.stderr)
+        if as_json:
+            print_json({"images": number, "refused": refused, "folder": str(out)})
+            return
         print(f"{number:,} images to draw boxes in, in {out}")
         print(f"in Label Studio: {CONFIG} and {TASKS}; then: earmark review boxes {out} EXPORT.json --out DIR")
         return
     chosen = _version(version, store)
     count = write_review(chosen, out, images_at=images_at, force=force)
+    if as_json:
+        print_json({"corpus": chosen.corpus, "version": chosen.name, "questions": count, "folder": str(out)})
+        return
     print(f"{chosen.corpus} {chosen.name}: {count:,} questions to review in {out}")
     print(f"in a spreadsheet: {SHEET}; in Label Studio: {CONFIG} and {TASKS}; README.md says how")
 

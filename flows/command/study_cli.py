@@ -149,6 +149,7 @@ def fetch(
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The JSON lines to write.")],
     files: FilesArgument = None,
     force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Write the answers as votes that `human-preferences` reads, or as ratings.
 
@@ -172,6 +173,9 @@ def fetch(
         print(f"left out, since they fail the known pairs: {', '.join(failed)}", file=sys.stderr)
     write_text(out, lines_of(rows))
     what = "votes" if plan.kind == "pairs" else "ratings"
+    if as_json:
+        print_json({"study": plan.study, what: len(rows), "annotators": len(kept), "file": str(out)})
+        return
     print(f"{plan.study}: {len(rows):,} {what} of {len(kept)} annotators in {out}")
     if plan.kind == "pairs":
         print(f'in a config of human-preferences: format = "votes", files = ["{out.name}"]')

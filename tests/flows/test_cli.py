@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app, let_go
@@ -139,6 +140,30 @@ def test_planning_a_build_imports_neither_prefect_nor_pandas_nor_scipy() -> None
     command = [sys.executable, "-X", "importtime", "-c", "\n".join(f"import {module}" for module in modules)]
     ended = subprocess.run(command, capture_output=True, text=True, check=True)
     assert not imported(ended) & {"prefect", "pandas", "scipy", "torch"}
+
+
+PLAIN = {
+    "demo": "builds for a person to look at",
+    "ledger export": "prints JSON lines",
+    "ledger show": "prints JSON",
+    "prompts show": "prints the prompt's file",
+    "schema": "prints JSON",
+    "serve": "stays until it is ended",
+    "study serve": "stays until it is ended",
+    "view": "stays until it is ended",
+}
+"""Commands without `--json`, and why."""
+
+
+def test_commands_that_say_figures_say_them_as_json_too() -> None:
+    def commands(group: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+        for word, one in group.commands.items():
+            yield from commands(one, f"{name}{word} ") if hasattr(one, "commands") else [(f"{name}{word}", one)]
+
+    lacking = {
+        name for name, one in commands(get_command(app)) if not any("--json" in option.opts for option in one.params)
+    }
+    assert lacking == PLAIN.keys()
 
 
 @pytest.mark.slow
