@@ -1,4 +1,4 @@
-"""`earmark init`: a config from a table, to check and to change."""
+"""`earmark init`: a config from a file, to check and to change."""
 
 from __future__ import annotations
 
@@ -18,40 +18,68 @@ if TYPE_CHECKING:
 
 def init(
     corpus: CorpusArgument,
-    table: Annotated[Path, typer.Option("--from", metavar="FILE", help="The table: text, JSON lines or Parquet.")],
+    table: Annotated[Path, typer.Option("--from", metavar="FILE", help="The list: text, JSON lines or Parquet.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", metavar="FILE", help="Default: CORPUS.toml.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the config.")] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Write a config for a table of rated clips, and print what was guessed: columns, scale, header, delimiter.
+    """Write a config for a file as its owner publishes it, and print what was guessed.
 
-    **Example:** `earmark init mos-preferences --from ratings.csv`
+    Of a table of rated clips (`mos-preferences`): columns, scale, header and delimiter, whatever they are called. For
+    `human-preferences`, `captions`, `instrumentals` and `instruction-rubrics`: which layout the file is in.
+
+    **Examples:** `earmark init mos-preferences --from ratings.csv` · `earmark init captions --from autotagging.tsv`
     """
+    from earmark.flows.command.init_layouts import TEMPLATES, guess_config
     from earmark.schemas.errors import ConfigError
-    from earmark.schemas.mos_preferences import CORPUS, MosPreferences
+    from earmark.schemas.mos_preferences import CORPUS
     from earmark.tasks.build.registry import find_corpus
-    from earmark.tasks.importers.guessing import guess_table
     from earmark.tasks.store.files import write_text
 
-    if find_corpus(corpus).name != CORPUS.name:
-        raise ConfigError(f"init {corpus}: only tables of rated clips are guessed; start from data/demo/{corpus}.toml")
+    known = find_corpus(corpus).name
+    if known not in (CORPUS.name, *TEMPLATES):
+        raise ConfigError(
+            f"init {known}: expected {', '.join((CORPUS.name, *TEMPLATES))}; `earmark schema {known}` says what its "
+            "config may hold"
+        )
     path = out or Path(f"{corpus}.toml")
     if path.exists() and not force:
         raise ConfigError(f"{path} exists already; replace it with --force, or choose another with --out")
-    guess = guess_table(table)
-    text = config_text(guess, table, path)
+    if not table.is_file():
+        raise ConfigError(f"--from {table}: expected a file, found {'a folder' if table.is_dir() else 'none'}")
+    if known == CORPUS.name:
+        text, facts, lines = _of_ratings(table, path)
+    else:
+        fit = guess_config(known, table, path, _name(table))
+        text, facts = fit.text, {"format": fit.layout, "rows": fit.rows, "refused": fit.refused}
+        lines = [f"looked at {fit.rows + fit.refused:,} rows: {fit.rows:,} are in the layout {fit.layout}"]
+        lines += [f"not in it: {fit.refused:,}, such as {fit.fault}"] if fit.refused else []
+        lines += ["not told by the file: who is asked, where the audio lies, splits; the config has comments"]
+    write_text(path, text)
+    if as_json:
+        print_json({"config": str(path), **facts})
+        return
+    print(*lines, sep="\n")
+    print(f"wrote {path}; next: earmark build {corpus} --config {path} --dry-run")
+
+
+def _of_ratings(table: Path, path: Path) -> tuple[str, dict[str, Any], list[str]]:
+    """Config, facts and words of a table of rated clips."""
     import tomllib
 
     from earmark.schemas.config import parse_config
+    from earmark.schemas.mos_preferences import MosPreferences
+    from earmark.tasks.importers.guessing import guess_table
 
+    guess = guess_table(table)
+    text = config_text(guess, table, path)
     parse_config(MosPreferences, tomllib.loads(text), path)
-    write_text(path, text)
-    if as_json:
-        print_json({"config": str(path), "rows": guess.rows, "columns": guess.columns, "scale": guess.scale})
-        return
-    for line in guesses(guess):
-        print(line)
-    print(f"wrote {path}; next: earmark build {corpus} --config {path} --dry-run")
+    return text, {"rows": guess.rows, "columns": guess.columns, "scale": guess.scale}, guesses(guess)
+
+
+def _name(table: Path) -> str:
+    """A source's name after a file's."""
+    return re.sub(r"[^a-z0-9]+", "-", table.name.partition(".")[0].lower()).strip("-") or "source"
 
 
 def guesses(guess: Guess) -> list[str]:
@@ -73,7 +101,7 @@ def config_text(guess: Guess, table: Path, config: Path) -> str:
         return json.dumps(value, ensure_ascii=False)
 
     written = os.path.relpath(table, config.absolute().parent)
-    name = re.sub(r"[^a-z0-9]+", "-", table.name.partition(".")[0].lower()).strip("-") or "ratings"
+    name = _name(table)
     lines = [
         f"# Guessed by `earmark init` from {guess.rows:,} rows of a table: check every line.",
         'corpus = "mos-preferences"',

@@ -1,0 +1,175 @@
+"""Configs for files in a layout that Earmark reads: the one whose reader takes most of a file's first rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from earmark.schemas.config import parse_config
+from earmark.schemas.errors import EarmarkError, InputError
+from earmark.schemas.registry import load
+from earmark.tasks.build.registry import find_corpus
+from earmark.tasks.importers.rows import Note, Reject
+
+LOOKED_AT = 500  # rows
+LEAST = 0.5  # share of them that a reader must take
+
+TRACKS = """
+[source]
+name = {name}
+format = {format}   # the layout that takes most of its first rows
+tracks = {file}
+# audio_root = "audio"   # where the audio lies, if not beside the list
+# tag_map = "tag_map.json"   # synonyms of tags
+"""
+TEMPLATES = {
+    "captions": (
+        "earmark.tasks.importers.tracks:TRACK_LAYOUTS",
+        TRACKS
+        + """
+[[pipelines]]
+name = "direct"
+[pipelines.listen]
+annotator = "builtin:music-caption-1"   # for a trial; a model is "openai:NAME" with base_url, or "gemini:NAME"
+hears_s = 30.0
+""",
+    ),
+    "instrumentals": (
+        "earmark.tasks.importers.tracks:TRACK_LAYOUTS",
+        TRACKS
+        + """
+[separator]
+model = "centre-removal"   # for a trial: needs no model; `earmark schema instrumentals` names others
+
+[output]
+codec = "flac"   # flac | wav | mp3
+""",
+    ),
+    "human-preferences": (
+        "earmark.tasks.importers.preferences:VOTE_LAYOUTS",
+        """
+[[sources]]
+name = {name}
+format = {format}   # the layout that takes most of its first rows
+root = {folder}
+files = [{base}]
+# audio_root = "clips"   # where the clips lie, if not below root
+# clips = "elsewhere"   # if they are not at hand
+
+[split]
+test = 0   # samples to draw into the split test
+""",
+    ),
+    "instruction-rubrics": (
+        "earmark.tasks.importers.caption_sets:CAPTION_LAYOUTS",
+        """
+[[sources]]
+name = {name}
+subset = {subset}   # what it fills; several sources may share one
+domain = {domain}   # speech | sound | music | mixed: not told by the file, check it
+format = {format}   # the layout that takes most of its first rows
+captions = {file}
+# audio_root = "audio"   # where the clips lie, if not beside the list
+language = {language}   # of the captions: en | zh
+
+[judge]   # hears the clips
+annotator = "builtin:rubric-judge-1"   # for a trial; a model is "openai:NAME" with base_url, or "gemini:NAME"
+
+[writer]   # takes instructions apart, labels, translates
+annotator = "builtin:rubric-writer-1"   # for a trial
+
+[disjoint]
+fingerprint = 0   # 0.9 compares recordings too, and needs Chromaprint
+""",
+    ),
+}
+"""By corpus: the registry of its layouts, and the config for a file in one of them."""
+
+ANY_TABLE = ("table", "votes")  # layouts of no owner's: what they miss is what a lab has to change
+DOMAINS = {"audiocaps": "sound", "clotho": "sound", "instruct-tts": "speech"}
+
+
+class Fit(NamedTuple):
+    """How a layout's reader takes a file."""
+
+    layout: str
+    rows: int  # that it took
+    refused: int  # rejects
+    fault: str  # the first of them, in words
+    text: str  # the config
+
+    @property
+    def share(self) -> float:
+        """Of the rows that were looked at, those that it took."""
+        return self.rows / max(1, self.rows + self.refused)
+
+
+def guess_config(corpus: str, file: Path, config: Path, name: str) -> Fit:
+    """The layout of a file, and a config for it.
+
+    Args:
+        corpus: one of `TEMPLATES`.
+        file: a list as its owner publishes it.
+        config: where the config will lie; its paths start from there.
+        name: of the source.
+
+    Raises:
+        InputError: no layout takes at least half of its first rows.
+    """
+    layouts = [*load(TEMPLATES[corpus][0]).entries]
+    fits = [_fit(corpus, layout, file, config, name) for layout in layouts]
+    best = max(fits, key=lambda fit: (fit.share, fit.rows))
+    if best.share < LEAST:
+        plain = next((fit for fit in fits if fit.layout in ANY_TABLE), best)
+        raise InputError(
+            f"{file.name}: expected rows in one of the layouts {', '.join(layouts)}; none takes half of its first "
+            f"{LOOKED_AT} rows. As {plain.layout}: {plain.fault or 'no row'}. `earmark schema {corpus}` says what a "
+            "config may hold"
+        )
+    return best
+
+
+def _fit(corpus: str, layout: str, file: Path, config: Path, name: str) -> Fit:
+    """How a layout takes the file."""
+    text = _text(corpus, layout, file, config, name)
+    known = find_corpus(corpus)
+    assert known.peeks is not None
+    rows, refused, fault = 0, 0, ""
+    try:
+        build = parse_config(known.config, tomllib.loads(text), config.absolute())
+        (peek, *_) = load(known.peeks)(build)
+        for row in islice(peek.read(), LOOKED_AT):
+            if isinstance(row, Reject):
+                refused, fault = refused + 1, fault or f"line {row.line}: {row.detail}"
+            elif not isinstance(row, Note):
+                rows += 1
+    except EarmarkError as error:  # this layout cannot be the file's
+        return Fit(layout, 0, 0, str(error), text)
+    return Fit(layout, rows, refused, fault, text)
+
+
+def _text(corpus: str, layout: str, file: Path, config: Path, name: str) -> str:
+    with file.open("rb") as opened:
+        beginning = opened.read(1 << 16).decode("utf-8", "replace")
+    chinese = sum("\u4e00" <= letter <= "\u9fff" for letter in beginning)
+    domain = DOMAINS.get(layout, "music")
+    folder = config.absolute().parent
+    values = {
+        "name": name,
+        "format": layout,
+        "file": os.path.relpath(file, folder),
+        "folder": os.path.relpath(file.absolute().parent, folder),
+        "base": file.name,
+        "domain": domain,
+        "subset": f"{domain}-real",
+        "language": "zh" if chinese > len(beginning) / 20 else "en",
+    }
+    cells = {key: json.dumps(value, ensure_ascii=False) for key, value in values.items()}
+    head = (
+        f"# Guessed by `earmark init` from the first rows of a file: check every line.\ncorpus = {json.dumps(corpus)}\n"
+    )
+    return head + TEMPLATES[corpus][1].format(**cells)

@@ -1,0 +1,83 @@
+"""`earmark init` for files as their owners publish them: the layout is told, and the config reads the file."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from earmark.flows.command.cli import app
+from tests.conftest import ROOT
+
+DEMO, REAL = ROOT / "data/demo", ROOT.parent / "shared/real"
+FILES = {  # the layout that the owner's file is in, and how many of its first 500 rows hold something (counted by hand)
+    ("captions", REAL / "mtg-jamendo/autotagging.tsv"): ("mtg-jamendo", 500),
+    ("human-preferences", REAL / "cmi-pref/test_500_votes_with_model_scores.jsonl"): ("cmi-pref", 500),
+    ("instruction-rubrics", REAL / "layouts/audiocaps_val_head.csv"): ("audiocaps", 12),
+    ("instruction-rubrics", REAL / "layouts/clotho_eval_head.csv"): ("clotho", 15),
+    ("instruction-rubrics", REAL / "layouts/musiccaps_head.csv"): ("musiccaps", 3),
+    ("instrumentals", DEMO / "tracks/tracks.tsv"): ("mtg-jamendo", 11),
+    ("human-preferences", DEMO / "votes/music_arena/2025-05.jsonl"): ("music-arena", 30),
+    ("human-preferences", DEMO / "votes/label_studio/export.json"): ("label-studio", 11),
+    ("human-preferences", DEMO / "votes/pam/scores.csv"): ("pam", 24),
+    ("instruction-rubrics", DEMO / "rubrics/sounds.csv"): ("table", 8),
+}
+
+
+def init(corpus: str, file: Path, out: Path, *more: str, code: int = 0) -> str:
+    """Run the command; what it prints, or its error."""
+    run = CliRunner().invoke(app, ["init", corpus, "--from", str(file), "--out", str(out), *more])
+    assert run.exit_code == code, run.output
+    return str(run.exception) if code else run.stdout
+
+
+@pytest.mark.parametrize(("corpus", "file"), FILES)
+def test_the_layout_of_a_file_is_told(corpus: str, file: Path, tmp_path: Path) -> None:
+    if not file.is_file():
+        pytest.skip("the real lists are not at hand (../shared/real)")
+    told = json.loads(init(corpus, file, tmp_path / "my.toml", "--json"))
+    assert (told["format"], told["rows"]) == FILES[corpus, file]
+    config = tomllib.loads((tmp_path / "my.toml").read_text())
+    source = config["source"] if "source" in config else config["sources"][0]
+    assert source["format"] == told["format"]
+    if corpus == "instruction-rubrics":
+        assert source["language"] == ("zh" if file.name == "sounds.csv" else "en")
+        assert source["domain"] == ("sound" if told["format"] in ("audiocaps", "clotho") else "music")
+
+
+def test_the_config_that_is_written_plans_a_build(tmp_path: Path) -> None:
+    shutil.copytree(DEMO / "rubrics/audio", tmp_path / "lists", dirs_exist_ok=True)
+    shutil.copy(DEMO / "rubrics/music.csv", tmp_path / "lists/music.csv")
+    said = init("instruction-rubrics", tmp_path / "lists/music.csv", tmp_path / "configs.toml")
+    assert "rows: " in said
+    words = ["build", "instruction-rubrics", "--config", str(tmp_path / "configs.toml"), "--dry-run", "--json"]
+    run = CliRunner().invoke(app, [*words, "--store", str(tmp_path / "store")])
+    assert run.exit_code == 0, (run.output, run.exception)
+    assert json.loads(run.stdout)["asks"]["stage"] == "verify"
+
+
+def test_what_cannot_be_told_is_one_line(tmp_path: Path) -> None:
+    table = DEMO / "votes/table.csv"
+    for corpus, file, said in (
+        ("human-preferences", table, "table.csv: expected rows in one of the layouts cmi-pref, music-arena, "),
+        ("music-prompts", table, "init music-prompts: expected mos-preferences, captions, "),
+        ("captions", DEMO, "expected a file, found a folder"),
+        ("captions", tmp_path / "none.tsv", "expected a file, found none"),
+    ):
+        line = init(corpus, file, tmp_path / "my.toml", code=1)
+        assert said in line
+        assert "\n" not in line
+        assert not (tmp_path / "my.toml").exists()
+    assert "As votes: " in init("human-preferences", table, tmp_path / "my.toml", code=1)
+
+
+def test_a_source_keeps_what_its_names_say_apart_from_the_config(tmp_path: Path) -> None:
+    file = tmp_path / 'a" ]\nname = "x.tsv'
+    file.write_bytes((DEMO / "tracks/tracks.tsv").read_bytes())
+    init("captions", file, tmp_path / "my.toml")
+    config = tomllib.loads((tmp_path / "my.toml").read_text())
+    assert config["source"]["tracks"] == file.name
