@@ -54,7 +54,7 @@ CORPORA: dict[str, Callable[[], Iterable[str]]] = {
     "the demo's configs": lambda: configs("data/demo"),
     "configs of the papers' sizes": lambda: configs("deploy/configs"),
     "the demo's rebuild": lambda: (one["corpus"] for one in tomllib.loads(text("data/demo/rebuild.toml"))["builds"]),
-    "the plan of scale": lambda: re.findall(r'Workload\("([a-z-]+)', text("deploy/scale.py")),
+    "the plan of scale": lambda: re.findall(r'Workload\(\s*"([a-z-]+)', text("deploy/scale.py")),
     "earmark list": lambda: (one["corpus"] for one in json.loads(CliRunner().invoke(app, ["list", "--json"]).stdout)),
 }
 
