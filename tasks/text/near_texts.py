@@ -1,14 +1,19 @@
-"""Texts that say nearly what another says, found over a whole corpus by MinHash (Broder 1997) and compared exactly."""
+"""Texts that say nearly what another says, found over a whole corpus by prefix filtering, which misses none (Chaudhuri
+et al. 2006; Bayardo et al. 2007).
+"""
 
 from __future__ import annotations
 
 import re
+from array import array
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
-
-from rensa import RMinHash, RMinHashLSH
+from functools import lru_cache
+from math import ceil, inf
+from zlib import crc32
 
 SHINGLE_WORDS = 3
-PERMUTATIONS, BANDS = 128, 32  # two texts of similarity 0.7 share a band with probability 0.9998
+COUNTERS = 1 << 20  # runs of words are counted by their checksums; runs that share one are taken for more frequent
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff"  # written without spaces: each sign counts as a word
 _WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+(?:['’][^\W_{_HAN}]+)*")
@@ -17,28 +22,23 @@ _WORD = re.compile(rf"[{_HAN}]|[^\W_{_HAN}]+(?:['’][^\W_{_HAN}]+)*")
 def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
     """Which texts say nearly what an earlier one says.
 
-    Candidates come from MinHash and are then compared exactly, by the Jaccard similarity of their runs of three words;
-    a text is compared with earlier texts that are no duplicates themselves.
+    Texts are compared by the Jaccard similarity of their runs of three words, each with earlier texts that are no
+    duplicates themselves.
 
     Args:
         texts: in a stable order.
-        threshold: similarity from which a text is a duplicate, above 0 to 1. Below 0.5 MinHash may miss some.
+        threshold: similarity from which a text is a duplicate, above 0 to 1.
 
     Returns:
         For each text the index of the first earlier text that it repeats, or None.
     """
-    index = _index(threshold)
+    index = _Index(texts, threshold)
     repeats: list[int | None] = []
     for at, text in enumerate(texts):
-        shingles = set(_shingles(text))
-        repeated = None
-        if shingles:
-            sketch = _sketch(shingles)
-            near = (other for other in sorted(index.query(sketch)) if _alike(shingles, texts[other]) >= threshold)
-            repeated = next(near, None)
-            if repeated is None:
-                index.insert(at, sketch)
-        repeats.append(repeated)
+        shingles = index.ordered(text)
+        repeats.append(next(index.like(shingles), None))
+        if repeats[-1] is None:
+            index.add(at, shingles)
     return repeats
 
 
@@ -52,17 +52,13 @@ class NearTexts:
     """Some texts, of which the first that another one repeats can be found. Arguments as `near_any`."""
 
     def __init__(self, others: Sequence[str], threshold: float) -> None:
-        self._others, self._threshold = others, threshold
-        self._index = _index(threshold)
+        self._index = _Index(others, threshold)
         for at, other in enumerate(others):
-            if shingles := set(_shingles(other)):
-                self._index.insert(at, _sketch(shingles))
+            self._index.add(at, self._index.ordered(other))
 
     def find(self, text: str) -> int | None:
         """The index of the first of them that a text repeats, or None."""
-        shingles = set(_shingles(text))
-        near = sorted(self._index.query(_sketch(shingles))) if shingles else []
-        return next((at for at in near if _alike(shingles, self._others[at]) >= self._threshold), None)
+        return next(self._index.like(self._index.ordered(text)), None)
 
 
 def near_groups(texts: Sequence[str], threshold: float) -> list[int]:
@@ -74,21 +70,20 @@ def near_groups(texts: Sequence[str], threshold: float) -> list[int]:
     Args:
         texts: in a stable order.
     """
-    index = _index(threshold)
+    index = _Index(texts, threshold)
     heads = list(range(len(texts)))
     first: dict[str, int] = {}
     for at, text in enumerate(texts):
         same = first.setdefault(text, at)
-        shingles = set(_shingles(text)) if same == at else set()
         if same != at:
             heads[at] = heads[same]
-        elif shingles:
-            sketch = _sketch(shingles)
-            near = [at, *(other for other in index.query(sketch) if _alike(shingles, texts[other]) >= threshold)]
-            low = min(_head(heads, other) for other in near)
-            for other in near:
-                heads[_head(heads, other)] = low
-            index.insert(at, sketch)
+            continue
+        shingles = index.ordered(text)
+        near = [at, *index.like(shingles)]
+        low = min(_head(heads, other) for other in near)
+        for other in near:
+            heads[_head(heads, other)] = low
+        index.add(at, shingles)
     return [_head(heads, at) for at in range(len(texts))]
 
 
@@ -99,22 +94,73 @@ def _head(heads: list[int], at: int) -> int:
     return at
 
 
-def _index(threshold: float) -> RMinHashLSH:
-    return RMinHashLSH(threshold=threshold, num_perm=PERMUTATIONS, num_bands=BANDS)
+class _Index:
+    """Which of the texts that were added are like another one.
+
+    With runs of words in one order for all texts, two texts of n and m runs that share at least t of each have a run in
+    common among the first n - ⌈t·n⌉ + 1 and m - ⌈t·m⌉ + 1. The rarest runs stand first, so few texts share one of them;
+    those that do are compared whole.
+
+    Args:
+        texts: what `add` numbers; how often their runs of words occur sets the order.
+        threshold: t, above 0 to 1.
+    """
+
+    def __init__(self, texts: Sequence[str], threshold: float) -> None:
+        self._texts, self._threshold = texts, threshold
+        self._counts = array("L", bytes(COUNTERS * array("L").itemsize))
+        self._sizes = array("L", bytes(len(texts) * array("L").itemsize))
+        self._begin_with: dict[str, list[int]] = defaultdict(list)
+        for text in texts:
+            for shingle in _shingles(text):
+                self._counts[_counter(shingle)] += 1
+
+    def ordered(self, text: str) -> list[str]:
+        """A text's runs of words, each once, the rarest first."""
+        return sorted(_shingles(text), key=lambda shingle: (self._counts[_counter(shingle)], shingle))
+
+    def add(self, at: int, shingles: list[str]) -> None:
+        """Have a text found from now on; texts are added in order."""
+        self._sizes[at] = len(shingles)
+        for shingle in self._first(shingles):
+            self._begin_with[shingle].append(at)
+
+    def like(self, shingles: list[str]) -> Iterator[int]:
+        """The texts that are like one of these runs, in order."""
+        mine = set(shingles)
+        shared = Counter(at for shingle in self._first(shingles) for at in self._begin_with.get(shingle, ()))
+        sizes, threshold, size = self._sizes, self._threshold, len(mine)
+        for at in sorted(at for at, runs in shared.items() if runs >= _least_shared(threshold, size, sizes[at])):
+            both = len(mine.intersection(_shingles(self._texts[at])))
+            if both / (size + sizes[at] - both) >= threshold:
+                yield at
+
+    def _first(self, shingles: list[str]) -> list[str]:
+        return shingles[: len(shingles) - _rest(self._threshold, len(shingles))]
 
 
-def _sketch(shingles: set[str]) -> RMinHash:
-    sketch = RMinHash(num_perm=PERMUTATIONS, seed=1)
-    sketch.update(sorted(shingles))
-    return sketch
+def _rest(threshold: float, size: int) -> int:
+    """How many of a text's runs do not stand among its first."""
+    return max(0, ceil(threshold * size - 1e-9) - 1)
 
 
-def _shingles(text: str) -> Iterator[str]:
+@lru_cache(1 << 16)
+def _least_shared(threshold: float, one: int, two: int) -> float:
+    """How many first runs two texts of so many runs share at least if they are alike.
+
+    What they share beyond their first runs stands behind the first runs of one of them (Xiao et al. 2008).
+    """
+    if min(one, two) < threshold * max(one, two) - 1e-9:
+        return inf
+    return threshold / (1 + threshold) * (one + two) - max(_rest(threshold, one), _rest(threshold, two)) - 1e-9
+
+
+def _counter(shingle: str) -> int:
+    return crc32(shingle.encode()) % COUNTERS
+
+
+def _shingles(text: str) -> set[str]:
     words = _WORD.findall(text.lower())
-    for at in range(max(1, len(words) - SHINGLE_WORDS + 1) if words else 0):
-        yield " ".join(words[at : at + SHINGLE_WORDS])
-
-
-def _alike(shingles: set[str], other: str) -> float:
-    others = set(_shingles(other))
-    return len(shingles & others) / len(shingles | others)
+    if not words:
+        return set()
+    return {" ".join(words[at : at + SHINGLE_WORDS]) for at in range(max(1, len(words) - SHINGLE_WORDS + 1))}
