@@ -16,6 +16,10 @@ ROUND = 8
 """About how many of the last exchanges say whether faults are frequent."""
 FREQUENT = 0.25
 """Share of them that failed from which on faults that nobody calls an overload are taken for one."""
+MANY = 32
+"""About how many of the last exchanges say whether the server refuses for its load (429) more than now and then."""
+REFUSED = 1.5 / MANY
+"""Share of them from which on it does: two of them. A server that is full refuses again at once."""
 REGAINED = 0.9
 """Up to this share of the limit at which the server pushed back, the limit is raised by a tenth a round."""
 LONGEST_WAIT_S = 3600.0
@@ -35,7 +39,7 @@ class Pace:
         self.limit = float(most)
         self.in_flight = 0
         self.paused_until = 0.0
-        self._failing = 0.0
+        self._failing = self._refusing = 0.0
         self._cut_at = 0.0
         self._quota = quota
         self._last_cut = 0.0
@@ -84,6 +88,7 @@ class Pace:
     def succeeded(self) -> None:
         """A response came: raise the limit by one a round, or by a tenth where the server has taken more before."""
         self._failing -= self._failing / ROUND
+        self._refusing -= self._refusing / MANY
         if self.limit < self.most:
             step = max(1.0 / self.limit, 0.1 if self.limit < REGAINED * self._cut_at else 0.0)
             self.limit = min(float(self.most), self.limit + step)
@@ -91,8 +96,9 @@ class Pace:
     def failed(self, error: AskError, started: float) -> None:
         """A fault came: lower the limit if it is one of load, and pause for Retry-After.
 
-        A server that says so is overloaded at once; timeouts, broken connections and errors of the server are a sign
-        of load only where they are frequent: one in a hundred would else keep the limit at a third of the places.
+        A server that refuses for its load (429) twice within some exchanges is overloaded; timeouts, broken connections
+        and its errors are a sign of load only where they are frequent. Without that, one fault in a hundred keeps the
+        limit at a third of the places.
 
         Args:
             error: the fault.
@@ -104,7 +110,8 @@ class Pace:
         if not isinstance(error, RateLimited | ServerError | TimedOut | ConnectionFailed):
             return
         self._failing += (1.0 - self._failing) / ROUND
-        if started >= self._last_cut and (isinstance(error, RateLimited) or self._failing > FREQUENT):
+        self._refusing += (isinstance(error, RateLimited) - self._refusing) / MANY
+        if started >= self._last_cut and (self._refusing > REFUSED or self._failing > FREQUENT):
             self._cut_at = self.limit
             self.limit = max(1.0, self.limit * CUT)
             self._last_cut = now

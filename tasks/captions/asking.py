@@ -152,7 +152,9 @@ def flags_of(pipeline: Pipeline, stage: str, value: Any) -> list[str]:
         judge = pipeline.judge
         return ["implies_vocals"] if judge and judge.action == "flag" and value["p_yes"] >= judge.least else []
     checks, text = checks_of(pipeline, stage), value.strip()
-    return [fault.reason for fault in find_faults(text, checks) if fault.reason in checks.flag] if text else []
+    if not (checks.flag and text):
+        return []
+    return [fault.reason for fault in find_faults(text, checks) if fault.reason in checks.flag]
 
 
 def check_text(stage: str) -> Callable[[Captions, Row, Any], Fault | None]:

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 
 from earmark.schemas.caption_checks import Checks
 from earmark.tasks.build.checks import Fault
@@ -68,7 +69,7 @@ def _too_long(text: str, checks: Checks) -> str | None:
 def _not_english(text: str, checks: Checks) -> str | None:
     """Latin letters, and English function words among them: a caption of a dozen words has one at least."""
     letters = [sign for sign in text if sign.isalpha()]
-    latin = sum(unicodedata.name(sign, "").startswith("LATIN") for sign in letters)
+    latin = sum(map(_is_latin, letters))
     if latin < LATIN_SHARE * len(letters):
         return f"expected Latin letters, found {latin} of {len(letters)}"
     words = [word.lower() for word in _WORD.findall(text)]
@@ -76,6 +77,11 @@ def _not_english(text: str, checks: Checks) -> str | None:
     if len(words) >= 12 and english < ENGLISH_SHARE * len(words):
         return f"expected English, found {english} of {len(words)} words among its commonest"
     return None
+
+
+@cache
+def _is_latin(sign: str) -> bool:
+    return unicodedata.name(sign, "").startswith("LATIN")
 
 
 def _repeated_phrases(text: str, checks: Checks) -> str | None:

@@ -1,4 +1,5 @@
--- Grain: one row a pair to be judged, with all that the judge gets; pairs of one split after those of another.
+-- Grain: one row a pair to be judged, with all that the judge gets. Pairs of a prompt follow each other, while its clips
+-- are still at hand.
 SELECT
     pairs.*,
     a.clip_sha256 AS a_sha256,
@@ -15,4 +16,4 @@ JOIN clips AS b ON b.generation_id = pairs.generation_b
 JOIN prompts ON prompts.prompt_id = pairs.prompt_id
 LEFT JOIN media ON media.kind = 'reference' AND media.item = prompts.row
 WHERE prompts.row NOT IN (SELECT row FROM refused_prompts)
-ORDER BY pairs.pair_id
+ORDER BY pairs.prompt_id, pairs.pair_id

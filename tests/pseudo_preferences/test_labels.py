@@ -97,7 +97,7 @@ def judged(pool: Path, config: PseudoPreferences, draws: Mapping[tuple[str, str]
             questions = Rows(stage.work / "questions.parquet", PAIRS)
             answers = {
                 judge_request(config, one).request.key: request_says(draws[str(place), order], names.split("+"))
-                for place, row in enumerate(read_rows(questions))
+                for place, row in enumerate(sorted(read_rows(questions), key=lambda row: str(row["pair_id"])))
                 for order in ORDERS
                 for names in passes_of(config)
                 for one in [{**row, "order": order, "dimensions": names}]
