@@ -15,7 +15,7 @@ from earmark.tasks.release.publishing import (
     open_repo,
     read_reviewed,
 )
-from earmark.tasks.store.hub import Repo
+from earmark.tasks.store.hub import MAIN, Repo
 from earmark.tasks.store.versions import open_store
 
 
@@ -30,6 +30,7 @@ def publish(
     allow_findings: str | None = None,
     audited: float | None = None,
     collection: str | None = None,
+    branch: str | None = None,
 ) -> dict[str, object]:
     """Publish a version; one that is published already is found to be so. A run that was killed can be repeated.
 
@@ -43,11 +44,12 @@ def publish(
         allow_findings: a reviewed list of findings that may leave.
         audited: the precision that the newest audit must have.
         collection: title of a collection of the repository's owner that it is added to.
+        branch: a branch beside main, made if there is none, that is made equal to the version; main and tags stay.
 
     Returns:
         The receipt, and how many files were sent.
     """
-    place, target, reviewed = open_store(store), Repo(repo), read_reviewed(allow_findings)
+    place, target, reviewed = open_store(store), Repo(repo, branch or MAIN), read_reviewed(allow_findings)
     version = place.find(corpus)
     known = find_corpus(version.corpus)
     check_fit(version, allow_builtin)

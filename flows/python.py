@@ -161,9 +161,11 @@ class Opened:
 
     def publish(
         self, repo: str, *, private: bool = False, audio: bool = True, audited: float | None = None,
-        progress: bool = False,
+        branch: str | None = None, progress: bool = False,
     ) -> dict[str, Any]:  # fmt: skip
-        """Publish the version to the Hub as one commit and one tag; the token comes from HF_TOKEN.
+        """Publish the version to the Hub as one commit and one tag, or to a branch without a tag.
+
+        The token comes from HF_TOKEN.
 
         Raises:
             HubError: it was refused, or a secret or personal data would go out.
@@ -172,7 +174,7 @@ class Opened:
 
         options = {"private": private, "audio": audio, "allow_builtin": False, "allow_findings": None}
         root = str(self.store.root)
-        return _apart(lambda: send(str(self), repo, root, {**options, "audited": audited}), progress)
+        return _apart(lambda: send(str(self), repo, root, {**options, "audited": audited, "branch": branch}), progress)
 
 
 def build(

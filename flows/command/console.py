@@ -149,6 +149,7 @@ def show_versions(corpus: str, versions: Sequence[Version], published: Sequence[
         part += ", without audio" if receipt.held_audio else ""
         _print(
             f"{receipt.version} published {receipt.published:%Y-%m-%d} to {receipt.repo}"
+            f"{f', branch {receipt.branch}' if receipt.branch else ''}"
             f" (commit {receipt.commit[:12]}{part})"
         )
 
@@ -164,7 +165,7 @@ def show_publication_plan(facts: Mapping[str, Any]) -> None:
         if facts["unreachable"]:
             there = "what is there is not known"
             _print(f"no comparison with {facts['repo']}: {facts['unreachable']}")
-        _print(f"{name}: would be published to {facts['url']} ({kind}; {there})")
+        _print(f"{name}: would be published to {facts['url']} ({kind}; branch {facts['branch']}; {there})")
         sizes = {**facts["upload"], f"{len(facts['upload']):,} files": sum(facts["upload"].values())}
         rows = [(path, f"{size:,}") for path, size in sizes.items()]
         console.print(grid_of("upload", "bytes", rows=rows, right=1))
@@ -181,11 +182,12 @@ def show_publication(facts: Mapping[str, Any]) -> None:
     """Print where a version was published, and how to load it."""
     name = f"{facts['corpus']} {facts['version']}"
     done = f"{facts['uploaded']:,} files sent" if facts["uploaded"] else "all was there already"
-    _print(f" is published at {facts['url']}, tag {facts['tag']}, commit {facts['commit'][:12]}; {done}", head=name)
+    where = f"branch {facts['branch']}" if facts["branch"] else f"tag {facts['tag']}"
+    _print(f" is published at {facts['url']}, {where}, commit {facts['commit'][:12]}; {done}", head=name)
     if facts.get("collection"):
         _print(f"in the collection {facts['collection']}")
     _show_unpublished(facts)
-    _print(_load_line(facts["corpus"], facts["repo"], f', revision="{facts["tag"]}"'))
+    _print(_load_line(facts["corpus"], facts["repo"], f', revision="{facts["branch"] or facts["tag"]}"'))
 
 
 def _show_unpublished(facts: Mapping[str, Any]) -> None:

@@ -40,6 +40,10 @@ def publish(
         str | None,
         typer.Option(metavar="TITLE", help="Add the repository to its owner's collection of this title; made if new."),
     ] = None,
+    branch: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Publish to this branch, for a look before it is final; main and tags stay."),
+    ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -52,6 +56,8 @@ def publish(
     `earmark publish mos-preferences --repo my-lab/mos-preferences --dry-run`
 
     `earmark publish mos-preferences@v2 --repo my-lab/mos-preferences --private`
+
+    `earmark publish mos-preferences --repo my-lab/mos-preferences --branch trial`
     """
     from earmark.flows.command import console
     from earmark.schemas.errors import HubError
@@ -65,6 +71,7 @@ def publish(
         "allow_findings": str(allow_findings) if allow_findings else None,
         "audited": audited,
         "collection": collection,
+        "branch": branch,
     }
     with shown():
         facts = (_forecast if dry_run else send)(corpus, repo, str(place.root), options)
@@ -89,9 +96,10 @@ def send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[st
 def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
     from earmark.tasks.build.registry import find_corpus
     from earmark.tasks.release.publishing import check_audited, check_fit, forecast, gathered, read_reviewed
-    from earmark.tasks.store.hub import Repo
+    from earmark.tasks.store.hub import MAIN, Repo
 
-    place, target, reviewed = open_store(store), Repo(repo), read_reviewed(options["allow_findings"])
+    place, target = open_store(store), Repo(repo, options["branch"] or MAIN)
+    reviewed = read_reviewed(options["allow_findings"])
     version = place.find(corpus)
     known = find_corpus(version.corpus)
     check_fit(version, options["allow_builtin"])

@@ -16,7 +16,7 @@ from earmark.schemas.errors import HubError, HubUnreachableError, StoreError
 from earmark.schemas.places import require_below_roots
 from earmark.tasks.build.progress import say, working
 from earmark.tasks.release.evaluated import audit_section, evaluations_of, newest_audits, section
-from earmark.tasks.store.hub import Repo, State
+from earmark.tasks.store.hub import MAIN, Repo, State
 from earmark.tasks.store.hub_tree import Difference, check_successor, compare
 from earmark.tasks.store.model_terms import warnings_of
 from earmark.tasks.store.publication import CARD, Bundle, bundled
@@ -159,7 +159,7 @@ def open_repo(repo: Repo, bundle: Bundle, private: bool) -> State:
 
 
 def bring(repo: Repo, bundle: Bundle, state: State) -> Sent:
-    """Make the repository's main branch equal to the bundle in one commit, check it, tag it.
+    """Make the repository's branch equal to the bundle in one commit, check it, and tag it if it is main.
 
     Killed at any moment, it goes on when it is called again: uploaded files are not sent again, a commit that was made
     is found to be equal, and a tag that stands is the end.
@@ -178,12 +178,14 @@ def bring(repo: Repo, bundle: Bundle, state: State) -> Sent:
         with working(f"upload to {repo.name}", len(difference.upload)) as work:
             commit = repo.commit(difference, state.head, title, message, work.advance)
     repo.check(bundle.entries, commit, state.earlier)
-    repo.tag(tag, commit)
+    if repo.branch == MAIN:
+        repo.tag(tag, commit)
     return Sent(commit, len(difference.upload))
 
 
 def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
-    """The commit that the version's tag stands on, if it holds exactly this version; None where there is no tag.
+    """The commit that the version's tag stands on, if it holds exactly this version; None where there is no tag, or
+    where another branch than main is published to.
 
     A card that tells of evaluations stays as it was published: those that came later are no other version.
 
@@ -191,7 +193,7 @@ def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
         HubError: the tag stands on something else.
     """
     tag = bundle.manifest.version
-    if tag not in state.tags:
+    if tag not in state.tags or repo.branch != MAIN:
         return None
     other = compare(bundle.entries, repo.files(state.tags[tag]), state.earlier)
     if not other.none:
@@ -227,6 +229,7 @@ def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, 
         "corpus": bundle.version.corpus,
         "version": bundle.version.name,
         "repo": repo.name,
+        "branch": repo.branch,
         "url": repo.url,
         "exists": state is not None,
         "unreachable": unreachable,
@@ -255,7 +258,8 @@ def keep_receipt(
         repo=repo.name,
         private=state.private,
         commit=sent.commit,
-        tag=bundle.manifest.version,
+        tag=bundle.manifest.version if repo.branch == MAIN else None,
+        branch=None if repo.branch == MAIN else repo.branch,
         manifest=bundle.version.manifest.digest(),
         published_manifest=bundle.manifest.digest(),
         files=len(bundle.entries),

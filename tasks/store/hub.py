@@ -23,6 +23,8 @@ from earmark.tasks.store.versions import MANIFEST
 
 BATCH = 50  # files that are uploaded before progress is told; what is uploaded is not uploaded again
 KIND = "dataset"
+MAIN = "main"
+_BRANCH = re.compile(r"^[A-Za-z0-9](?:[\w-]|[./](?=[\w-])){0,99}$")
 _REPO = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}$")
 
 
@@ -30,29 +32,37 @@ _REPO = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}$")
 class State:
     """A repository as it is now."""
 
-    head: str  # the commit of its main branch
+    head: str  # the commit of the branch that is published to
     private: bool  # whether only its owners see it
     tags: dict[str, str]  # commits by tag
-    files: tuple[Remote, ...]  # what main holds
-    manifest: dict[str, Any] | None  # the `manifest.json` on main, if there is one
+    files: tuple[Remote, ...]  # what that commit holds
+    manifest: dict[str, Any] | None  # its `manifest.json`, if there is one
 
     @property
     def earlier(self) -> list[str]:
-        """Paths that the version on main names as its own."""
+        """Paths that the version there names as its own."""
         named = [str(file["path"]) for file in (self.manifest or {}).get("files", [])]
         return [*named, MANIFEST] if self.manifest is not None else []
 
 
 @dataclass(frozen=True)
 class Repo:
-    """A repository of the Hub that `HF_ENDPOINT` names; the token comes from `HF_TOKEN` or from `hf auth login`."""
+    """A repository of the Hub that `HF_ENDPOINT` names; the token comes from `HF_TOKEN` or from `hf auth login`.
+
+    Attributes:
+        name: `ORG/NAME`.
+        branch: what is published to: `main`, whose versions have tags, or a branch beside it, which may change.
+    """
 
     name: str
+    branch: str = MAIN
     api: HfApi = field(default_factory=HfApi, compare=False)
 
     def __post_init__(self) -> None:
         if not _REPO.match(self.name):
             raise HubError(f"expected --repo ORG/NAME, found '{self.name}'")
+        if not _BRANCH.match(self.branch):
+            raise HubError(f"expected --branch with letters, digits, '-', '_', '.' and '/', found '{self.branch}'")
         disable_progress_bars()
 
     @property
@@ -68,18 +78,20 @@ class Repo:
             except RepositoryNotFoundError:
                 return None
             refs = self.api.list_repo_refs(self.name, repo_type=KIND)
-            head = {branch.name: branch.target_commit for branch in refs.branches}.get("main", info.sha)
+            head = {branch.name: branch.target_commit for branch in refs.branches}.get(self.branch, info.sha)
             tags = {tag.name: tag.target_commit for tag in refs.tags}
             files = self.files(head)
             held = any(file.path == MANIFEST for file in files)
             return State(head, bool(info.private), tags, files, self._manifest(head) if held else None)
 
     def create(self, private: bool) -> None:
-        """Make the repository unless it is there."""
+        """Make the repository and the branch, from what main holds, unless they are there."""
         with _spoken(self.name):
             if get_token() is None:
                 raise HubError("no token for the Hub: set HF_TOKEN, or log in with: hf auth login")
             self.api.create_repo(self.name, repo_type=KIND, private=private or None, exist_ok=True)
+            if self.branch != MAIN:
+                self.api.create_branch(self.name, branch=self.branch, repo_type=KIND, exist_ok=True)
 
     def files(self, revision: str) -> tuple[Remote, ...]:
         """The files of a revision."""
@@ -92,17 +104,17 @@ class Repo:
             )
 
     def commit(self, difference: Difference, head: str, title: str, told: str, advance: Callable[[int], None]) -> str:
-        """Upload what differs, then change main in one commit; its id.
+        """Upload what differs, then change the branch in one commit; its id.
 
         Args:
             difference: what to upload and delete.
-            head: the commit that main must still be at.
+            head: the commit that the branch must still be at.
             title: the commit's first line.
             told: the rest of its message.
             advance: called with the number of files that were just uploaded.
 
         Raises:
-            HubError: the Hub refused, or main moved meanwhile; main is as it was.
+            HubError: the Hub refused, or the branch moved meanwhile; it is as it was.
         """
         if len(difference.upload) > MOST_FILES:
             raise HubError(
@@ -113,7 +125,7 @@ class Repo:
         with _spoken(self.name):
             for start in range(0, len(additions), BATCH):
                 batch = additions[start : start + BATCH]
-                self.api.preupload_lfs_files(self.name, batch, repo_type=KIND, revision="main", free_memory=False)
+                self.api.preupload_lfs_files(self.name, batch, repo_type=KIND, revision=self.branch, free_memory=False)
                 advance(len(batch))
             deletions = [CommitOperationDelete(path, is_folder=False) for path in difference.delete]
             made = self.api.create_commit(
@@ -122,7 +134,7 @@ class Repo:
                 commit_message=title,
                 commit_description=told,
                 repo_type=KIND,
-                revision="main",
+                revision=self.branch,
                 parent_commit=head,
             )
             return str(made.oid)

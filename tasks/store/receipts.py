@@ -24,7 +24,8 @@ class Receipt(BaseModel):
     repo: str
     private: bool
     commit: str  # the commit that holds the version
-    tag: str
+    tag: str | None  # None where a branch beside main was published to
+    branch: str | None = None  # that branch
     manifest: str  # SHA-256 of the version's manifest in the store
     published_manifest: str  # that of the manifest in the repository; another one if something was held back
     files: int  # files in the repository
@@ -37,7 +38,8 @@ class Receipt(BaseModel):
 
 def save_receipt(store: Store, receipt: Receipt) -> Path:
     """Keep a receipt; the first of a publication stays. Its path."""
-    name = f"{receipt.version}--{receipt.repo.replace('/', '--')}.json"
+    parts = [receipt.version, receipt.repo, *([receipt.branch] if receipt.branch else [])]
+    name = f"{'--'.join(parts).replace('/', '--')}.json"
     path = store.folder(receipt.corpus) / FOLDER / name
     first = read_record(Receipt, path, "a receipt") if path.is_file() else None
     if first is None or first.model_copy(update={"published": receipt.published}) != receipt:
@@ -52,4 +54,4 @@ def receipts(store: Store, corpus: str) -> list[Receipt]:
         StoreError: one cannot be read.
     """
     found = [read_record(Receipt, path, "a receipt") for path in (store.folder(corpus) / FOLDER).glob("*.json")]
-    return sorted(found, key=lambda receipt: (int(receipt.version[1:]), receipt.repo))
+    return sorted(found, key=lambda receipt: (int(receipt.version[1:]), receipt.repo, receipt.branch or ""))

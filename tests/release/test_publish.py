@@ -16,6 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from earmark.schemas.config import Licence
+from earmark.schemas.errors import HubError
+from earmark.tasks.store.hub import Repo
 from earmark.tasks.store.versions import Store
 from tests.builds import build_version, config_of, read_config, rows_of
 from tests.conftest import ROOT
@@ -214,6 +216,36 @@ def test_a_publication_joins_a_collection_once(hub: HubServer, store: Store) -> 
     finally:
         del hub.refuse["add_item"]
     assert said.startswith("error: lab/joined is published, but is not in the collection 'Audio rewards': ")
+
+
+@pytest.mark.slow
+def test_a_branch_is_published_to_and_main_stays(hub: HubServer, store: Store) -> None:
+    words = ("publish", "--repo", "lab/tried")
+    earmark(store, *words, f"{CORPUS}@v1")
+    main, files = hub.repos["lab/tried"]["branches"]["main"], hub.files("lab/tried")
+    plan = earmark(store, *words, f"{CORPUS}@v2", "--branch", "trial/2", "--dry-run").stdout
+    assert "branch trial/2" in plan
+    assert hub.repos["lab/tried"]["branches"].keys() == {"main"}
+    for sent in (True, False):
+        told = earmark(store, *words, f"{CORPUS}@v2", "--branch", "trial/2").stdout
+        assert ("files sent" in told, "all was there already" in told) == (sent, not sent)
+        assert 'load_dataset("lab/tried", "pairs", revision="trial/2")' in told
+    held = hub.repos["lab/tried"]
+    assert held["branches"]["main"] == main
+    assert held["tags"].keys() == {"v1"}
+    assert hub.files("lab/tried", "trial/2").keys() - {".gitattributes"} == {
+        file.path for file in store.find(f"{CORPUS}@v2").manifest.files
+    } | {"manifest.json"}
+    assert hub.files("lab/tried") == files
+    assert "to lab/tried, branch trial/2 (commit" in earmark(store, "versions", CORPUS).stdout
+    earmark(store, *words, f"{CORPUS}@v2")
+    assert hub.repos["lab/tried"]["tags"].keys() == {"v1", "v2"}, "a branch keeps no version from its tag"
+
+
+@pytest.mark.parametrize("branch", ["a..b", "/a", "a/", "-a", "a b", "a@{1}", ""])
+def test_what_is_no_branch(branch: str) -> None:
+    with pytest.raises(HubError, match="expected --branch with letters"):
+        Repo("lab/x", branch)
 
 
 def test_dry_run_needs_no_network(store: Store) -> None:

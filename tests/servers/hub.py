@@ -113,6 +113,7 @@ class HubServer:
             ("POST", f"{api}/preupload/{{rev}}", "preupload", self.preupload, True),
             ("POST", f"{api}/commit/{{rev}}", "commit", self.commit, True),
             ("POST", f"{api}/tag/{{rev}}", "tag", self.tag, True),
+            ("POST", f"{api}/branch/{{rev}}", "branch", self.branch, True),
             ("GET", f"{api}/revision/{{rev}}", "info", self.info, False),
             ("GET", api, "info", self.info, False),
             ("POST", f"/datasets/{repo}.git/info/lfs/objects/batch", "lfs_batch", self.lfs_batch, True),
@@ -231,13 +232,13 @@ class HubServer:
         (self.folder / "objects" / oid).write_bytes(content)
         return {"oid": oid, "size": len(content)}
 
-    def _commit(self, repo: dict[str, Any], title: str, tree: Tree) -> str:
-        parent = repo["branches"].get("main")
+    def _commit(self, repo: dict[str, Any], title: str, tree: Tree, branch: str = "main") -> str:
+        parent = repo["branches"].get(branch)
         number = len(repo["commits"])
         oid = hashlib.sha1(json.dumps([parent, title, tree, number], sort_keys=True).encode()).hexdigest()
         date = f"2026-01-01T00:{number // 60:02d}:{number % 60:02d}.000Z"
         repo["commits"][oid] = {"oid": oid, "parent": parent, "title": title, "date": date, "tree": tree}
-        repo["branches"]["main"] = oid
+        repo["branches"][branch] = oid
         return oid
 
     def _save(self) -> None:
@@ -371,16 +372,16 @@ class HubServer:
         return web.Response()
 
     async def commit(self, request: web.Request) -> web.Response:
-        """Change `main` at once, or not at all."""
+        """Change a branch at once, or not at all."""
         lines = [json.loads(line) for line in (await request.text()).splitlines()]
         head, changes = lines[0]["value"], lines[1:]
-        repo = self._repo(request)
-        if head.get("parentCommit") not in (None, repo["branches"]["main"]):
+        repo, branch = self._repo(request), request.match_info["rev"]
+        if head.get("parentCommit") not in (None, repo["branches"][branch]):
             raise Refused(412, "", "A commit has happened since. Please refresh and try again.")
         tree = dict(self._at(request)["tree"])
         for change in changes:
             self._change(repo, tree, change["key"], change["value"])
-        oid = self._commit(repo, head["summary"], tree)
+        oid = self._commit(repo, head["summary"], tree, branch)
         url = f"{self.endpoint}/datasets/{request.match_info['repo']}/commit/{oid}"
         return web.json_response({"success": True, "commitOid": oid, "commitUrl": url, "pullRequestUrl": None})
 
@@ -402,6 +403,14 @@ class HubServer:
                     raise Refused(404, "EntryNotFound", "A file with this name doesn't exist")
             case _:
                 raise Refused(400, "", f"unknown change {kind}")
+
+    async def branch(self, request: web.Request) -> web.Response:
+        """A new branch, from `main` on."""
+        repo, name = self._repo(request), request.match_info["rev"]
+        if name in repo["branches"]:
+            raise Refused(409, "", f"Reference already exists: refs/heads/{name}")
+        repo["branches"][name] = repo["branches"]["main"]
+        return web.json_response({})
 
     async def tag(self, request: web.Request) -> web.Response:
         """Name a commit."""
