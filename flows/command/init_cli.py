@@ -26,22 +26,19 @@ def init(
     """Write a config for a file as its owner publishes it, and print what was guessed.
 
     Of a table of rated clips (`mos-preferences`): columns, scale, header and delimiter, whatever they are called. For
-    `human-preferences`, `captions`, `instrumentals` and `instruction-rubrics`: which layout the file is in.
+    `human-preferences`, `captions`, `instrumentals` and `instruction-rubrics`: which layout the file is in. For
+    `music-prompts` a list of tracks, for `pseudo-preferences` one of generations, with prompts beside it, for
+    `score-questions` a dump's submissions, with its comments beside them.
 
     **Examples:** `earmark init mos-preferences --from ratings.csv` · `earmark init captions --from autotagging.tsv`
     """
-    from earmark.flows.command.init_layouts import TEMPLATES, guess_config
+    from earmark.flows.command.init_layouts import guess_config
     from earmark.schemas.errors import ConfigError
     from earmark.schemas.mos_preferences import CORPUS
     from earmark.tasks.build.registry import find_corpus
     from earmark.tasks.store.files import write_text
 
     known = find_corpus(corpus).name
-    if known not in (CORPUS.name, *TEMPLATES):
-        raise ConfigError(
-            f"init {known}: expected {', '.join((CORPUS.name, *TEMPLATES))}; `earmark schema {known}` says what its "
-            "config may hold"
-        )
     path = out or Path(f"{corpus}.toml")
     if path.exists() and not force:
         raise ConfigError(f"{path} exists already; replace it with --force, or choose another with --out")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import tomllib
+from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -86,8 +88,70 @@ annotator = "builtin:rubric-writer-1"   # for a trial
 fingerprint = 0   # 0.9 compares recordings too, and needs Chromaprint
 """,
     ),
+    "music-prompts": (
+        ("mtg-jamendo",),
+        """
+tracks = {file}
+# synonyms = "tag_map.json"   # synonyms of tags
+
+# [[captions]]   # for how often captions mention a tag, and for examples
+# name = "direct"
+# file = "captions.json"
+
+[pool]
+popularity = 100   # fewest tracks of a tag, as in the paper
+mentions = 0   # fewest captions that mention it; the paper has 10, with captions
+
+[synthesis]
+annotator = "builtin:music-prompt-1"   # for a trial; a model is "openai:NAME" with base_url, or "gemini:NAME"
+""",
+    ),
+    "pseudo-preferences": (
+        ("generations",),
+        """
+prompts = {beside}
+generations = {file}
+
+[judge]
+annotator = "builtin:music-pair-2"   # for a trial; a model is "openai:NAME" with base_url, or "gemini:NAME"
+""",
+    ),
+    "score-questions": (
+        ("reddit",),
+        """
+[source]
+name = {name}
+submissions = [{file}]
+comments = [{beside}]
+subreddits = ["musictheory"]   # not told by the file, check it; without any, all
+
+# [images]
+# folder = "images"   # by submission; without it, they are downloaded
+
+[questions]
+wrong = "comments"   # `builtin:` writes poor wrong options; left out: a model writes them, as in the paper
+
+[writer]
+annotator = "builtin:score-writer-1"   # for a trial; a model is "openai:NAME" with base_url, or "gemini:NAME"
+
+[judge]
+annotator = "builtin:score-judge-1"   # for a trial
+
+[labeller]
+annotator = "builtin:score-labeller-1"   # for a trial
+
+[reader]   # which comments contradict the right option
+annotator = "builtin:score-reader-1"   # for a trial
+""",
+    ),
 }
-"""By corpus: the registry of its layouts, and the config for a file in one of them."""
+"""By corpus: the registry of its layouts, or their names; and the config for a file in one of them."""
+
+BESIDE = {
+    "pseudo-preferences": ("prompts", re.compile(r"prompt", re.IGNORECASE)),
+    "score-questions": ("comments", re.compile(r"^RC|comment", re.IGNORECASE)),
+}
+"""By corpus: the option for a second file, and how that is found beside the first, by its name."""
 
 ANY_TABLE = ("table", "votes")  # layouts of no owner's: what they miss is what a lab has to change
 DOMAINS = {"audiocaps": "sound", "clotho": "sound", "instruct-tts": "speech"}
@@ -118,9 +182,10 @@ def guess_config(corpus: str, file: Path, config: Path, name: str) -> Fit:
         name: of the source.
 
     Raises:
-        InputError: no layout takes at least half of its first rows.
+        InputError: no layout takes at least half of its first rows, or a second file is needed and does not lie beside.
     """
-    layouts = [*load(TEMPLATES[corpus][0]).entries]
+    registry = TEMPLATES[corpus][0]
+    layouts = [*load(registry).entries] if isinstance(registry, str) else [*registry]
     fits = [_fit(corpus, layout, file, config, name) for layout in layouts]
     best = max(fits, key=lambda fit: (fit.share, fit.rows))
     if best.share < LEAST:
@@ -141,7 +206,8 @@ def _fit(corpus: str, layout: str, file: Path, config: Path, name: str) -> Fit:
     rows, refused, fault = 0, 0, ""
     try:
         build = parse_config(known.config, tomllib.loads(text), config.absolute())
-        (peek, *_) = load(known.peeks)(build)
+        peeks = [*load(known.peeks)(build)]
+        peek = next((one for one in peeks if file.resolve() in map(Path.resolve, one.lists)), peeks[0])
         for row in islice(peek.read(), LOOKED_AT):
             if isinstance(row, Reject):
                 refused, fault = refused + 1, fault or f"line {row.line}: {row.detail}"
@@ -150,6 +216,26 @@ def _fit(corpus: str, layout: str, file: Path, config: Path, name: str) -> Fit:
     except EarmarkError as error:  # this layout cannot be the file's
         return Fit(layout, 0, 0, str(error), text)
     return Fit(layout, rows, refused, fault, text)
+
+
+def _beside(corpus: str, file: Path) -> Path:
+    """The second file that a config needs: of those beside the first whose names say what they hold, the one whose name
+    is most like the first's.
+
+    Raises:
+        InputError: there is none.
+    """
+    option, named = BESIDE[corpus]
+    names = [
+        path.name for path in sorted(file.absolute().parent.iterdir()) if path.is_file() and path != file.absolute()
+    ]
+    alike = get_close_matches(file.name, filter(named.search, names), n=1, cutoff=0.0)
+    if not alike:
+        raise InputError(
+            f"{file.name}: expected the {option} in a file beside it whose name says so, found none; "
+            f"`earmark schema {corpus}` says what a config may hold"
+        )
+    return file.absolute().parent / alike[0]
 
 
 def _text(corpus: str, layout: str, file: Path, config: Path, name: str) -> str:
@@ -164,6 +250,7 @@ def _text(corpus: str, layout: str, file: Path, config: Path, name: str) -> str:
         "file": os.path.relpath(file, folder),
         "folder": os.path.relpath(file.absolute().parent, folder),
         "base": file.name,
+        "beside": os.path.relpath(_beside(corpus, file), folder) if corpus in BESIDE else "",
         "domain": domain,
         "subset": f"{domain}-real",
         "language": "zh" if chinese > len(beginning) / 20 else "en",

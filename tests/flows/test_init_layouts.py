@@ -25,6 +25,9 @@ FILES = {  # the layout that the owner's file is in, and how many of its first 5
     ("human-preferences", DEMO / "votes/label_studio/export.json"): ("label-studio", 11),
     ("human-preferences", DEMO / "votes/pam/scores.csv"): ("pam", 24),
     ("instruction-rubrics", DEMO / "rubrics/sounds.csv"): ("table", 8),
+    ("music-prompts", REAL / "mtg-jamendo/autotagging.tsv"): ("mtg-jamendo", 500),
+    ("pseudo-preferences", DEMO / "music/generations.jsonl"): ("generations", 52),
+    ("score-questions", DEMO / "forum/RS_2014.ndjson"): ("reddit", 32),
 }
 
 
@@ -42,8 +45,8 @@ def test_the_layout_of_a_file_is_told(corpus: str, file: Path, tmp_path: Path) -
     told = json.loads(init(corpus, file, tmp_path / "my.toml", "--json"))
     assert (told["format"], told["rows"]) == FILES[corpus, file]
     config = tomllib.loads((tmp_path / "my.toml").read_text())
-    source = config["source"] if "source" in config else config["sources"][0]
-    assert source["format"] == told["format"]
+    source = config["source"] if "source" in config else config.get("sources", [config])[0]
+    assert source.get("format", told["format"]) == told["format"]
     if corpus == "instruction-rubrics":
         assert source["language"] == ("zh" if file.name == "sounds.csv" else "en")
         assert source["domain"] == ("sound" if told["format"] in ("audiocaps", "clotho") else "music")
@@ -60,11 +63,33 @@ def test_the_config_that_is_written_plans_a_build(tmp_path: Path) -> None:
     assert json.loads(run.stdout)["asks"]["stage"] == "verify"
 
 
+@pytest.mark.parametrize(
+    ("corpus", "file", "beside"),
+    [
+        ("pseudo-preferences", "music/generations.jsonl", 'prompts = "lists/prompts.jsonl"'),
+        ("score-questions", "forum/RS_2014.ndjson", 'comments = ["lists/RC_2014.ndjson"]'),
+    ],
+)
+def test_a_second_file_is_found_beside(corpus: str, file: str, beside: str, tmp_path: Path) -> None:
+    shutil.copytree(DEMO / file.split("/")[0], tmp_path / "lists")
+    init(corpus, tmp_path / "lists" / Path(file).name, tmp_path / "my.toml")
+    assert f"\n{beside}\n" in (tmp_path / "my.toml").read_text()
+    words = ["build", corpus, "--config", str(tmp_path / "my.toml"), "--dry-run", "--json"]
+    run = CliRunner().invoke(app, [*words, "--store", str(tmp_path / "store")])
+    assert run.exit_code == 0, (run.output, run.exception)
+    assert json.loads(run.stdout)["would_commit"] == "v1"
+
+
 def test_what_cannot_be_told_is_one_line(tmp_path: Path) -> None:
     table = DEMO / "votes/table.csv"
     for corpus, file, said in (
         ("human-preferences", table, "table.csv: expected rows in one of the layouts cmi-pref, music-arena, "),
-        ("music-prompts", table, "init music-prompts: expected mos-preferences, captions, "),
+        ("music-prompts", table, "table.csv: expected rows in one of the layouts mtg-jamendo; none takes half of "),
+        (
+            "pseudo-preferences",
+            table,
+            "table.csv: expected the prompts in a file beside it whose name says so, ",
+        ),
         ("captions", DEMO, "expected a file, found a folder"),
         ("captions", tmp_path / "none.tsv", "expected a file, found none"),
     ):
