@@ -113,6 +113,7 @@ async def _awaited(run: Callable[[str, int, int], Awaitable[None]], *options: An
 def resume(count: int) -> dict[str, float]:
     """Time a run over a ledger in which every request is finished; building the requests is not part of it."""
     from earmark.schemas.annotation import AnnotatorConfig
+    from earmark.tasks.annotation.answers import PARSER
     from earmark.tasks.annotation.engine import Annotator
     from earmark.tasks.annotation.ledger import open_ledger
     from earmark.tasks.annotation.ledger_rows import Attempt, Finished, Verdict
@@ -128,11 +129,11 @@ def resume(count: int) -> dict[str, float]:
             for start in range(0, count, 5000):
                 some = requests[start : start + 5000]
                 texts = some[0].long_texts()
-                held = await ledger.claim([(r.key, r.model, r.canonical) for r in some], texts, 1)
+                held = await ledger.claim([(r.key, r.model, r.canonical) for r in some], texts, PARSER)
                 for claimed in held.values():
                     ledger.record_soon(Attempt(claimed.request_id, 1, "received", time.time(), 0.5, raw))
                     ledger.judge_soon(Verdict(claimed.request_id, 1, "ok", None, None, 900, 40, 0.001))
-                    ledger.settle_soon(claimed.request_id, Finished(answer, None, None, 1, "tiny"))
+                    ledger.settle_soon(claimed.request_id, Finished(answer, None, None, PARSER, "tiny"))
                 await ledger.flush()
 
     async def again() -> float:
