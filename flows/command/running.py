@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 import sys
@@ -222,6 +223,8 @@ def start_prefect() -> None:
 
     for key, value in prefect_server.QUIET.items():
         os.environ.setdefault(key, value)
+    for queue in ("APILogWorker", "EventsWorker"):  # at exit they count what they still send, after our last line
+        logging.getLogger(queue).setLevel(logging.ERROR)
     if not os.environ.get("PREFECT_API_URL") and "prefect" not in sys.modules:
         _check_room(prefect_server.home())
         prefect_server.use()
