@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 # uv reads UV_FIND_LINKS where pip reads PIP_FIND_LINKS: pass on what a machine has set for pip. Unlike pip it leaves
 # compiling to the first import, and where Python may not write beside modules every process would do that anew.
 UV := UV_COMPILE_BYTECODE=1 UV_FIND_LINKS="$${UV_FIND_LINKS:-$$PIP_FIND_LINKS}" $(CURDIR)/$(BIN)/uv
-EXTRAS := audio scale ray view
+EXTRAS := audio scale gs az ray view
 # Real inference has environments of its own: gigabytes that the other tests do without, and vLLM's own pins.
 MODELS := .venv-models
 VLLM := .venv-vllm
@@ -15,6 +15,8 @@ TRAINERS := .venv-trainers
 SWIFT := .venv-swift
 SWIFT_PINS := tests/exports/swift_cpu
 LOWEST := .venv-lowest
+# Microsoft's emulator of its buckets comes by npm; where that is missing, its tests skip.
+AZURITE := .venv-azurite
 
 .PHONY: help demo test test-slow test-models test-trainers lint bench rehearse lowest setup setup-all constraints clean
 .DEFAULT_GOAL := help
@@ -28,7 +30,7 @@ demo: $(VENV)/.core ## Build every corpus from data/demo into data/store.
 test: $(VENV)/.dev ## Run the fast tests.
 	$(BIN)/python -m pytest -n auto --dist loadfile
 
-test-slow: $(VENV)/.dev $(VENV)/.presidio ## Run the slow tests (kills, large inputs, real servers) and those that need system tools.
+test-slow: $(VENV)/.dev $(VENV)/.presidio $(AZURITE)/.made ## Run the slow tests (kills, large inputs, real servers) and those that need system tools.
 	EARMARK_THOROUGH=1 $(BIN)/python -m pytest -n 2 --dist loadfile -m 'slow or system or thorough' -rs --timeout 1800
 
 test-models: $(VLLM)/.made $(MODELS)/.made ## Test real inference on CPU: vLLM and transformers with a tiny model.
@@ -71,7 +73,7 @@ lowest: $(BIN)/uv ## Import all and build the demo with the oldest releases that
 setup: $(VENV)/.dev ## Install the core and what tests need.
 
 setup-all: $(VENV)/.dev ## Install every extra that runs without a GPU (gigabytes: torch).
-	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,ray,view]' --group dev
+	$(UV) pip install -q -p $(VENV) -c constraints.txt -e '.[audio,scale,gs,az,ray,view]' --group dev
 
 constraints: $(BIN)/uv ## Renew the pinned versions.
 	$(UV) pip compile pyproject.toml $(foreach extra,$(EXTRAS),--extra $(extra)) --group dev --upgrade --no-annotate --no-header -q -o constraints.txt
@@ -80,7 +82,7 @@ constraints: $(BIN)/uv ## Renew the pinned versions.
 	sed -i -E 's/^(torch==[0-9.]+)\+.*/\1/' constraints.txt $(VLLM_PINS)/constraints.txt $(SWIFT_PINS)/constraints.txt
 
 clean: ## Remove the virtual environments and caches; the store stays.
-	rm -rf $(VENV) $(MODELS) $(VLLM) $(TRAINERS) $(SWIFT) $(LOWEST) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
+	rm -rf $(VENV) $(MODELS) $(VLLM) $(TRAINERS) $(SWIFT) $(LOWEST) $(AZURITE) .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist *.egg-info
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Earmark needs Python 3.11 or newer; found $$($(PYTHON) --version). Try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
@@ -99,6 +101,12 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/uv
 
 $(VENV)/.presidio: tests/text/presidio.txt | $(VENV)/.dev
 	@$(UV) pip install -q -p $(VENV) -c constraints.txt -r $< || echo "Presidio cannot be installed from this package index: its test skips."
+	@touch $@
+
+$(AZURITE)/.made:
+	@mkdir -p $(AZURITE)
+	@npm install --silent --no-audit --no-fund --prefix $(AZURITE) azurite@3.35.0 2> $(AZURITE)/npm.log || \
+	  echo "Azurite cannot be installed by npm: the tests of az:// inputs skip."
 	@touch $@
 
 $(MODELS)/.made: pyproject.toml constraints.txt | $(BIN)/uv

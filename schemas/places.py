@@ -1,5 +1,5 @@
-"""Where inputs lie: a path on this machine, or a URL, whose object has a place in the cache: `s3://bucket/key`, or
-`hf://datasets/owner/name@revision/path` on the Hub.
+"""Where inputs lie: a path on this machine, or a URL, whose object has a place in the cache: `s3://bucket/key`, `gs://`
+and `az://` likewise, `hf://datasets/owner/name@revision/path` on the Hub, or a split of a data set there as rows.
 
 A build reads files. What lies behind a URL is brought to its place first (`tasks/build/mirror.py`), so a path below the
 cache names the object too, and paths are joined, compared and refused by one set of rules.
@@ -13,10 +13,14 @@ from pathlib import Path, PurePosixPath
 
 from earmark.schemas.errors import ConfigError
 
-KINDS = ("s3", "hf")
+BUCKETS = ("s3", "gs", "az")
+KINDS = (*BUCKETS, "hf", "hf-rows")
 _HUB = re.compile(r"hf:/+datasets/([\w.-]+/[\w.-]+)(?:@([\w.%+-]+))?(?:/(.*))?", re.DOTALL)
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/(/?)(.*)", re.DOTALL)
+_ROWS_ROOT = re.compile(r"hf-rows:/+([\w.-]+/[\w.-]+)(?:@([\w.%+-]+))?(?:/([\w.+/-]*))?")
+_ROWS = re.compile(r"([\w.+-]+)/(\w+(?:\.\w+)*?)(?:\.jsonl|/[^/]+)")
 _HUB_FORM = "hf://datasets/owner/name@revision/path"
+_ROWS_FORM = "hf-rows://owner/name@revision/config/split.jsonl"
 _SECRET = re.compile(r"://[^/\s]*@")
 
 
@@ -36,20 +40,20 @@ def url_fault(written: str) -> str | None:
     found = _URL.match(written)
     assert found is not None
     if found[1] not in KINDS:
-        return f"expected a path, s3://bucket/key or {_HUB_FORM}, found a {found[1]}:// URL"
-    if found[1] == "hf":
-        hub = _HUB.fullmatch(written.rstrip("/"))
+        buckets = ", ".join(f"{kind}://bucket/key" for kind in BUCKETS)
+        return f"expected a path, {buckets}, {_HUB_FORM} or {_ROWS_FORM}, found a {found[1]}:// URL"
+    if found[1] in ("hf", "hf-rows"):
+        form = _HUB_FORM if found[1] == "hf" else _ROWS_FORM
+        hub = (_HUB if found[1] == "hf" else _ROWS_ROOT).fullmatch(written.rstrip("/"))
         if hub is None or {".", ".."} & set(hub[1].split("/")) or {"", ".", ".."} & set((hub[3] or "x").split("/")):
             shown = re.split(r"[?#]", without_secrets(written))[0][:120]
-            return (
-                f"expected {_HUB_FORM}, with %2F for a '/' in the revision (without one, main is read), found {shown}"
-            )
+            return f"expected {form}, with %2F for a '/' in the revision (without one, main is read), found {shown}"
         return None
     bucket, *parts = found[3].rstrip("/").split("/")
     if "@" in bucket or "?" in found[3] or "#" in found[3]:
-        return "expected s3://bucket/key without user, password or query; keys are in AWS_… variables"
+        return f"expected {found[1]}://bucket/key without user, password or query; keys are in the environment"
     if not bucket or {"", ".", ".."} & {bucket, *parts}:
-        return "expected s3://bucket/key without empty parts, '.' and '..'"
+        return f"expected {found[1]}://bucket/key without empty parts, '.' and '..'"
     return None
 
 
@@ -58,6 +62,21 @@ def hub_parts(url: str) -> tuple[str, str, str]:
     found = _HUB.fullmatch(url.rstrip("/"))
     assert found is not None
     return found[1], found[2] or "main", found[3] or ""
+
+
+def hub_revision(url: str) -> tuple[str, str] | None:
+    """Data set and revision as written of a URL on the Hub; None for other URLs."""
+    found = _HUB.fullmatch(url.rstrip("/")) or _ROWS_ROOT.fullmatch(url.rstrip("/"))
+    return (found[1], found[2] or "main") if found else None
+
+
+def rows_parts(url: str) -> tuple[str, str, str, str] | None:
+    """Data set, revision as written, configuration and split of an `hf-rows://` URL of rows or of what they name; None
+    for one that leads to no split.
+    """
+    found = _ROWS_ROOT.fullmatch(url)
+    split = found and _ROWS.fullmatch(found[3] or "")
+    return (found[1], found[2] or "main", split[1], split[2]) if found and split else None
 
 
 def place_of(url: str) -> Path:

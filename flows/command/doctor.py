@@ -21,6 +21,8 @@ EXTRAS = {
     "audio": ("torch", "audio-separator", "transformers", "torchcodec"),
     "cuda": ("torchaudio", "vllm"),
     "scale": ("psycopg", "s3fs"),
+    "gs": ("gcsfs",),
+    "az": ("adlfs",),
     "ray": ("prefect-ray", "ray"),
     "view": ("nicegui",),
 }

@@ -20,10 +20,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO, TYPE_CHECKING
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.places import KINDS, cache_folder, hub_parts, place_of, url_of
+from earmark.schemas.places import BUCKETS, cache_folder, hub_revision, place_of, url_of
 from earmark.schemas.sqlite import BUSY_S
 from earmark.tasks.build.progress import Work, working
-from earmark.tasks.store.objects import AT_ONCE, BLOCK_BYTES, Object, S3Objects, at_once
+from earmark.tasks.store.bucket_objects import BucketObjects
+from earmark.tasks.store.objects import AT_ONCE, BLOCK_BYTES, Object, at_once
 
 LISTS = ("", ".csv", ".json", ".tsv", ".txt")
 """Endings of the files that a published folder tells its rows in, beside its audio."""
@@ -37,7 +38,7 @@ _SCHEMA = """CREATE TABLE IF NOT EXISTS objects (
 if TYPE_CHECKING:
     from earmark.tasks.store.hub_objects import HubObjects
 
-    Objects = S3Objects | HubObjects
+    Objects = BucketObjects | HubObjects
 
 
 def bring(paths: Iterable[Path]) -> None:
@@ -47,14 +48,18 @@ def bring(paths: Iterable[Path]) -> None:
 
     Raises:
         InputError: the object store or the Hub cannot be reached, or denies access.
-        MissingExtraError: there are `s3://` URLs, and the extra `scale` is not installed.
+        MissingExtraError: there are URLs of a kind whose extra (`scale`, `gs`, `az`) is not installed.
     """
     inputs = f"{_inputs()}/"  # most builds name a million files of this machine, and no other
     urls = {path: url for path in paths if str(path).startswith(inputs) and (url := url_of(path))}
     if not urls:
         return
-    with _looking(len(urls)) as seen:
-        for kind in KINDS:
+    if rows := [url for url in urls.values() if url.startswith("hf-rows://")]:
+        from earmark.tasks.build.hub_rows import bring_rows
+
+        bring_rows(rows)
+    with _looking(len(urls) - len(rows)) as seen:
+        for kind in (*BUCKETS, "hf"):
             wanted = [path for path, url in urls.items() if url.startswith(f"{kind}://")]
             objects = _open(kind) if wanted else None
             for start in range(0, len(wanted), ASKED_AT_ONCE):
@@ -100,7 +105,7 @@ def bring_folder(folder: Path, wanted: Callable[[str], bool] = lambda name: True
 def present(folder: Path, names: Iterable[str]) -> set[str]:
     """Which of these files a folder holds; of a folder behind a URL by a list of its objects, none is brought."""
     url = url_of(folder)
-    if url is None:
+    if url is None or url.startswith("hf-rows://"):  # what rows name comes with them
         return {name for name in names if _is_file(folder / name)}
     there = {place_of(one) for one, _ in _open(url).listed(url)}
     return {name for name in names if folder / name in there}
@@ -113,7 +118,8 @@ def is_list(name: str) -> bool:
 
 def hub_commits(places: Iterable[Path]) -> dict[str, str]:
     """The commits that the revisions of places on the Hub name now, by `hf://datasets/owner/name@revision`."""
-    urls = {f"hf://datasets/{repo}@{revision}" for repo, revision, _ in map(hub_parts, _hub_urls(places))}
+    found = filter(None, (hub_revision(url) for path in places if (url := url_of(path))))
+    urls = {f"hf://datasets/{repo}@{revision}" for repo, revision in found}
     if not urls:
         return {}
     from earmark.tasks.store.hub_objects import HubObjects
@@ -122,17 +128,18 @@ def hub_commits(places: Iterable[Path]) -> dict[str, str]:
     return {url: objects.commit(url) for url in sorted(urls)}
 
 
-def _hub_urls(places: Iterable[Path]) -> Iterator[str]:
-    return (url for path in places if (url := url_of(path)) and url.startswith("hf://"))
-
-
 # -- objects --------------------------------------------------------------------------------------------------
 
 
 def _open(url: str) -> Objects:
     """What answers for a URL, or for all of its kind."""
-    if url.partition(":")[0] != "hf":
-        return S3Objects()
+    kind = url.partition(":")[0]
+    if kind in BUCKETS:
+        return BucketObjects(kind)
+    if kind == "hf-rows":
+        raise InputError(
+            f'{url}: expected a folder of files, found rows of a data set; read them with format = "table"'
+        )
     from earmark.tasks.store.hub_objects import HubObjects  # slow to import, and few need it
 
     return HubObjects()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
-from earmark.schemas.errors import EarmarkError, InputError, MissingExtraError
+from earmark.schemas.errors import EarmarkError, MissingExtraError
 from earmark.schemas.places import without_secrets
 
 BLOCK_BYTES = 8 << 20
@@ -23,67 +23,6 @@ class Object(NamedTuple):
 
     etag: str
     size: int  # bytes
-
-
-class S3Objects:
-    """Inputs behind `s3://` URLs.
-
-    Raises:
-        MissingExtraError: the extra `scale` is not installed.
-    """
-
-    def __init__(self) -> None:
-        self._files = open_objects("an input behind a URL")
-
-    def look(self, urls: Sequence[str], seen: Callable[[], None]) -> list[Object | None]:
-        """What the store says of objects; None where there is none. `seen` is called for each."""
-
-        def one(url: str) -> Object | None:
-            key = url.split("/", 3)[3].encode() if url.count("/") > 2 else b""
-            seen()
-            if not 0 < len(key) <= LONGEST_KEY or max(map(len, key.split(b"/"))) > LONGEST_NAME:
-                return None
-            try:
-                with one_line(url, InputError):
-                    found = self._files.info(url)
-            except FileNotFoundError:
-                return None
-            return Object(found["ETag"], found["size"]) if found["type"] == "file" else None
-
-        return at_once(one, urls)
-
-    def listed(self, url: str) -> Iterator[tuple[str, Object]]:
-        """All objects at or below a URL, by their URLs.
-
-        Raises:
-            InputError: an object's name has no place on a disk.
-        """
-        try:
-            with one_line(url, InputError):
-                found: Mapping[str, Mapping[str, Any]] = self._files.find(url, detail=True)
-        except FileNotFoundError:
-            found = {}
-        if not found:
-            self.require([url])
-        for name, facts in found.items():
-            if name.endswith("/"):  # a mark that some tools put for a folder
-                continue
-            if {"", ".", ".."} & set(name.split("/")):
-                raise InputError(f"s3://{name}: expected a name without empty parts, '.' and '..'; rename the object")
-            yield f"s3://{name}", Object(facts["ETag"], facts["size"])
-
-    def require(self, urls: Iterable[str]) -> None:
-        """Refuse buckets that are not there. One that may be read but not listed is there."""
-        for bucket in sorted({url.split("/")[2] for url in urls}):
-            try:
-                with one_line(f"s3://{bucket}", InputError):
-                    self._files.call_s3("head_bucket", Bucket=bucket)
-            except FileNotFoundError:
-                require_bucket(self._files, f"s3://{bucket}", InputError)
-
-    def blocks(self, url: str, start: int, state: Object) -> Iterator[bytes]:
-        """An object's bytes from one on, as `blocks`."""
-        return blocks(self._files, url, InputError, start, state.etag)
 
 
 def at_once(
