@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, TypeVar
 
 from earmark.schemas.errors import ConfigError
@@ -79,11 +79,13 @@ class Batches:
     """The batches of one call."""
 
     def __init__(self, run: Run) -> None:
-        backend = run.annotator.backend
-        if not isinstance(backend, Batching):
+        if not isinstance(run.annotator.backend, Batching):
             raise ConfigError(f"annotator '{run.config.annotator}' has no batch API; set batch = false")
-        self._run = run
-        self._provider: BatchProvider = backend.batches()
+        self._run, self._backend = run, run.annotator.backend
+
+    @cached_property
+    def _provider(self) -> BatchProvider:
+        return self._backend.batches()  # imports the provider's library, a second that few runs need
 
     async def take_over(self, jobs: dict[str, Job]) -> None:
         """Collect what processes that are gone left at the provider."""

@@ -22,7 +22,7 @@ from earmark.tasks.store.versions import Version, open_store
 
 Story: TypeAlias = Callable[[Stage, Any], Mapping[str, str] | None]
 """Stages every table of a version; returns the corpus's own sections of the card, Markdown by heading."""
-AT_ONCE = 4  # their requests share one pace; more shards would only hold more of them in memory
+AT_ONCE = 8  # their requests share one pace; a model that comes late in a walk works on one while another begins
 PARAMETERS = """
 
 Args:

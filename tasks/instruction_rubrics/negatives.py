@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from earmark.tasks.importers.rows import Reject
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, HEAR, MISMATCH, READ
 from earmark.tasks.instruction_rubrics.attributes import BY_READING, DROPPED
 from earmark.tasks.instruction_rubrics.deciding import lost_by_kind, partners
-from earmark.tasks.instruction_rubrics.items import listen, with_items
+from earmark.tasks.instruction_rubrics.items import listen, take_apart, with_items
 from earmark.tasks.instruction_rubrics.similarity import similarities
 from earmark.tasks.instruction_rubrics.verification import reject_of
 from earmark.tasks.store.staging import Stage
@@ -132,12 +133,14 @@ def _verifiers(config: InstructionRubrics, clip: Row) -> tuple[Verifier, ...]:
     label="verify negatives",
 )
 async def try_candidates(asker: Asker[InstructionRubrics], clip: Row) -> int:
-    """Verify that instructions are wrong for a clip, one after the other; the number of the first that is."""
+    """Verify that instructions are wrong for a clip, one after the other; the number of the first that is. It is taken
+    apart already, for its rubric."""
     by = _verifiers(asker.config, clip)
     for number, candidate in enumerate(clip["candidates"]):
         about = {**clip, **candidate, "text": clip["text"], "instruction": candidate["text"], "pass": 1}
         question = {"written_by": None, **about, "candidate": number, "truth": clip["text"]}
         if await _is_wrong(asker, question, by):
+            await asker.ahead(partial(take_apart, row=question))
             return number
     detail = f"expected an instruction that is wrong for the clip, found that {len(clip['candidates'])} fit it"
     raise GivenUp(MISMATCH.name, "fits_too" if clip["role"] == "swap" else "mismatch_not_heard", detail)

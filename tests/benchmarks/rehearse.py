@@ -8,8 +8,8 @@ the schema wants it, after `--latency-ms` (a tenth of the answers take four time
 wrong in one of eight ways. Each build is `earmark build`, a process of its own, whose processor time, memory and steps
 are measured; then the same command again, which finds the version up to date; then once more with `--force`, which
 reads every answer from the ledger. With `--slots`, the server works on so many requests of a model at once (others
-wait in line, so it sends no 429), and of each model the table says which share of its slots was taken between the first
-request to any model and the last. With `--kills`, the corpus is built once more, killed (SIGKILL) at so many random
+wait in line, so it sends no 429), and of each model the table says which share of its slots was taken from the first
+request to any model on: until the last, and while more of its requests were still to come than it has slots. With `--kills`, the corpus is built once more, killed (SIGKILL) at so many random
 moments: no more requests may be sent again than were in flight then at most, and the version is the same. With
 `--append`, inputs then grow by a hundredth, and the table says what the next version took. Full size takes about an
 hour and 40 GB; it is never part of CI.
@@ -27,7 +27,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -360,7 +360,7 @@ def killed(command: list[str], address: str, requests: int, kills: int) -> int:
             time.sleep(0.02)
         process.kill()
         process.wait()
-        lost += PLACES * max(1, len(counts_of(address)["work"]))
+        lost += PLACES * max(1, counts_of(address)["models"])
     subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
     return lost
 
@@ -370,19 +370,35 @@ def tables_of(folder: Path) -> dict[str, bytes]:
     return {path: content for path, content in contents_of(folder).items() if path.endswith(".parquet")}
 
 
-def counts_of(address: str) -> dict[str, Any]:
-    """What the server was asked."""
-    with urlopen(f"{address}/counts") as reply:
+def counts_of(address: str, about: str = "counts") -> dict[str, Any]:
+    """What the server was asked, or when each model worked (`work`)."""
+    with urlopen(f"{address}/{about}") as reply:
         counts: dict[str, Any] = json.load(reply)
     return counts
 
 
-def busy(work: Mapping[str, tuple[float, float, float]], slots: int | None) -> str:
-    """Of each model, the share of its slots that was taken between the first request to any and the last."""
-    if not slots or not work:
+def busy(work: Mapping[str, Sequence[tuple[float, float]]], slots: int | None) -> str:
+    """Of each model, the share of its slots that was taken from the first request to any model on: until the last one
+    ended, and as long as more of its requests were still to come than it has slots, so that it could have been full.
+    """
+    if not slots or not any(work.values()):
         return "–"
-    span = max(last for _, _, last in work.values()) - min(first for _, first, _ in work.values())
-    return ", ".join(f"{model} {taken / span / slots:.0%}" for model, (taken, _, _) in sorted(work.items()))
+    first = min(start for spans in work.values() for start, _ in spans)
+    last = max(end for spans in work.values() for _, end in spans)
+    return ", ".join(
+        f"{model} {taken(spans, first, last, slots):.0%}, {taken(spans, first, enough(spans, slots), slots):.0%}"
+        for model, spans in sorted(work.items())
+    )
+
+
+def enough(spans: Sequence[tuple[float, float]], slots: int) -> float:
+    """When as many of a model's requests were still to start as it has slots."""
+    return sorted(start for start, _ in spans)[-min(slots, len(spans))]
+
+
+def taken(spans: Sequence[tuple[float, float]], start: float, end: float, slots: int) -> float:
+    """The share of slots that spans of time took between two moments."""
+    return sum(max(0.0, min(end, ends) - max(start, starts)) for starts, ends in spans) / max(end - start, 1e-9) / slots
 
 
 def rehearse(
@@ -397,7 +413,7 @@ def rehearse(
         values = {"corpus": corpus, **CORPORA[corpus](inputs, share, f"{address}/v1")}
         (inputs / "build.toml").write_text(toml_of(values))
         first = measured(build, store)
-        counts = counts_of(address)
+        counts, work = counts_of(address), counts_of(address, "work") if slots else {}
         again, forced = measured(build, store), measured([*build, "--force"], store)
         more = counts_of(address)["asked"] - counts["asked"]
     if more:
@@ -432,14 +448,14 @@ def rehearse(
         corpus, f"{rows:,}", f"{first.wall_s:.0f}", f"{counts['asked']:,}", f"{counts['faults']:,}",
         f"{first.processor_s:.0f}", each, first.clips, f"{first.peak_mb:,.0f}", f"{disk / 1e6:,.0f}",
         f"{longest} {first.steps.get(longest, 0):.0f}", f"{again.wall_s:.1f}", f"{forced.wall_s:.0f}",
-        busy(counts["work"], slots), twice, more_rows,
+        busy(work, slots), twice, more_rows,
     )  # fmt: skip
     return f"| {' | '.join(cells)} |"
 
 
 COLUMNS = (
     "corpus", "rows", "wall, s", "requests", "faults", "processor, s", "ms a request", "clips sent / decoded",
-    "peak, MB", "store, MB", "longest step, s", "no-op, s", "from the ledger, s", "slots taken",
+    "peak, MB", "store, MB", "longest step, s", "no-op, s", "from the ledger, s", "slots taken, and while more than a server's slots were left to ask",
     "sent again, of those in flight at most", "1 % more: requests; wall, s; processor, s",
 )  # fmt: skip
 HEAD = f"| {' | '.join(COLUMNS)} |\n|---|{'--:|' * (len(COLUMNS) - 1)}"

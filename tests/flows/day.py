@@ -88,7 +88,14 @@ class Day:
         self._schedules("resume_deployment")
         waited(f"{wanted} runs", lambda: self.count("COMPLETED") >= wanted, seconds)
         self._schedules("pause_deployment")
-        self.rests.append(waited("the last runs", self._settled, seconds))
+        try:
+            self.rests.append(waited("the last runs", self._settled, seconds))
+        except AssertionError as error:
+            under_way = self.prefect.ask(
+                "/flow_runs/filter", {"flow_runs": {"state": {"type": {"any_": [*UNDER_WAY]}}}}
+            )
+            seen = [(run["name"], run["state"]["type"], run["state"]["timestamp"]) for run in under_way]
+            raise AssertionError(f"{error}: {seen}, {self.held()}, {self.log.read_text()[-3000:]}") from None
         return self.rests[-1]
 
     def count(self, *states: str) -> int:

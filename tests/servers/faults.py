@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,7 +42,7 @@ class Faults:
         stall_s: seconds that a stalled answer hangs.
         enormous_bytes: size of an enormous answer.
         asked: requests by content hash.
-        work: of each model, the seconds that its slots were taken, summed; when first, and until when last.
+        work: of each model, from when until when each of its requests had a slot, on one clock in seconds.
         open_now: exchanges in progress.
         most_open: most exchanges in progress at once.
     """
@@ -56,7 +56,7 @@ class Faults:
     enormous_bytes: int = 16 << 20
     asked: Counter[str] = field(default_factory=Counter)
     met: Counter[str] = field(default_factory=Counter)
-    work: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    work: defaultdict[str, list[tuple[float, float]]] = field(default_factory=lambda: defaultdict(list))
     open_now: int = 0
     most_open: int = 0
 
@@ -69,11 +69,6 @@ class Faults:
     def wait_s(self, content: str) -> float:
         """Seconds before the answer to a content."""
         return self.latency_s * (4 if self.long_tail and int(content[:8], 16) % 10 == 0 else 1)
-
-    def note_work(self, model: str, start: float, end: float) -> None:
-        """Note that a slot of a model was taken from one moment to another, on any clock in seconds."""
-        taken, first, last = self.work.get(model, (0.0, start, end))
-        self.work[model] = taken + end - start, min(first, start), max(last, end)
 
     def choose(self, content: str) -> str | None:
         """The fault that this exchange meets, or None."""

@@ -140,6 +140,7 @@ class OpenAIServer:
         app.router.add_get("/v1/batches", self.list_batches)
         app.router.add_get("/v1/batches/{id}", self.get_batch)
         app.router.add_get("/counts", self.counts)
+        app.router.add_get("/work", self.work)
         return app
 
     async def start(self, port: int = 0) -> OpenAIServer:
@@ -170,8 +171,12 @@ class OpenAIServer:
     async def counts(self, request: web.Request) -> web.Response:
         """What the server was asked."""
         sizes = {"batches": len(self.batches), "batch_lines": sum(b["lines"] for b in self.batches.values())}
-        now = {"open": self.faults.open_now, "work": self.faults.work}
+        now = {"open": self.faults.open_now, "models": len(self.faults.work)}
         return web.json_response(self.faults.numbers() | sizes | now)
+
+    async def work(self, request: web.Request) -> web.Response:
+        """When each request of each model had a slot."""
+        return web.json_response(self.faults.work)
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         """A chat completion, or a fault."""
@@ -189,7 +194,7 @@ class OpenAIServer:
                 async with self._slots[body["model"]]:
                     start = time.monotonic()
                     await asyncio.sleep(faults.wait_s(content))
-                    faults.note_work(body["model"], start, time.monotonic())
+                    faults.work[body["model"]].append((start, time.monotonic()))
             if self.keep_bodies:
                 self.bodies.append(body)
             kind = faults.choose(content)
