@@ -7,12 +7,12 @@ Clips are 3 s of noise, each its own; texts are made up. A server in a process o
 the schema wants it, after `--latency-ms` (a tenth of the answers take four times as long), and 1 % of exchanges go
 wrong in one of eight ways. Each build is `earmark build`, a process of its own, whose processor time, memory and steps
 are measured; then the same command again, which finds the version up to date; then once more with `--force`, which
-reads every answer from the ledger. With `--slots`, the server works on so many requests of a model at once (others
-wait in line, so it sends no 429), and of each model the table says which share of its slots was taken from the first
-request to any model on: until the last, and while more of its requests were still to come than it has slots. With `--kills`, the corpus is built once more, killed (SIGKILL) at so many random
-moments: no more requests may be sent again than were in flight then at most, and the version is the same. With
-`--append`, inputs then grow by a hundredth, and the table says what the next version took. Full size takes about an
-hour and 40 GB; it is never part of CI.
+reads every answer from the ledger. With `--slots`, the server works on so many requests of a model at once (others wait
+in line, so it sends no 429), and of each model the table says which share of its slots was taken from the first request
+to any model on: until the last, and while more of its requests were still to come than it has slots. With `--kills`,
+the corpus is built once more, killed (SIGKILL) at so many random moments: no more requests may be sent again than were
+in flight then at most, and the version is the same. With `--append`, inputs then grow by a hundredth, and the table
+says what the next version took. Full size takes about an hour and 40 GB; it is never part of CI.
 """
 
 from __future__ import annotations
@@ -455,7 +455,8 @@ def rehearse(
 
 COLUMNS = (
     "corpus", "rows", "wall, s", "requests", "faults", "processor, s", "ms a request", "clips sent / decoded",
-    "peak, MB", "store, MB", "longest step, s", "no-op, s", "from the ledger, s", "slots taken, and while more than a server's slots were left to ask",
+    "peak, MB", "store, MB", "longest step, s", "no-op, s", "from the ledger, s",
+    "slots taken, and while more was left to ask",
     "sent again, of those in flight at most", "1 % more: requests; wall, s; processor, s",
 )  # fmt: skip
 HEAD = f"| {' | '.join(COLUMNS)} |\n|---|{'--:|' * (len(COLUMNS) - 1)}"
