@@ -19,7 +19,7 @@ from earmark.tasks.build.intake import Intake
 from earmark.tasks.build.media import audio_digest, clip_below
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.step import Account, Done
-from earmark.tasks.importers.jamendo import MARK, Track, read_licences, read_tag_map
+from earmark.tasks.importers.jamendo import Track, read_licences, read_tag_map
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.tracks import TRACK_LAYOUTS
 from earmark.tasks.store.parquet import row_schema, write_rows
@@ -103,7 +103,7 @@ def import_list(stage: Stage, config: TracksConfig, entries: Entries, table: str
     intake = Intake()
     rows: list[tuple[object, ...]] = []
     for track in intake.take(entries, table, config.limit):
-        tags = [f"{tag.category}{MARK}{tag.name}" for tag in track.tags]
+        tags = [tag.marked for tag in track.tags]
         ids = (track.track_id, file_name(config, track), track.artist_id or None, track.album_id or None)
         rows.append((len(rows), *ids, tags, track.path, track.source_file, track.line, track.licence or None))
     path = stage.work / "tracks.parquet"

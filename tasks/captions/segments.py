@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, SEGMENTS, Captions, Segments
 from earmark.schemas.errors import InputError
-from earmark.schemas.tables import SPLITS
 from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.audio.segments import Piece, Rule, levels_of, pieces_of, write_segments
 from earmark.tasks.build.media import measure
@@ -194,10 +194,8 @@ def write_segment_rows(stage: Stage, config: Captions, pool: Rows) -> None:
     rows = read_rows(pool)
     for row in rows:
         place(Path(row["path"]), stage.version / _file(row))
-    for split in SPLITS:
-        own = [_row(config, row) for row in rows if row["split"] == split]
-        stage.write(SEGMENTS, split, [pa.Table.from_pylist(own, SEGMENTS.schema)] if own else [])
-    stage.drop_empty_splits(SEGMENTS)
+    segments = pa.Table.from_pylist([_row(config, row) for row in rows], SEGMENTS.schema)
+    stage.write_splits(SEGMENTS, lambda split: [segments.filter(pc.equal(segments["split"], split))])
 
 
 def _row(config: Captions, row: dict[str, Any]) -> dict[str, Any]:

@@ -5,14 +5,12 @@ It reads published tables alone, so that votes which were withdrawn later have n
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.human_preferences import HumanPreferences
-from earmark.schemas.tables import SPLITS, UNSPLIT, Table
+from earmark.schemas.tables import UNSPLIT, Table
 from earmark.schemas.vote_tables import (
     AGREEMENT,
     BENCHMARK,
@@ -27,7 +25,7 @@ from earmark.schemas.vote_tables import (
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.human_preferences.agreement import agreement_rows
 from earmark.tasks.store.manifest import Step
-from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 
@@ -49,7 +47,8 @@ def write_derived(stage: Stage, config: HumanPreferences, unit: str | None = Non
         connection.execute(query("human_preferences/samples"), {"unit": unit or config.unit})
         _write(stage, connection, TRAINING)
         stage.write(BENCHMARK, "test", connection.sql(query("human_preferences/benchmark")).to_arrow_reader(100_000))
-        agreement = agreement_rows(read_choices(connection), config.agreement.draws, config.seed)
+        twice = connection.sql(query("human_preferences/voted_twice")).to_arrow_table().to_pylist()
+        agreement = agreement_rows(twice, config.agreement.draws, config.seed)
         stage.write(AGREEMENT, UNSPLIT, [pa.Table.from_pylist(agreement, AGREEMENT.schema)])
         stage.write(DIMENSIONS, UNSPLIT, connection.sql(query("human_preferences/dimensions")).to_arrow_reader())
         for table in (BENCHMARK, AGREEMENT, DIMENSIONS):
@@ -76,29 +75,15 @@ def recount(stage: Stage, config: HumanPreferences) -> tuple[Step, ...]:
             values = pa.array([row[at] for row in counted], field.type)
             rows = rows.set_column(rows.schema.get_field_index(name), field, values)
         stage.write(COMPARISONS, split, [rows.cast(COMPARISONS.schema)])
-    files = [path for name in (TRAINING.name, BENCHMARK.name) for path in _paths(stage, name)]
+    files = [*stage.files(TRAINING.name), *stage.files(BENCHMARK.name)]
     by_vote = any("vote_id" in pq.read_schema(path).names for path in files)  # before that, comparisons were samples
     account = write_derived(stage, config, None if by_vote else "comparison")
     return (derive_tables.entry(account, derive_tables.name),)
 
 
-def read_choices(connection: duckdb.DuckDBPyConnection) -> list[dict[str, object]]:
-    """Votes by dimension on comparisons that have two or more, as `agreement_rows` takes them."""
-    cursor = connection.execute(query("human_preferences/voted_twice"))
-    names = [column[0] for column in cursor.description or []]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-
 def _view(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-    view_parquet(connection, table.name, _paths(stage, table.name), table.schema)
-
-
-def _paths(stage: Stage, table: str) -> list[Path]:
-    return [path for paths in stage.tables().get(table, {}).values() for path in paths]
+    view_parquet(connection, table.name, stage.files(table.name), table.schema)
 
 
 def _write(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-    text = query(f"human_preferences/{table.name}")
-    for split in SPLITS:
-        stage.write(table, split, connection.sql(text, params={"split": split}).to_arrow_reader(100_000))
-    stage.drop_empty_splits(table)
+    stage.write_splits(table, by_split(connection, query(f"human_preferences/{table.name}")))

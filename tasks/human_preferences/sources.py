@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences, Source
@@ -31,30 +29,13 @@ from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import kind_of
 from earmark.tasks.importers.votes import Vote, VoteLayout
 from earmark.tasks.store.manifest import digest_of
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import record_schema, write_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 from earmark.tasks.text.anonymity import annotator_key, salt_digest, salt_of, scrub
 
-_TEXT, _NUMBER = pa.string(), pa.float64()
-_NUMBERS = ("confidence_musicality", "confidence_alignment", "confidence_overall", "listened_a_s", "listened_b_s")
-VOTES_READ = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("source", _TEXT),
-        *((name, pa.int64() if name == "line" else _NUMBER if name in _NUMBERS else _TEXT) for name in Vote._fields),
-    ]
-)
-RATINGS_READ = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("source", _TEXT),
-        *(
-            (name, pa.int64() if name == "line" else _NUMBER if name in ("musicality", "alignment") else _TEXT)
-            for name in MusicRating._fields
-        ),
-    ]
-)
+VOTES_READ = record_schema(Vote, "row int64, source string")
+RATINGS_READ = record_schema(MusicRating, "row int64, source string")
 LOCAL_BATTLES = (".json", ".json.gz")
 
 

@@ -65,7 +65,7 @@ def attributes(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
 def card_sections(stage: Stage) -> dict[str, str]:
     """The card's section on the tables: how many samples there are of each kind."""
     with connect(stage.work / "spill") as db:
-        view_parquet(db, "samples", [path for paths in stage.tables()["samples"].values() for path in paths])
+        view_parquet(db, "samples", stage.files("samples"))
         rows = balance(db)
     if not rows:
         return {"Samples by subset": "No pair was left."}

@@ -8,8 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from earmark.schemas.errors import InputError
 from earmark.schemas.instrumentals import Instrumentals, Result
 from earmark.tasks.audio.probe import Probe
@@ -24,7 +22,7 @@ from earmark.tasks.build.tracks import audio_root
 from earmark.tasks.instrumentals.separators import Separators
 from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.manifest import digest_of
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
@@ -35,15 +33,9 @@ MEASURED = (
     "duration_s", "sample_rate_hz", "frames", "written_frames", "written_rate_hz", "gain_db", "mix_db",
     "instrumental_db", "removed_db", "correlation", "clipped_share", "emptied_share",
 )  # fmt: skip
-SEPARATED = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("kept", pa.string()),
-        ("instrumental_sha256", pa.string()),
-        *((f"heard_{name}", pa.float64()) for name in MEASURED),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-    ]
+SEPARATED = row_schema(
+    f"row int64, kept string, instrumental_sha256 string, {', '.join(f'heard_{name} float64' for name in MEASURED)}, "
+    "reason string, detail string"
 )
 
 

@@ -6,7 +6,7 @@ took five times as long and three times the memory for 20 million pairs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from earmark.schemas.mos_preferences import CATEGORIES, MosPreferences
-from earmark.tasks.store.sql import query
+from earmark.tasks.store.sql import create_table, query
 
 RINGS_OF = {"same_content": (0,), "same_source": (1, 2), "unmatched": (3,)}  # kinds of group, see ring_of.sql
 CHUNK = 500_000
@@ -64,15 +64,12 @@ class RatedClips:
         """Create `cells` and `clips` in DuckDB."""
         names = [str(path) for path in self.paths]
         rows = [pq.read_metadata(path).num_rows for path in self.paths]
-        connection.execute("CREATE TABLE rating_files (filename VARCHAR, first_clip BIGINT)")
-        connection.executemany(
-            "INSERT INTO rating_files VALUES (?, ?)", [(name, sum(rows[:i])) for i, name in enumerate(names)]
-        )
+        first_clips = [(name, sum(rows[:i])) for i, name in enumerate(names)]
+        create_table(connection, "rating_files", "filename string, first_clip int64", first_clips)
         connection.execute(query("mos_preferences/cells"), {"files": names})
         connection.execute(query("mos_preferences/clips"), {"files": names, "seed": seed})
         for macro in ("ring_of", "normal_tail", "normal_cdf", "order_chance"):
             connection.execute(query(f"mos_preferences/{macro}"))
-        connection.execute("CREATE TABLE asked (cell SMALLINT)")
 
 
 def read_cells(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> list[Cell]:
@@ -80,7 +77,8 @@ def read_cells(connection: duckdb.DuckDBPyConnection, config: MosPreferences) ->
     found = connection.execute(
         "SELECT cell, dataset, split, sum(clips)::BIGINT FROM cells GROUP BY ALL ORDER BY cell"
     ).fetchall()
-    cells = [Cell(n, dataset, split, clips, quota_of(config, dataset, split)) for n, dataset, split, clips in found]
+    quotas: Mapping[str, Mapping[str, int]] = config.quotas  # type: ignore[assignment]
+    cells = [Cell(n, name, split, clips, quotas.get(name, {}).get(split)) for n, name, split, clips in found]
     for category, rings in RINGS_OF.items():
         for ring in rings:
             for number, size, _ in connection.execute(query("mos_preferences/group_sizes"), {"ring": ring}).fetchall():
@@ -88,10 +86,9 @@ def read_cells(connection: duckdb.DuckDBPyConnection, config: MosPreferences) ->
     return cells
 
 
-def quota_of(config: MosPreferences, dataset: str, split: str) -> int | None:
-    """The quota of a dataset and split, or None where the config names none."""
-    quotas: Mapping[str, int] = config.quotas.get(dataset, {})  # type: ignore[assignment]
-    return quotas.get(split)
+def choose_cells(connection: duckdb.DuckDBPyConnection, cells: Iterable[Cell]) -> None:
+    """Create `asked`, the cells that the next level is drawn in."""
+    create_table(connection, "asked", "cell int16", [(cell.number,) for cell in cells])
 
 
 def cells_of(connection: duckdb.DuckDBPyConnection, split: str) -> list[tuple[int, str]]:

@@ -18,10 +18,11 @@ from earmark.tasks.mos_preferences.clips import (
     RatedClips,
     attach,
     cells_of,
+    choose_cells,
     named,
     read_cells,
 )
-from earmark.tasks.store.sql import query
+from earmark.tasks.store.sql import create_table, query
 from earmark.tasks.store.staging import Stage
 
 
@@ -34,11 +35,9 @@ def write_triplets(
 ) -> Account:
     """Draw, pick and write the published table `triplets`."""
     met, picked, notes = draw_and_pick_triplets(connection, config)
-    kept = sum(stage.write(TRIPLETS, split, triplet_rows(connection, clips, split)) for split in splits)
-    stage.drop_empty_splits(TRIPLETS)
     return Account(
         entered=met,
-        kept=kept,
+        kept=stage.write_splits(TRIPLETS, lambda split: triplet_rows(connection, clips, split), splits),
         filtered={"beyond the count": met - picked},
         notes=notes,
         name="triplets",
@@ -50,7 +49,6 @@ def write_triplets(
 def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> tuple[int, int, list[str]]:
     """Fill `picked_triplets`; how many were candidates, how many were picked, and which counts could not be met."""
     connection.execute(query("mos_preferences/triplet_candidates"))
-    connection.execute("CREATE TABLE triplet_takes (dataset VARCHAR, category TINYINT, take BIGINT)")
     cells = [cell for cell in read_cells(connection, config) if cell.split in config.triplets.splits]
     names = [source.name for source in config.sources] if config.triplets.splits else []
     counts = {name: config.triplets.datasets.get(name, config.triplets.count) for name in names}
@@ -62,7 +60,7 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
             if dataset in available
             for category in _short_of(count, available[dataset], config)
         }
-        if not list(_draw_triplets(connection, cells, short, level, counts, config)):
+        if not _draw_triplets(connection, cells, short, level, counts, config):
             break
     notes, takes = [], []
     available = _triplets_available(connection)
@@ -75,8 +73,7 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
                 "of those that were tried no more differ in MOS" if clips else "it holds no usable clip in their splits"
             )
             notes.append(f"{dataset}: {sum(share.values())} of {count} triplets; {why}")
-    if takes:
-        connection.executemany("INSERT INTO triplet_takes VALUES (?, ?, ?)", takes)
+    create_table(connection, "triplet_takes", "dataset string, category int8, take int64", takes)
     connection.execute(query("mos_preferences/pick_triplets"))
     met = connection.execute("SELECT count(*) FROM triplet_candidates").fetchall()[0][0]
     return met, sum(n for _, _, n in takes), notes
@@ -95,19 +92,20 @@ def _draw_triplets(
     level: int,
     counts: Mapping[str, int],
     config: MosPreferences,
-) -> Iterator[str]:
-    """Draw one level of the categories that are short, in cells whose groups are large enough; yields what it drew."""
+) -> bool:
+    """Draw one level of the categories that are short, in cells whose groups are large enough; whether any is."""
+    drew = False
     for category, rings in RINGS_OF.items():
         asked = [c for c in cells if (c.dataset, category) in short and 2 * level < c.largest[category]]
         if not asked:
             continue
-        connection.execute("DELETE FROM asked")
-        connection.executemany("INSERT INTO asked VALUES (?)", [(cell.number,) for cell in asked])
+        choose_cells(connection, asked)
         most = max(counts[cell.dataset] for cell in asked)
         for ring in rings:
             given = {"ring": ring, "level": level, "count": most, "min_gap": max(config.pairs.min_gap - NO_GAP, NO_GAP)}
             connection.execute(query("mos_preferences/draw_triplets"), given)
-        yield category
+        drew = True
+    return drew
 
 
 def _triplets_available(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:

@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.errors import ConfigError, StoreError
@@ -32,7 +31,7 @@ from earmark.tasks.importers.recalls import Recall, read_recalls
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.music_prompts.asking import prompt_digests
 from earmark.tasks.store.parquet import row_schema, write_rows
-from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.sql import connect, create_table, query
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 from earmark.tasks.text.tag_words import (
@@ -45,12 +44,10 @@ from earmark.tasks.text.tag_words import (
     written,
 )
 
-TRACKS_SCHEMA = pa.schema(
-    [("row", pa.int64()), ("track_id", pa.string()), ("file", pa.string()), ("has_audio", pa.bool_())]
-)
-TRACK_TAGS_SCHEMA = pa.schema([("track", pa.int64()), ("category", pa.string()), ("tag", pa.string())])
+TRACKS_COLUMNS = "row int64, track_id string, file string, has_audio bool"
+TRACK_TAGS_COLUMNS = "track int64, category string, tag string"
 CAPTIONS_SCHEMA = row_schema("pipeline string, item string, text string, voices bool, source string")
-MENTIONS_SCHEMA = pa.schema([("category", pa.string()), ("tag", pa.string()), ("captions", pa.int64())])
+MENTIONS_SCHEMA = row_schema("category string, tag string, captions int64")
 RECALLS_SCHEMA = row_schema(
     "category string, tag string, asked int64, detected int64, untagged_asked int64, untagged_detected int64"
 )
@@ -168,16 +165,13 @@ def _sampled(config: MusicPrompts, rows: list[tuple[Any, ...]], tags: list[tuple
     if config.verification is None:
         return []
     with connect(Path()) as connection:
-        connection.register("tracks", _arrow(TRACKS_SCHEMA, rows))
-        connection.register("track_tags", _arrow(TRACK_TAGS_SCHEMA, tags))
+        create_table(connection, "tracks", TRACKS_COLUMNS, rows)
+        create_table(connection, "track_tags", TRACK_TAGS_COLUMNS, tags)
         judge = config.verification
         given = {"popularity": config.pool.popularity, "tracks": judge.tracks, "untagged": judge.untagged}
-        sampled: list[dict[str, Any]] = (
-            connection.sql(query("music_prompts/sampled"), params={"seed": config.seed, **given})
-            .to_arrow_table()
-            .to_pylist()
-        )
-    return sampled
+        sampled = connection.sql(query("music_prompts/sampled"), params={"seed": config.seed, **given})
+        rows_of_tracks: list[dict[str, Any]] = sampled.to_arrow_table().to_pylist()
+    return rows_of_tracks
 
 
 def _read_tracks(config: MusicPrompts) -> Iterator[Track | Reject | Note]:
@@ -188,7 +182,7 @@ def _read_tracks(config: MusicPrompts) -> Iterator[Track | Reject | Note]:
 
 def _write_tracks(lists: Lists, config: MusicPrompts, tracks: list[Track]) -> None:
     rows, tags = _track_rows(config, tracks)
-    write_rows(lists.track_tags, TRACK_TAGS_SCHEMA, tags)
+    write_rows(lists.track_tags, row_schema(TRACK_TAGS_COLUMNS), tags)
     cells = [tuple(row[name] for name in SAMPLED_SCHEMA.names) for row in _sampled(config, rows, tags)]
     write_rows(lists.sampled, SAMPLED_SCHEMA, cells)
 
@@ -260,8 +254,3 @@ def _watched(rows: Iterable[Any], work: Work) -> Iterator[Any]:
         yield row
         if number % 1000 == 0:
             work.advance(1000)
-
-
-def _arrow(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)

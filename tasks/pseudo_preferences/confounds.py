@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,8 +40,7 @@ def write_confounds(stage: Stage, config: PseudoPreferences) -> None:
     matched = " and ".join(config.judge.match) or None if config.jurors() else None
     with connect(stage.work / "spill") as connection:
         for table in (CLIPS, PAIRS, JUDGMENTS, LABELS):
-            files: list[Path] = [path for paths in stage.tables().get(table.name, {}).values() for path in paths]
-            view_parquet(connection, table.name, files, table.schema)
+            view_parquet(connection, table.name, stage.files(table.name), table.schema)
         rows = connection.execute(query("pseudo_preferences/confounds"), {"judges": judges}).fetchdf()
     found = [
         {"set": key[0], "judge": key[1], "dimension": key[2], "matched": matched, **row}
