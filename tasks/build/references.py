@@ -180,7 +180,7 @@ def check_apart(stage: Stage, config: BuildConfig, tables: Sequence[Table]) -> N
         return
     clips = set(references.side.clips)
     for table in tables:
-        paths = [path for split in stage.tables().get(table.name, {}).values() for path in split]
+        paths = stage.files(table.name)
         for column in (*_clip_columns(table), *_text_columns(table)):
             for value in _values(paths, column):
                 told = column in TEXTS and tells_apart(column, value) and references.fault_of(value)

@@ -50,7 +50,7 @@ def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
     for source in config.sources:
         _bring_lists(config, source)
         digests |= _files_digests(config, source)
-        lists = [(file.path, audio_folder(config, source)) for file in input_files(config, source)]
+        lists = [(file.path, root_of(config, source).folder) for file in input_files(config, source)]
         digests |= roots_digest(f"{source.name}/paths", lists, partial(read_source, config, source))
         if config.audio != "none" and source.clips == "here":
             files = named_audio(config, source)
@@ -158,17 +158,12 @@ def _list_file(source: Source, written: str, path: Path) -> ListFile:
 
 def read_source(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRating | Reject | Note]:
     """What a source's files hold, in order."""
-    yield from layout_of(source).read(source, input_files(config, source), str(audio_folder(config, source)))
-
-
-def audio_folder(config: HumanPreferences, source: Source) -> Path:
-    """Where a source's clips lie."""
-    return config.path(source.audio_root or source.root)
+    yield from layout_of(source).read(source, input_files(config, source), str(root_of(config, source).folder))
 
 
 def root_of(config: HumanPreferences, source: Source) -> Root:
-    """That folder, and whether links may lead out of it."""
-    return Root(audio_folder(config, source), source.links)
+    """Where a source's clips lie."""
+    return Root(config.path(source.audio_root or source.root), source.links)
 
 
 def named_audio(config: HumanPreferences, source: Source) -> dict[str, Path | AudioFault]:

@@ -60,7 +60,7 @@ def write_tracks(stage: Stage, config: Instrumentals, pool: Rows, separated: lis
         _view(connection, pool, separated)
         refused = connection.sql(query("instrumentals/refuse_separated")).to_arrow_table()
         with working("write tracks") as work:
-            rows = by_split(connection, query("instrumentals/tracks"), 10_000)
+            rows = by_split(connection, query("instrumentals/tracks"), batch=10_000)
             kept = stage.write_splits(
                 TRACKS, lambda split: work.watching(_published(stage, config, rows(split), flagged))
             )

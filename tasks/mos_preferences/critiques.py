@@ -97,7 +97,7 @@ def write_critiques(stage: Stage, config: MosPreferences, questions: Questions, 
             by = {"model": critic.annotator, "prompt": prompt_of(critic, kind).id}
             account = Account(
                 entered=entered,
-                kept=stage.write_splits(table, by_split(connection, query(f"mos_preferences/{table.name}"), **by)),
+                kept=stage.write_splits(table, by_split(connection, query(f"mos_preferences/{table.name}"), by)),
                 rejects=rejects[kind],
                 filtered={f"beyond {LIMIT_OF[kind]}": entered - chosen[kind]},
                 notes=(f"written by {critic.annotator}",) if kind in kinds_asked(critic) else (),

@@ -162,19 +162,14 @@ def _converted(stage: Stage, config: MosPreferences, file: Path, probe: tuple[An
     sha256 = probe[0]
     if sha256 is None or config.audio == "index":
         return None, *probe
+    name = f"audio/{sha256[:2]}/{sha256}.wav"
     try:
-        return _convert(stage, file, sha256), *probe
+        if not (stage.work / name).is_file():  # equal bytes are converted once
+            with replacing(stage.work / name) as temporary:
+                convert(file, temporary, CONVERTED_RATE_HZ)
     except BadAudio as bad:  # the file changed since it was measured
         return None, *fault_row(bad.reason, bad.detail)
-
-
-def _convert(stage: Stage, file: Path, sha256: str) -> str:
-    """Write the clip as 16 kHz mono WAV among the intermediate files, once for equal bytes; its path there."""
-    name = f"audio/{sha256[:2]}/{sha256}.wav"
-    if not (stage.work / name).is_file():
-        with replacing(stage.work / name) as temporary:
-            convert(file, temporary, CONVERTED_RATE_HZ)
-    return name
+    return name, *probe
 
 
 @step("clips", unit="clips", table=RATINGS.name, label="write ratings")
@@ -194,7 +189,7 @@ def write_ratings(stage: Stage, config: MosPreferences, clips: Rows, media: list
         ).to_arrow_table()
         scales = [(source.name, *source.scale) for source in config.sources]
         create_table(connection, "scales", "dataset string, scale_min float64, scale_max float64", scales)
-        rows = by_split(connection, query("mos_preferences/ratings"), BATCH)
+        rows = by_split(connection, query("mos_preferences/ratings"), batch=BATCH)
         kept = stage.write_splits(RATINGS, lambda split: _with_audio(stage, config, rows(split)))
         return Done(None, Account(clips.total, kept, refused, sources=_by_dataset(connection, "placed")))
 

@@ -132,7 +132,10 @@ def import_lists(stage: Stage, config: MusicPrompts) -> Done[Lists]:
     lists = Lists(*(stage.work / f"{name}.parquet" for name in Lists._fields))
     with working("import tracks") as work:
         tracks = list(_watched(intake.take(_read_tracks(config), TAGS.name), work))
-    _write_tracks(lists, config, tracks)
+    rows, tags = _track_rows(config, tracks)
+    write_rows(lists.track_tags, row_schema(TRACK_TAGS_COLUMNS), tags)
+    sampled = [tuple(row[name] for name in SAMPLED_SCHEMA.names) for row in _sampled(config, rows, tags)]
+    write_rows(lists.sampled, SAMPLED_SCHEMA, sampled)
     lexicon = lexicon_of(config, tracks)
     write_rows(lists.lexicon, LEXICON_SCHEMA, lexicon)
     with working("import captions") as work:
@@ -178,13 +181,6 @@ def _read_tracks(config: MusicPrompts) -> Iterator[Track | Reject | Note]:
     synonyms = read_tag_map(config.path(config.synonyms), config.synonyms) if config.synonyms else None
     audio = config.path(config.verification.audio) if config.verification else None
     return islice(read_tracks(config.path(config.tracks), config.tracks, synonyms, audio), config.limit)
-
-
-def _write_tracks(lists: Lists, config: MusicPrompts, tracks: list[Track]) -> None:
-    rows, tags = _track_rows(config, tracks)
-    write_rows(lists.track_tags, row_schema(TRACK_TAGS_COLUMNS), tags)
-    cells = [tuple(row[name] for name in SAMPLED_SCHEMA.names) for row in _sampled(config, rows, tags)]
-    write_rows(lists.sampled, SAMPLED_SCHEMA, cells)
 
 
 def _track_rows(config: MusicPrompts, tracks: list[Track]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:

@@ -108,7 +108,7 @@ def keep_prompts(stage: Stage, config: MusicPrompts, drawn: Drawn, rounds: list[
     """Write the published tables `prompts`, `triplets` and `shots`; triplets without a prompt are rejects."""
     with connect(stage.work / "spill") as connection:
         open_written(connection, drawn, rounds)
-        triplets = by_split(connection, query("music_prompts/triplets"), keep=config.keep)
+        triplets = by_split(connection, query("music_prompts/triplets"), {"keep": config.keep})
         stage.write_splits(TRIPLETS, triplets, SPLITS_USED)
         kept = stage.write_splits(PROMPTS, by_split(connection, query("music_prompts/prompts")), SPLITS_USED)
         versions = {"versions": [one.name for one in config.captions if one.version]}

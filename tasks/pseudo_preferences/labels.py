@@ -80,7 +80,7 @@ def _write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: P
     ).to_arrow_table()
     judges = list(config.by_judge())
     by = {"judge": " + ".join(judges), "judges": judges}
-    kept = stage.write_splits(LABELS, by_split(connection, query("pseudo_preferences/labels"), **by))
+    kept = stage.write_splits(LABELS, by_split(connection, query("pseudo_preferences/labels"), by))
     compared = _write_bias(stage, connection, config)
     return Account(
         name="labels",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
@@ -103,7 +103,7 @@ def create_table(connection: duckdb.DuckDBPyConnection, name: str, columns: str,
 
 
 def by_split(
-    connection: duckdb.DuckDBPyConnection, sql: str, batch: int = 100_000, **params: object
+    connection: duckdb.DuckDBPyConnection, sql: str, params: Mapping[str, object] | None = None, batch: int = 100_000
 ) -> Callable[[str], pa.RecordBatchReader]:
     """What a query gives of a split, `$split` beside its other parameters, as `Stage.write_splits` takes it."""
-    return lambda split: connection.sql(sql, params={**params, "split": split}).to_arrow_reader(batch)
+    return lambda split: connection.sql(sql, params={**(params or {}), "split": split}).to_arrow_reader(batch)
