@@ -50,8 +50,12 @@ def similarity_of(store: Store, model: str) -> Similarity:
     return Similarity(model, store.root / "similarities.sqlite")
 
 
-def clip_below(root: Root, path: Path) -> Path | AudioFault:
-    """A clip's file for the index to look at; one that is elsewhere by a link is a fault, unless its source follows."""
+def clip_below(root: Root, path: Path | str) -> Path | AudioFault:
+    """A clip's file for the index to look at; one that is elsewhere by a link is a fault, unless its source follows.
+
+    A text is a name below the root, as a list gives it.
+    """
+    path = root.folder / path if isinstance(path, str) else path
     if not root.leads_out(path):
         return path
     return AudioFault(
@@ -148,7 +152,7 @@ def with_audio(rows: pa.Table, files: Sequence[Path] | None) -> Iterator[pa.Tabl
         part = rows.slice(start, EMBEDDED_AT_ONCE)
         held = [
             {"bytes": _bytes_of(file, sha256), "path": f"{sha256}{file.suffix.lower()}"}
-            for file, sha256 in zip(files[start:], part["clip_sha256"].to_pylist(), strict=False)
+            for file, sha256 in zip(files[start : start + len(part)], part["clip_sha256"].to_pylist(), strict=True)
         ]
         yield part.append_column("audio", pa.array(held, AUDIO))
 

@@ -281,7 +281,7 @@ def _place_of(name: str, roots: Sequence[Root], embedded: Path) -> Path | AudioF
     """Where a released clip lies: embedded, or below the first root that has it; a path out of a root is a fault."""
     if (embedded / name).parent == embedded and os.path.isfile(embedded / name):  # noqa: PTH113  # no name is too long
         return embedded / name
-    places = [clip_below(root, root.folder / name) for root in roots]
+    places = [clip_below(root, name) for root in roots]
     return next((one for one in places if isinstance(one, Path) and os.path.isfile(one)), places[0])  # noqa: PTH113
 
 

@@ -80,9 +80,7 @@ def input_digests(
     digests = file_digests(lists_of(config))
     digests |= roots_digest("paths", [(config.path(config.source.tracks), root.folder)], read)
     tracks = islice((row for row in read() if isinstance(row, Track)), config.limit)
-    files = {
-        track.path: clip_below(root, root.folder / track.path) for track in tracks if track.track_id not in without
-    }
+    files = {track.path: clip_below(root, track.path) for track in tracks if track.track_id not in without}
     digests["audio"] = audio_digest(store, f"hash audio of {config.source.name}", files, config.tracks.longest_s)
     return digests
 
@@ -90,7 +88,7 @@ def input_digests(
 def peek(config: TracksConfig, read: Callable[[], Entries], *, audio: bool = True) -> Peek:
     """What is looked at before a build starts: the list, and with `audio` its first clips."""
     root = audio_root(config)
-    clips = (lambda row: [clip_below(root, root.folder / row.path)]) if audio else None
+    clips = (lambda row: [clip_below(root, row.path)]) if audio else None
     return Peek(config.source.name, read, clips, "source.audio_root", tuple(path for _, path in lists_of(config)))
 
 

@@ -34,7 +34,7 @@ def measure_clips(stage: Stage, config: HumanPreferences, exports: Exports) -> D
                 named |= {(row["source"], row[name]) for name in columns if row[name] and row["source"] in here}
     clips = sorted(named)
     roots = {source.name: root_of(config, source) for source in config.sources}
-    files = [clip_below(roots[source], roots[source].folder / file) for source, file in clips]
+    files = [clip_below(roots[source], file) for source, file in clips]
     measured = measure_apart(stage, config, "measure clips", files)
     rows = [(*clip, *each) for clip, each in zip(clips, measured, strict=True)]
     path = stage.work / "media.parquet"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from earmark.schemas.human_preferences import HumanPreferences
@@ -63,18 +64,13 @@ def recount(stage: Stage, config: HumanPreferences) -> tuple[Step, ...]:
     """Count again what comparisons and the tables made from them say of their votes, after some were withdrawn."""
     with connect(stage.work / "spill") as connection:
         _view(stage, connection, VOTES)
-        counts = connection.execute(
-            "SELECT comparison_id, min(left(date, 7)), count(*) FROM votes GROUP BY comparison_id"
-        ).fetchall()
-    of = {comparison: (month, votes) for comparison, month, votes in counts}
-    for split, paths in stage.tables()[COMPARISONS.name].items():
-        rows = pa.concat_tables([pq.ParquetFile(path).read() for path in paths])
-        counted = [of[comparison] for comparison in rows["comparison_id"].to_pylist()]
-        for at, name in enumerate(("month", "votes")):
-            field = COMPARISONS.schema.field(name)
-            values = pa.array([row[at] for row in counted], field.type)
-            rows = rows.set_column(rows.schema.get_field_index(name), field, values)
-        stage.write(COMPARISONS, split, [rows.cast(COMPARISONS.schema)])
+        counts = connection.sql(
+            "SELECT comparison_id, min(left(date, 7)) AS month, count(*) AS votes FROM votes GROUP BY comparison_id"
+        )
+        of = {row["comparison_id"]: row for row in counts.to_arrow_table().to_pylist()}
+    counted = [row | of[row["comparison_id"]] for row in stage.rows(COMPARISONS.name)]
+    rows = pa.Table.from_pylist(counted, COMPARISONS.schema)
+    stage.write_splits(COMPARISONS, lambda split: [rows.filter(pc.equal(rows["split"], split))])
     files = [*stage.files(TRAINING.name), *stage.files(BENCHMARK.name)]
     by_vote = any("vote_id" in pq.read_schema(path).names for path in files)  # before that, comparisons were samples
     account = write_derived(stage, config, None if by_vote else "comparison")

@@ -75,7 +75,7 @@ def _peek(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRati
 
 
 def _clips(root: Root, row: Vote | MusicRating) -> list[Path | AudioFault]:
-    return [clip_below(root, root.folder / name) for name in _clips_of(row)]
+    return [clip_below(root, name) for name in _clips_of(row)]
 
 
 def _bring_lists(config: HumanPreferences, source: Source) -> None:
@@ -170,7 +170,7 @@ def named_audio(config: HumanPreferences, source: Source) -> dict[str, Path | Au
     """Every clip that a source names."""
     rows = (row for row in read_source(config, source) if isinstance(row, Vote | MusicRating))
     root = root_of(config, source)
-    return {name: clip_below(root, root.folder / name) for name in sorted({n for row in rows for n in _clips_of(row)})}
+    return {name: clip_below(root, name) for name in sorted({n for row in rows for n in _clips_of(row)})}
 
 
 def _clips_of(row: Vote | MusicRating) -> list[str]:
@@ -210,27 +210,16 @@ def import_sources(stage: Stage, config: HumanPreferences) -> Done[Exports]:
 
 
 def _take(intake: Intake, config: HumanPreferences, source: Source, table: str, salt: str) -> Iterator[tuple[Any, ...]]:
-    """Read a source; a vote or a reject is kept without what names its author."""
+    """Read a source; a vote or a reject is kept without what names its author, but with the author's key."""
+    key = partial(annotator_key, salt, source.name)
     first = len(intake.rejects)
     for row in intake.take(read_source(config, source), table, config.limit):
-        yield (source.name, *(row if isinstance(row, MusicRating) else _unnamed(row, source, salt)))
-    intake.rejects[first:] = [(name, _without_author(one, source, salt)) for name, one in intake.rejects[first:]]
-
-
-def _unnamed(vote: Vote, source: Source, salt: str) -> Vote:
-    """The vote without what names its author."""
-    who = vote.annotator
-    return vote._replace(
-        annotator=_key(who, source, salt),
-        feedback=None if vote.feedback is None else scrub(vote.feedback, [who] if who else []) or None,
-    )
-
-
-def _without_author(reject: Reject, source: Source, salt: str) -> Reject:
-    """The reject with the key of who cast the vote, so that it leaves with them."""
-    who = _key(reject.author, source, salt)
-    return reject if who is None else reject._replace(made_from=(("annotator", who),), author=None)
-
-
-def _key(who: str | None, source: Source, salt: str) -> str | None:
-    return None if who is None else annotator_key(salt, source.name, who)
+        if isinstance(row, Vote):
+            who, written = row.annotator, row.feedback
+            feedback = None if written is None else scrub(written, [who] if who else []) or None
+            row = row._replace(annotator=None if who is None else key(who), feedback=feedback)
+        yield (source.name, *row)
+    for at, (name, reject) in enumerate(intake.rejects[first:], first):
+        if reject.author is not None:  # it leaves with who cast the vote
+            made_from = (("annotator", key(reject.author)),)
+            intake.rejects[at] = (name, reject._replace(made_from=made_from, author=None))

@@ -6,7 +6,7 @@ took five times as long and three times the memory for 20 million pairs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from earmark.schemas.mos_preferences import CATEGORIES, MosPreferences
+from earmark.schemas.tables import Table
 from earmark.tasks.store.sql import create_table, query
 
 RINGS_OF = {"same_content": (0,), "same_source": (1, 2), "unmatched": (3,)}  # kinds of group, see ring_of.sql
@@ -91,29 +92,36 @@ def choose_cells(connection: duckdb.DuckDBPyConnection, cells: Iterable[Cell]) -
     create_table(connection, "asked", "cell int16", [(cell.number,) for cell in cells])
 
 
-def cells_of(connection: duckdb.DuckDBPyConnection, split: str) -> list[tuple[int, str]]:
-    """Number and dataset of a split's cells, in the order of the published tables."""
-    return connection.execute(
-        "SELECT DISTINCT cell, dataset FROM cells WHERE split = ? ORDER BY cell", [split]
-    ).fetchall()
+def published_rows(
+    connection: duckdb.DuckDBPyConnection,
+    clips: RatedClips,
+    split: str,
+    table: Table,
+    sides: Sequence[str],
+    deciles: Mapping[str, list[float]] | None = None,
+) -> Iterator[pa.Table]:
+    """The picked pairs or triplets of a split as rows of the published table, in a stable order.
 
-
-def attach(clips: RatedClips, batch: pa.RecordBatch, sides: dict[str, str]) -> pa.Table:
-    """The clips' ids and MOS beside their numbers, with the facts of the first that name its group."""
-    first = next(iter(sides))
-    columns = {"ring": batch["ring"]}
-    for side in sides:
-        columns[f"{side}_id"] = clips.ids["sample_id"].take(batch[side])
-        columns[f"{side}_mos"] = clips.ids["mos"].take(batch[side])
-    for fact in ("subset", "content_id", "system_id", "speaker_id"):
-        columns[fact] = pc.cast(clips.ids[fact].take(batch[first]), pa.string())
-    return pa.table(columns)
-
-
-def named(
-    connection: duckdb.DuckDBPyConnection, chunk: pa.Table, name: str, given: Mapping[str, object], schema: pa.Schema
-) -> pa.Table:
-    """The rows of a published table from a chunk with its ids, in the chunk's order."""
-    cursor = connection.cursor()
-    cursor.register("chunk", chunk)
-    return cursor.sql(query(f"mos_preferences/{name}"), params=given).to_arrow_table().cast(schema)
+    Args:
+        connection: what was picked.
+        clips: the ids, MOS and group of a clip.
+        split: of the version.
+        table: `pairs` or `triplets`.
+        sides: columns that name a clip by its number; the first one's facts name its group.
+        deciles: those of the gaps of pairs, by dataset.
+    """
+    cells = "SELECT DISTINCT cell, dataset FROM cells WHERE split = ? ORDER BY cell"
+    for number, dataset in connection.execute(cells, [split]).fetchall():
+        params = {"dataset": dataset, "split": split} | ({} if deciles is None else {"deciles": deciles.get(dataset)})
+        ordered = connection.cursor().sql(query(f"mos_preferences/ordered_{table.name}"), params={"cell": number})
+        for batch in ordered.to_arrow_reader(CHUNK):
+            columns = {name: batch[name] for name in batch.schema.names if name not in sides}
+            for side in sides:
+                for name, fact in (("id", "sample_id"), ("mos", "mos"), ("mos_se", "mos_se")):
+                    columns[f"{side}_{name}"] = clips.ids[fact].take(batch[side])
+            for fact in ("subset", "content_id", "system_id", "speaker_id"):
+                columns[fact] = pc.cast(clips.ids[fact].take(batch[sides[0]]), pa.string())
+            cursor = connection.cursor()
+            cursor.register("chunk", pa.table(columns))
+            named = cursor.sql(query(f"mos_preferences/name_{table.name}"), params=params)
+            yield named.to_arrow_table().cast(table.schema)

@@ -17,13 +17,14 @@ from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import Walked
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.mos_preferences.audio import find_audio, root_of
-from earmark.tasks.mos_preferences.critiquing import SIDES, kinds_asked, prompt_of, questions_a_shard
+from earmark.tasks.mos_preferences.critiquing import SIDES, kinds_asked, prompt_of
 from earmark.tasks.mos_preferences.sources import heard_sources
 from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 TABLE_OF = {"single": CRITIQUES, "paired": PAIRED_CRITIQUES}
+QUESTIONS_A_SHARD = 500  # with the provider's batch API as many as fill one batch
 LIMIT_OF = {"single": "critiques.clips", "paired": "critiques.pairs"}
 MEASURED = row_schema(
     "first_sha256 string, first_duration_s float64, second_sha256 string, second_duration_s float64, reason string, "
@@ -58,7 +59,8 @@ def plan_critiques(stage: Stage, config: MosPreferences, clips: Rows) -> Done[Qu
         candidates = connection.execute("SELECT kind, count(*) FROM critique_items GROUP BY kind").fetchall()
     schema = pa.schema([*chosen.schema, *MEASURED])
     rows = pa.Table.from_pylist(_measured(stage, config, chosen.to_pylist()), schema)
-    return Done(Questions(keep_rows(stage, "questions", rows, questions_a_shard(critiques)), dict(candidates)))
+    a_shard = critiques.batch_requests if critiques.batch else QUESTIONS_A_SHARD
+    return Done(Questions(keep_rows(stage, "questions", rows, a_shard), dict(candidates)))
 
 
 def _measured(stage: Stage, config: MosPreferences, rows: list[Row]) -> list[Row]:

@@ -21,7 +21,6 @@ from earmark.tasks.mos_preferences.audio import find_audio, root_of
 PROMPT_OF = {"single": "speech-critique", "paired": "speech-critique-pair"}
 WITH_FREE_TEXT = {**PROMPT_OF, "single": "speech-critique-free"}
 SIDES = {"single": ("first",), "paired": ("first", "second")}
-QUESTIONS_A_SHARD = 500
 
 
 def prompt_of(critiques: Critiques, kind: str) -> Prompt:
@@ -41,11 +40,6 @@ def prompt_digests(critiques: Critiques | None) -> dict[str, str]:
     if critiques is None:
         return {}
     return {prompt.id: prompt.sha256 for prompt in (prompt_of(critiques, kind) for kind in kinds_asked(critiques))}
-
-
-def questions_a_shard(critiques: Critiques) -> int:
-    """With the provider's batch API, as many questions as fill one batch."""
-    return critiques.batch_requests if critiques.batch else QUESTIONS_A_SHARD
 
 
 def critique_request(config: MosPreferences, row: Row) -> Posed:

@@ -16,15 +16,12 @@ from earmark.tasks.build.progress import working
 from earmark.tasks.build.quotas import share_out
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.mos_preferences.clips import (
-    CHUNK,
     NO_GAP,
     RINGS_OF,
     Cell,
     RatedClips,
-    attach,
-    cells_of,
     choose_cells,
-    named,
+    published_rows,
     read_cells,
 )
 from earmark.tasks.mos_preferences.triplets import write_triplets
@@ -235,12 +232,4 @@ def _count(connection: duckdb.DuckDBPyConnection, cells: list[Cell]) -> None:
 def pair_rows(connection: duckdb.DuckDBPyConnection, clips: RatedClips, split: str) -> Iterator[pa.Table]:
     """The picked pairs of a split as rows of the published table, in a stable order."""
     deciles = dict(connection.execute("SELECT dataset, deciles FROM gap_scale").fetchall())
-    for number, dataset in cells_of(connection, split):
-        given = {"dataset": dataset, "split": split, "deciles": deciles.get(dataset)}
-        ordered = connection.cursor().sql(query("mos_preferences/ordered_pairs"), params={"cell": number})
-        for batch in ordered.to_arrow_reader(CHUNK):
-            chunk = attach(clips, batch, {"chosen": "chosen", "rejected": "rejected"})
-            for side in ("chosen", "rejected"):
-                chunk = chunk.append_column(f"{side}_mos_se", clips.ids["mos_se"].take(batch[side]))
-            chunk = chunk.append_column("mos_gap", batch["mos_gap"])
-            yield named(connection, chunk, "name_pairs", given, PAIRS.schema)
+    return published_rows(connection, clips, split, PAIRS, ("chosen", "rejected"), deciles)

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import duckdb
-import pyarrow as pa
 
 from earmark.schemas.mos_preferences import CATEGORIES, TRIPLETS, MosPreferences
 from earmark.tasks.build.quotas import share_out
 from earmark.tasks.build.step import Account
 from earmark.tasks.mos_preferences.clips import (
-    CHUNK,
     NO_GAP,
     RINGS_OF,
     Cell,
     RatedClips,
-    attach,
-    cells_of,
     choose_cells,
-    named,
+    published_rows,
     read_cells,
 )
 from earmark.tasks.store.sql import create_table, query
@@ -37,7 +33,9 @@ def write_triplets(
     met, picked, notes = draw_and_pick_triplets(connection, config)
     return Account(
         entered=met,
-        kept=stage.write_splits(TRIPLETS, lambda split: triplet_rows(connection, clips, split), splits),
+        kept=stage.write_splits(
+            TRIPLETS, lambda split: published_rows(connection, clips, split, TRIPLETS, "abc"), splits
+        ),
         filtered={"beyond the count": met - picked},
         notes=notes,
         name="triplets",
@@ -116,13 +114,3 @@ def _triplets_available(connection: duckdb.DuckDBPyConnection) -> dict[str, dict
     for dataset, category, count in connection.execute(counted).fetchall():
         available[dataset][CATEGORIES[category]] = count
     return available
-
-
-def triplet_rows(connection: duckdb.DuckDBPyConnection, clips: RatedClips, split: str) -> Iterator[pa.Table]:
-    """The picked triplets of a split as rows of the published table, in a stable order."""
-    for number, dataset in cells_of(connection, split):
-        ordered = connection.cursor().sql(query("mos_preferences/ordered_triplets"), params={"cell": number})
-        for batch in ordered.to_arrow_reader(CHUNK):
-            chunk = attach(clips, batch, {"a": "a", "b": "b", "c": "c"})
-            given = {"dataset": dataset, "split": split}
-            yield named(connection, chunk, "name_triplets", given, TRIPLETS.schema)

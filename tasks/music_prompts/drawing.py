@@ -50,11 +50,10 @@ def draw_triplets(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[Draw
 def _write_queue(connection: duckdb.DuckDBPyConnection, config: MusicPrompts, drawn: Drawn) -> None:
     wanted = config.prompts.model_dump()
     in_distribution = wanted["strict_id"] + wanted["improvised_id"]
-    mosts = [round(wanted[name] * (1 + config.synthesis.spare)) for name in STRATA]
-    starts = [
-        sum(wanted[before] for before in STRATA[:place]) / max(1, sum(wanted.values())) for place in range(len(STRATA))
-    ]
-    rows = list(zip(STRATA, mosts, starts, strict=True))
+    rows, before = [], 0
+    for name in STRATA:
+        rows.append((name, round(wanted[name] * (1 + config.synthesis.spare)), before / max(1, sum(wanted.values()))))
+        before += wanted[name]
     create_table(connection, "wanted", "stratum string, most int64, start float64", rows)
     share = wanted["strict_id"] / in_distribution if in_distribution else 0.0
     connection.execute(query("music_prompts/candidates"), {"seed": config.seed, "strict_share": share})

@@ -89,12 +89,13 @@ def digest_inputs(config: MusicPrompts, store: Store) -> dict[str, str]:
     named |= {f"captions {one.name}": one.file for one in config.captions}
     files = [(f"{what}: {without_place(name)}", config.path(name)) for what, name in named.items() if name]
     digests = file_digests([*files, *list_files()])
-    tracks = config.path(config.tracks)
-    root = config.path(config.verification.audio) if config.verification else tracks.parent
-    digests |= roots_digest("paths", [(tracks, root)], partial(_read_tracks, config))
+    listed = config.path(config.tracks)
+    root = config.path(config.verification.audio) if config.verification else listed.parent
+    digests |= roots_digest("paths", [(listed, root)], partial(_read_tracks, config))
     if config.verification is None:
         return digests
-    names = [row["file"] for row in sample_tracks(config)]
+    tracks = [row for row in _read_tracks(config) if isinstance(row, Track)]
+    names = [row["file"] for row in _sampled(config, *_track_rows(config, tracks))]
     audio = dict(zip(names, verified_clips(config, names), strict=True))
     return {**digests, "audio": audio_digest(store, "hash audio", audio)}
 
@@ -118,7 +119,7 @@ def verified_clips(config: MusicPrompts, names: Iterable[str]) -> list[Path | Au
     """The files of tracks that a judge would hear, or why they are not opened."""
     assert config.verification is not None
     root = Root(config.path(config.verification.audio), config.verification.links)
-    return [clip_below(root, root.folder / name) for name in names]
+    return [clip_below(root, name) for name in names]
 
 
 @step("import", unit="list rows", label="")
@@ -159,12 +160,8 @@ def lexicon_of(config: MusicPrompts, tracks: Iterable[Track]) -> list[tuple[Any,
     ]
 
 
-def sample_tracks(config: MusicPrompts) -> list[dict[str, Any]]:
-    """For each popular tag, the tracks that a judge would be asked about: those with audio that come first by hash."""
-    return _sampled(config, *_track_rows(config, [row for row in _read_tracks(config) if isinstance(row, Track)]))
-
-
 def _sampled(config: MusicPrompts, rows: list[tuple[Any, ...]], tags: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """For each popular tag, the tracks that a judge would be asked about: those with audio that come first by hash."""
     if config.verification is None:
         return []
     with connect(Path()) as connection:

@@ -22,7 +22,7 @@ from earmark.tasks.pseudo_preferences.confounds import confounds_section, write_
 from earmark.tasks.pseudo_preferences.judging import judge_pairs, passes_of
 from earmark.tasks.pseudo_preferences.people import people_section, write_people
 from earmark.tasks.store.figures import as_markdown
-from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
+from earmark.tasks.store.sql import by_split, connect, literal, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 
@@ -45,11 +45,10 @@ def keep_consistent(stage: Stage, config: PseudoPreferences, judged: dict[str, W
 
 def _view_draws(connection: duckdb.DuckDBPyConnection, judged: dict[str, Walked]) -> None:
     """Create `draws`: those of all judges, each with its `judge`."""
-    create_table(connection, "labelled", "number int32, judge string", [*enumerate(judged)])
     for number, walked in enumerate(judged.values()):
         view_parquet(connection, f"draws_{number}", walked.draws(), pa.schema([*DRAW, *judge_pairs.columns]))
-    parts = " UNION ALL ".join(f"SELECT {n} AS number, * FROM draws_{n}" for n in range(len(judged)))
-    connection.execute(f"CREATE VIEW draws AS SELECT * FROM ({parts}) JOIN labelled USING (number)")
+    parts = (f"SELECT {literal(judge)} AS judge, * FROM draws_{number}" for number, judge in enumerate(judged))
+    connection.execute(f"CREATE VIEW draws AS {' UNION ALL '.join(parts)}")
 
 
 def _write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Account:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +35,7 @@ from earmark.tasks.pseudo_preferences.gold_files import gold_audio
 from earmark.tasks.pseudo_preferences.judging import pairs_a_shard, prompt_digests
 from earmark.tasks.pseudo_preferences.matching import CHANGED, matched
 from earmark.tasks.pseudo_preferences.released import digest_released, peek_released
-from earmark.tasks.store.parquet import record_schema, row_schema, write_rows
+from earmark.tasks.store.parquet import record_schema, row_schema, to_table, write_rows
 from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
@@ -43,19 +43,12 @@ from earmark.tasks.store.versions import Store
 PROMPTS, GENERATIONS = record_schema(Prompt, "row int64"), record_schema(Generation, "row int64")
 
 
-class Tables(NamedTuple):
-    """What was read of the inputs."""
-
-    prompts: Path
-    generations: Path
-
-
 class Pool(NamedTuple):
-    """The same, with what was measured of their audio."""
+    """What was read of the inputs, and then measured of their audio."""
 
     prompts: Path
     generations: Path
-    media: Path
+    media: Path | None = None
 
 
 SPOKEN = row_schema("heard_sha256 string, text string, clip_id string, pipeline string, segment int64")
@@ -87,21 +80,17 @@ def peeks(config: PseudoPreferences) -> Iterator[Peek]:
         yield from peek_released(config)
         return
     prompts, generations, roots = config.path(config.prompts), config.path(config.generations), _roots(config)
-
-    def reference(row: Prompt) -> list[Path | AudioFault]:
-        return [_clip(roots, "reference", row.reference_audio)] if row.reference_audio else []
-
     yield Peek(
         without_place(config.prompts),
         partial(read_prompts, prompts, config.prompts),
-        reference,
+        lambda row: [clip_below(roots["reference"], row.reference_audio)] if row.reference_audio else [],
         "prompts: clips lie beside it",
         (prompts,),
     )
     yield Peek(
         without_place(config.generations),
         partial(read_generations, generations, config.generations),
-        lambda row: [_clip(roots, "generation", row.audio)],
+        lambda row: [clip_below(roots["generation"], row.audio)],
         "generations: clips lie beside it",
         (generations,),
     )
@@ -116,9 +105,9 @@ def named_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
     found: dict[str, Path | AudioFault] = {}
     for row in _read_tables(config):
         if isinstance(row, Prompt) and row.reference_audio:
-            found[f"reference {row.reference_audio}"] = _clip(roots, "reference", row.reference_audio)
+            found[f"reference {row.reference_audio}"] = clip_below(roots["reference"], row.reference_audio)
         elif isinstance(row, Generation):
-            found[row.audio] = _clip(roots, "generation", row.audio)
+            found[row.audio] = clip_below(roots["generation"], row.audio)
     return found
 
 
@@ -133,12 +122,8 @@ def _roots(config: PseudoPreferences) -> dict[str, Root]:
     return {kind: Root(config.path(table).parent, config.links) for kind, table in tables.items()}
 
 
-def _clip(roots: Mapping[str, Root], kind: str, name: str) -> Path | AudioFault:
-    return clip_below(roots[kind], roots[kind].folder / name)
-
-
 @step("import", unit="table rows", label="import prompts and generations")
-def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Tables]:
+def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Pool]:
     """Read both tables; what cannot be read is a reject.
 
     Raises:
@@ -154,7 +139,7 @@ def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Tables]:
         if config.limit is None or not isinstance(row, Generation) or row.prompt_id in known
     )  # a trial: the first prompts, and what was made of them
     generations = [(row, *one) for row, one in enumerate(intake.take(made, "clips"))]
-    tables = Tables(stage.work / "prompts.parquet", stage.work / "generations.parquet")
+    tables = Pool(stage.work / "prompts.parquet", stage.work / "generations.parquet")
     write_rows(tables.prompts, PROMPTS, prompts)
     write_rows(tables.generations, GENERATIONS, generations)
     intake.notes.append(f"{len(prompts)} prompts and {len(generations)} generations")
@@ -162,19 +147,19 @@ def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Tables]:
 
 
 @step("measure", label="")
-def measure_clips(stage: Stage, config: PseudoPreferences, tables: Tables) -> Done[Pool]:
+def measure_clips(stage: Stage, config: PseudoPreferences, tables: Pool) -> Done[Pool]:
     """Hash and measure every generation and reference, each once."""
     prompts = pq.read_table(tables.prompts).to_pylist()
     generations = pq.read_table(tables.generations).to_pylist()
     wanted = [("generation", row["row"], row["audio"]) for row in generations]
     wanted += [("reference", row["row"], row["reference_audio"]) for row in prompts if row["reference_audio"]]
     roots = _roots(config)
-    files = [_clip(roots, kind, name) for kind, _, name in wanted]
+    files = [clip_below(roots[kind], name) for kind, _, name in wanted]
     measured = with_loudness(stage, files, measure_apart(stage, config, "measure clips", files))
     rows = [(kind, item, *each) for (kind, item, _), each in zip(wanted, measured, strict=True)]
-    pool = Pool(tables.prompts, tables.generations, stage.work / "media.parquet")
-    write_rows(pool.media, MEDIA, rows)
-    return Done(pool)
+    media = stage.work / "media.parquet"
+    write_rows(media, MEDIA, rows)
+    return Done(tables._replace(media=media))
 
 
 def _without_prompt(row: Generation | Reject | Note, kept_out: Set[str]) -> Generation | Reject | Note:
@@ -273,7 +258,7 @@ def _view_embeddings(connection: duckdb.DuckDBPyConnection, store: Store, config
         files = {clip: folder / file for _, clip, file in made}
         vectors = embeddings_of(store, clap_at(config, config.pairs.near), files)
         rows = [(row, vectors[clip]) for row, clip, _ in made]
-    create_table(connection, "embeddings", "row int64, embedding float32[]", rows)
+    connection.register("embeddings", to_table(row_schema("row int64, embedding float32[]"), rows))  # large: no copy
 
 
 def _nearness_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -39,13 +38,6 @@ from earmark.tasks.store.versions import Store
 
 LABELS_READ = record_schema(Label, "row int64")
 MEDIA = row_schema(f"file string, {MEASURED}, loudness_lufs float64")
-
-
-class Taken(NamedTuple):
-    """What was read of a release, and measured of its audio."""
-
-    labels: Path
-    media: Path
 
 
 def release_files(config: PseudoPreferences) -> list[ListFile]:
@@ -92,7 +84,7 @@ def _clips_of(row: Label) -> list[str]:
 
 def _places(config: PseudoPreferences, names: Iterator[str] | list[str]) -> dict[str, Path | AudioFault]:
     root = Root(config.clips_folder(), config.links)
-    return {name: clip_below(root, root.folder / name) for name in dict.fromkeys(names)}
+    return {name: clip_below(root, name) for name in dict.fromkeys(names)}
 
 
 @step("import", unit="released labels", label="import released labels")
@@ -110,7 +102,7 @@ def import_release(stage: Stage, config: PseudoPreferences) -> Done[Path]:
 
 
 @step("measure", label="")
-def measure_release(stage: Stage, config: PseudoPreferences, labels: Path) -> Done[Taken]:
+def measure_release(stage: Stage, config: PseudoPreferences, labels: Path) -> Done[Path]:
     """Hash and measure every clip and reference, each once."""
     named = pq.read_table(labels, columns=["audio_a", "audio_b", "reference"])
     places = _places(config, [name for column in named.columns for name in column.to_pylist() if name])
@@ -118,14 +110,14 @@ def measure_release(stage: Stage, config: PseudoPreferences, labels: Path) -> Do
     measured = with_loudness(stage, files, measure_apart(stage, config, "measure clips", files))
     media = stage.work / "media.parquet"
     write_rows(media, MEDIA, [(name, *each) for name, each in zip(places, measured, strict=True)])
-    return Done(Taken(labels, media))
+    return Done(media)
 
 
 @step("labels", unit="released labels", follows="import", table=LABELS.name, label="take released labels")
-def take_released(stage: Stage, config: PseudoPreferences, taken: Taken) -> Done[None]:
+def take_released(stage: Stage, config: PseudoPreferences, labels: Path, media: Path) -> Done[None]:
     """Write the published tables; labels whose clips cannot be used are rejects. Nothing is known of single passes."""
     with connect(stage.work / "spill") as connection:
-        for name, path, schema in (("read", taken.labels, LABELS_READ), ("media", taken.media, MEDIA)):
+        for name, path, schema in (("read", labels, LABELS_READ), ("media", media, MEDIA)):
             connection.register(name, pq.read_table(path, schema=schema))
         connection.execute(query("text/plain_words"))
         connection.execute(query("text/voice_of"))
