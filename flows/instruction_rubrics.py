@@ -14,7 +14,7 @@ from earmark.tasks.instruction_rubrics.gold import EXAM
 from earmark.tasks.instruction_rubrics.negatives import choose_candidates, keep_negatives, try_candidates
 from earmark.tasks.instruction_rubrics.report import build_sections
 from earmark.tasks.instruction_rubrics.rubrics import keep_rubrics, write_rubric
-from earmark.tasks.instruction_rubrics.samples import Evidence, write_samples
+from earmark.tasks.instruction_rubrics.samples import write_samples
 from earmark.tasks.instruction_rubrics.sources import import_captions, index_clips
 from earmark.tasks.instruction_rubrics.verification import keep_verified, verify_caption
 from earmark.tasks.store.staging import Stage
@@ -35,5 +35,5 @@ def build(stage: Stage, config: InstructionRubrics) -> dict[str, str]:
     negatives = keep_negatives(stage, config, verified, tried)
     written = write_rubric(stage, config, negatives.instructions)
     rubrics = keep_rubrics(stage, config, negatives, written)
-    write_samples(stage, config, chosen, verified, negatives.negatives, rubrics, Evidence(heard, tried))
+    write_samples(stage, config, chosen, verified, negatives.negatives, rubrics, (heard, tried))
     return build_sections(stage, config)

@@ -19,7 +19,8 @@ from earmark.tasks.store.staging import Stage
 def build(stage: Stage, config: PseudoPreferences) -> dict[str, str]:
     """Judge two generations of one prompt in both orders; what both orders agree on is a label."""
     if config.released:  # labels that are made already
-        take_released(stage, config, measure_release(stage, config, import_release(stage, config)))
+        labels = import_release(stage, config)
+        take_released(stage, config, labels, measure_release(stage, config, labels))
         return card_sections(stage)
     tables = import_tables(stage, config)
     pool = measure_clips(stage, config, tables)

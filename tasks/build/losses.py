@@ -78,8 +78,7 @@ def check_main_table(stage: Stage, config: BuildConfig, corpus: Corpus) -> None:
         TooManyRejects: the step that kept nothing, the commonest reasons, and the options that can mend them.
     """
     name = corpus.story.main_table
-    paths = [path for split in stage.tables().get(name, {}).values() for path in split]
-    if config.most_rejected is None or any(pq.read_metadata(path).num_rows for path in paths):
+    if config.most_rejected is None or any(pq.read_metadata(path).num_rows for path in stage.files(name)):
         return
     ends = _dead_end(stage.steps())
     losses = _losses(stage)

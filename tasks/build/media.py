@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +50,12 @@ def similarity_of(store: Store, model: str) -> Similarity:
     return Similarity(model, store.root / "similarities.sqlite")
 
 
-def clip_below(root: Root, path: Path) -> Path | AudioFault:
-    """A clip's file for the index to look at; one that is elsewhere by a link is a fault, unless its source follows."""
+def clip_below(root: Root, path: Path | str) -> Path | AudioFault:
+    """A clip's file for the index to look at; one that is elsewhere by a link is a fault, unless its source follows.
+
+    A text is a name below the root, as a list gives it.
+    """
+    path = root.folder / path if isinstance(path, str) else path
     if not root.leads_out(path):
         return path
     return AudioFault(
@@ -131,23 +135,26 @@ def audio_digest(store: Store, label: str, files: Mapping[str, Path | AudioFault
     )
 
 
-def embed(rows: pa.RecordBatch | pa.Table, files: Sequence[Path], sha256s: Sequence[str]) -> pa.Table:
-    """Append the column `audio`: each row's audio file as it is, named `<SHA-256>.<extension>`.
+def with_audio(rows: pa.Table, files: Sequence[Path] | None) -> Iterator[pa.Table]:
+    """Append the column `audio`: each row's audio file as it is, named `<SHA-256>.<extension>`; null without files.
 
     Args:
-        rows: a few rows of a table whose last column is an `audio_column`; their audio is held in memory at once.
-        files: the file of each row.
-        sha256s: what the media index found of each file.
+        rows: of a table whose last column is an `audio_column`, with the `clip_sha256` that the media index found.
+        files: the file of each row; the audio of `EMBEDDED_AT_ONCE` of them is held in memory at once.
 
     Raises:
         InputError: a file is not what was measured.
     """
-    held = [
-        {"bytes": _bytes_of(file, sha256), "path": f"{sha256}{file.suffix.lower()}"}
-        for file, sha256 in zip(files, sha256s, strict=True)
-    ]
-    table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
-    return table.append_column("audio", pa.array(held, AUDIO))
+    if files is None:
+        yield rows.append_column("audio", pa.nulls(len(rows), AUDIO))
+        return
+    for start in range(0, len(files), EMBEDDED_AT_ONCE):
+        part = rows.slice(start, EMBEDDED_AT_ONCE)
+        held = [
+            {"bytes": _bytes_of(file, sha256), "path": f"{sha256}{file.suffix.lower()}"}
+            for file, sha256 in zip(files[start : start + len(part)], part["clip_sha256"].to_pylist(), strict=True)
+        ]
+        yield part.append_column("audio", pa.array(held, AUDIO))
 
 
 def _bytes_of(file: Path, sha256: str) -> bytes:

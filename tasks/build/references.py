@@ -135,7 +135,7 @@ def measure_apart(
     if references is None:
         return rows
     paths = {str(row[0]): file for row, file in zip(rows, files, strict=True) if row[0] and isinstance(file, Path)}
-    prints = _prints(paths, longest_s) if references.rule.fingerprint else ()
+    prints = fingerprints(paths, longest_s) if references.rule.fingerprint else ()
     clips = list(paths)
     kinds = {
         clips[one.here]: one.kind
@@ -180,7 +180,7 @@ def check_apart(stage: Stage, config: BuildConfig, tables: Sequence[Table]) -> N
         return
     clips = set(references.side.clips)
     for table in tables:
-        paths = [path for split in stage.tables().get(table.name, {}).values() for path in split]
+        paths = stage.files(table.name)
         for column in (*_clip_columns(table), *_text_columns(table)):
             for value in _values(paths, column):
                 told = column in TEXTS and tells_apart(column, value) and references.fault_of(value)
@@ -216,7 +216,7 @@ def _read(
             homes = roots or ((path if path.is_dir() else path.parent).absolute(),)
             own = {} if rule.texts_only else _clips_of(rows, store, f"{layout}:{path}", homes, Path(temporary))
             if rule.fingerprint:
-                prints |= dict(zip(own, _prints(own), strict=True))
+                prints |= dict(zip(own, fingerprints(own), strict=True))
             if model is not None:
                 embeddings_of(store, model, own)  # they are kept; the files may be gone after this
             clips |= dict.fromkeys(own)
@@ -224,7 +224,7 @@ def _read(
         texts |= {value: None for name, value in values if value and tells_apart(name, value)}
     there = {clip: path for clip, path in clips.items() if path is not None and path.is_file()}
     if rule.fingerprint:
-        prints |= dict(zip(there, _prints(there), strict=True))
+        prints |= dict(zip(there, fingerprints(there), strict=True))
     side = Side(" and ".join(rule.against), list(clips), list(texts))
     prints_of = [prints.get(clip, NO_PRINT) for clip in clips] if rule.fingerprint else ()
     vectors = None
@@ -281,7 +281,7 @@ def _place_of(name: str, roots: Sequence[Root], embedded: Path) -> Path | AudioF
     """Where a released clip lies: embedded, or below the first root that has it; a path out of a root is a fault."""
     if (embedded / name).parent == embedded and os.path.isfile(embedded / name):  # noqa: PTH113  # no name is too long
         return embedded / name
-    places = [clip_below(root, root.folder / name) for root in roots]
+    places = [clip_below(root, name) for root in roots]
     return next((one for one in places if isinstance(one, Path) and os.path.isfile(one)), places[0])  # noqa: PTH113
 
 
@@ -302,7 +302,7 @@ def _values(paths: Sequence[Path], column: str) -> Iterator[str]:
                 yield from (value for value in batch[column].unique().to_pylist() if value)
 
 
-def _prints(paths: Mapping[str, Path], longest_s: float = LONGEST_S) -> list[Print]:
+def fingerprints(paths: Mapping[str, Path], longest_s: float = LONGEST_S) -> list[Print]:
     """Acoustic fingerprints of clips, empty for what cannot be decoded."""
 
     def one(path: Path) -> Print:

@@ -97,15 +97,13 @@ def make_page(corpus: Corpus, stage: Stage, manifest: Manifest, changes: Sequenc
         manifest: the version's, whose pages are not written yet.
         changes: what differs from the version before.
     """
-    written = stage.tables()
     before = next(
         (Version(one.corpus, stage.store.folder(one.corpus) / one.version)
          for one in manifest.parents if one.corpus == corpus.name), None
     )  # fmt: skip
     with connect(stage.work / "duckdb") as db:
         for table in corpus.tables:
-            paths = [path for paths in written.get(table.name, {}).values() for path in paths]
-            view_parquet(db, table.name, paths, table.schema)
+            view_parquet(db, table.name, stage.files(table.name), table.schema)
         sections: list[Section] = []
         if before is not None:
             sections.append(beside_section(manifest, before.manifest, changes))

@@ -19,7 +19,7 @@ from earmark.tasks.build.intake import Intake
 from earmark.tasks.build.media import audio_digest, clip_below
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.build.step import Account, Done
-from earmark.tasks.importers.jamendo import MARK, Track, read_licences, read_tag_map
+from earmark.tasks.importers.jamendo import Track, read_licences, read_tag_map
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.tracks import TRACK_LAYOUTS
 from earmark.tasks.store.parquet import row_schema, write_rows
@@ -80,9 +80,7 @@ def input_digests(
     digests = file_digests(lists_of(config))
     digests |= roots_digest("paths", [(config.path(config.source.tracks), root.folder)], read)
     tracks = islice((row for row in read() if isinstance(row, Track)), config.limit)
-    files = {
-        track.path: clip_below(root, root.folder / track.path) for track in tracks if track.track_id not in without
-    }
+    files = {track.path: clip_below(root, track.path) for track in tracks if track.track_id not in without}
     digests["audio"] = audio_digest(store, f"hash audio of {config.source.name}", files, config.tracks.longest_s)
     return digests
 
@@ -90,7 +88,7 @@ def input_digests(
 def peek(config: TracksConfig, read: Callable[[], Entries], *, audio: bool = True) -> Peek:
     """What is looked at before a build starts: the list, and with `audio` its first clips."""
     root = audio_root(config)
-    clips = (lambda row: [clip_below(root, root.folder / row.path)]) if audio else None
+    clips = (lambda row: [clip_below(root, row.path)]) if audio else None
     return Peek(config.source.name, read, clips, "source.audio_root", tuple(path for _, path in lists_of(config)))
 
 
@@ -103,7 +101,7 @@ def import_list(stage: Stage, config: TracksConfig, entries: Entries, table: str
     intake = Intake()
     rows: list[tuple[object, ...]] = []
     for track in intake.take(entries, table, config.limit):
-        tags = [f"{tag.category}{MARK}{tag.name}" for tag in track.tags]
+        tags = [tag.marked for tag in track.tags]
         ids = (track.track_id, file_name(config, track), track.artist_id or None, track.album_id or None)
         rows.append((len(rows), *ids, tags, track.path, track.source_file, track.line, track.licence or None))
     path = stage.work / "tracks.parquet"

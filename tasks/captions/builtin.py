@@ -35,10 +35,7 @@ def music_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) ->
 
 
 def refine_caption(facts: Mapping[str, Any], clips: list[Mapping[str, float]]) -> str:
-    """Keep the first sentence of each text, each once.
-
-    Args:
-        facts: `texts`: what is to be shortened.
+    """Keep the first sentence of each of the `texts`, each once.
 
     Raises:
         BadRequest: no text.

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, SEGMENTS, Captions, Segments
 from earmark.schemas.errors import InputError
-from earmark.schemas.tables import SPLITS
 from earmark.tasks.audio.faults import BadAudio
-from earmark.tasks.audio.segments import Piece, Rule, levels_of, pieces_of, write_segments
-from earmark.tasks.build.media import measure
+from earmark.tasks.audio.segments import Rule, levels_of, pieces_of, write_segments
+from earmark.tasks.build.media import MEASURED, measure
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.rows import Rows, keep_rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
@@ -84,14 +84,10 @@ class Kept:
         write_segments(path, [piece.end for piece in pieces], files, longest_s)
         if sha256_file(path) != recording_sha256:
             raise InputError(f"{path.name} changed during the build; leave inputs alone, and build again")
-        cuts = [_cut(piece, frame_s, file) for piece, file in zip(pieces, files, strict=True)]
+        ends = [(round(piece.start * frame_s, 3), round(piece.end * frame_s, 3), piece.lost) for piece in pieces]
+        cuts = [Cut(*end, sha256_file(file) if file else None) for end, file in zip(ends, files, strict=True)]
         write_text(note, json.dumps([vars(one) for one in cuts], indent=1) + "\n")
         return cuts
-
-
-def _cut(piece: Piece, frame_s: float, file: Path | None) -> Cut:
-    start_s, end_s = round(piece.start * frame_s, 3), round(piece.end * frame_s, 3)
-    return Cut(start_s, end_s, piece.lost, sha256_file(file) if file else None)
 
 
 @step("segment", unit="segments", label="")
@@ -148,8 +144,6 @@ def _segments(
     files = [store.segment(sha256, number) for number, cut in enumerate(cuts) if cut.lost is None]
     label = f"measure segments of {recording['track_id']}"
     measured = iter(zip(files, measure(stage.store, label, files), strict=True))
-    names = ("clip_sha256", "duration_s", "sample_rate_hz", "channels", "peak_dbfs", "level_dbfs", "silent_share",
-             "codec")  # fmt: skip
     rows, lost = [], []
     for cut in cuts:
         if cut.lost is not None:
@@ -158,7 +152,7 @@ def _segments(
             lost.append(_reject(recording, cut.lost, detail))
         else:
             file, values = next(measured)
-            facts = dict(zip(names, values, strict=False))
+            facts = dict(zip(row_schema(MEASURED).names, values, strict=True))
             rows.append({**recording, **facts, "path": str(file), **_own(recording, cut.start_s, cut.end_s)})
     return rows, lost
 
@@ -194,10 +188,8 @@ def write_segment_rows(stage: Stage, config: Captions, pool: Rows) -> None:
     rows = read_rows(pool)
     for row in rows:
         place(Path(row["path"]), stage.version / _file(row))
-    for split in SPLITS:
-        own = [_row(config, row) for row in rows if row["split"] == split]
-        stage.write(SEGMENTS, split, [pa.Table.from_pylist(own, SEGMENTS.schema)] if own else [])
-    stage.drop_empty_splits(SEGMENTS)
+    segments = pa.Table.from_pylist([_row(config, row) for row in rows], SEGMENTS.schema)
+    stage.write_splits(SEGMENTS, lambda split: [segments.filter(pc.equal(segments["split"], split))])
 
 
 def _row(config: Captions, row: dict[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow.parquet as pq
 
@@ -105,7 +105,12 @@ def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows]:
     separated = instrumentals_of(version)
     extracted = _extract(stage, version) if version and stage.forecast is None else {}
     root = audio_root(config)
-    sounds = [_sound_of(track, separated.get(track["track_id"]), root.folder, extracted) for track in listing]
+    sounds = [
+        ("instrumental", one.file or extracted.get(one.clip_sha256))
+        if (one := separated.get(track["track_id"]))
+        else ("mix", root.folder / track["audio"])
+        for track in listing
+    ]
     files = [(row, kind, path) for row, (kind, path) in enumerate(sounds) if path is not None]
     paths = [clip_below(root, path) if kind == "mix" else path for _, kind, path in files]
     measured = measure_apart(stage, config, "index audio", paths, config.tracks.longest_s)
@@ -124,15 +129,6 @@ def index_tracks(stage: Stage, config: Captions, tracks: Path) -> Done[Rows]:
         keep_rows(stage, "pool", pool, shard_sizes(config, pool["duration_s"].to_pylist())),
         replace(account, notes=(note,) if config.instrumentals else ()),
     )
-
-
-def _sound_of(
-    track: Mapping[str, Any], instrumental: Instrumental | None, folder: Path, extracted: Mapping[str, Path]
-) -> tuple[str, Path | None]:
-    """What is heard of a track, and its file; None where the instrumental is embedded and was not taken out."""
-    if instrumental is None:
-        return "mix", folder / track["audio"]
-    return "instrumental", instrumental.file or extracted.get(instrumental.clip_sha256)
 
 
 def _extract(stage: Stage, version: Version) -> dict[str, Path]:

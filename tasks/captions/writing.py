@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.captions import CAPTIONS, RAW, TAG_COVERAGE, Captions
-from earmark.schemas.tables import SPLITS, UNSPLIT
+from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.build.references import references_of
 from earmark.tasks.build.rows import Rows
 from earmark.tasks.build.step import Account, Done, step
@@ -18,18 +18,16 @@ from earmark.tasks.build.walk import DRAW, Walked
 from earmark.tasks.captions.asking import flags_of, pipeline_of
 from earmark.tasks.captions.captioning import caption_tracks
 from earmark.tasks.captions.segments import write_segment_rows
-from earmark.tasks.importers.jamendo import MARK, Tag
+from earmark.tasks.importers.jamendo import Tag
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.parquet import row_schema, write_rows
-from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.text.near_texts import near_duplicates
 from earmark.tasks.text.tag_words import Lexicon
 
 TEXTS = row_schema("row int64, pipeline string, segment int64, text string, repeats_row int64, named string[]")
-
-
-WRITTEN = [("text", pa.string()), ("flags", pa.list_(pa.string()))]
+WRITTEN = row_schema("text string, flags string[]")
 
 
 @step("captions", unit="captions", table=CAPTIONS.name, label="write captions", final=True)
@@ -42,11 +40,7 @@ def write_captions(stage: Stage, config: Captions, pool: Rows, captioned: Walked
         _write_texts(stage, connection, config, pool)
         source = {"source": config.source.name}
         refuse = {"refuse_repeats": config.repeats is not None and config.repeats.action == "reject"}
-        kept = 0
-        for split in SPLITS:
-            rows = connection.sql(query("captions/captions"), params={**source, **refuse, "split": split})
-            kept += stage.write(CAPTIONS, split, rows.to_arrow_reader(10_000))
-        stage.drop_empty_splits(CAPTIONS)
+        kept = stage.write_splits(CAPTIONS, by_split(connection, query("captions/captions"), {**source, **refuse}))
         stage.write(RAW, UNSPLIT, connection.sql(query("captions/raw"), params=source).to_arrow_reader(10_000))
         coverage = connection.sql(query("captions/tag_coverage"), params=refuse)
         stage.write(TAG_COVERAGE, UNSPLIT, coverage.to_arrow_reader(10_000))
@@ -72,28 +66,19 @@ def _with_texts(stage: Stage, config: Captions, draws: Path) -> Path:
     """
     table = pq.read_table(draws)
     references = references_of(config, stage.store)
-    ends = table.select(["reason", "detail"]).to_pylist()
-    texts: list[str | None] = []
-    flags: list[list[str]] = []
-    for draw, end in zip(table.select(["pipeline", "ask", "value"]).to_pylist(), ends, strict=True):
+    rows = table.to_pylist()
+    for draw in rows:
         value = None if draw["value"] is None else json.loads(draw["value"])
         if references and isinstance(value, str) and (fault := references.fault_of(value.strip())):
-            end["reason"], end["detail"], value = end["reason"] or "decontaminated", end["detail"] or fault, None
-        if value is None:
-            texts.append(None)
-            flags.append([])
-        else:
-            texts.append(f"{value['p_yes']:.6f}" if draw["ask"] == "judge" else value.strip())
-            flags.append(flags_of(pipeline_of(config, draw), draw["ask"], value))
-    for name in ("reason", "detail"):
-        table = table.set_column(
-            table.column_names.index(name), name, pa.array([end[name] for end in ends], pa.string())
-        )
-    for (name, kind), values in zip(WRITTEN, (texts, flags), strict=True):
-        table = table.append_column(name, pa.array(values, kind))
+            draw |= {"reason": draw["reason"] or "decontaminated", "detail": draw["detail"] or fault}
+            value = None
+        draw |= {"text": None, "flags": []}
+        if value is not None:
+            draw["text"] = f"{value['p_yes']:.6f}" if draw["ask"] == "judge" else value.strip()
+            draw["flags"] = flags_of(pipeline_of(config, draw), draw["ask"], value)
     path = stage.work / "written" / draws.name
     with replacing(path) as temporary:
-        pq.write_table(table, temporary)
+        pq.write_table(pa.Table.from_pylist(rows, pa.schema([*table.schema, *WRITTEN])), temporary)
     return path
 
 
@@ -101,14 +86,14 @@ def _write_texts(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Ca
     """Leave `work/texts.parquet`: every accepted text, the earlier row that it repeats, and the tags that it names."""
     texts = connection.sql(query("captions/texts")).to_arrow_table().to_pylist()
     marked = {tag for tags in pq.read_table(pool.path, columns=["tags"])["tags"] for tag in tags.as_py()}
-    lexicon = Lexicon(_tag(tag) for tag in marked)
+    lexicon = Lexicon(map(Tag.of, marked))
     rows = []
     for pipeline in config.pipelines:
         own = [text for text in texts if text["pipeline"] == pipeline.name]
         written = [text["text"] for text in own]
         repeated = near_duplicates(written, config.repeats.threshold) if config.repeats else [None] * len(own)
         for text, earlier in zip(own, repeated, strict=True):
-            named = sorted(f"{tag.category}{MARK}{tag.name}" for tag in lexicon.named(text["text"]))
+            named = sorted(tag.marked for tag in lexicon.named(text["text"]))
             first = None if earlier is None else own[earlier]["row"]
             rows.append((text["row"], pipeline.name, text["segment"], text["text"], first, named))
     path = stage.work / "texts.parquet"
@@ -116,16 +101,9 @@ def _write_texts(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Ca
     view_parquet(connection, "texts", [path])
 
 
-def _tag(marked: str) -> Tag:
-    category, _, name = marked.partition(MARK)
-    return Tag(category, name)
-
-
 def sections(stage: Stage) -> dict[str, str]:
     """What the card tells of each pipeline: how many captions it gave, how long they are, what is flagged."""
-    names = ["pipeline", "model", "text", "flags", "repeats", "sample"]
-    paths = [path for paths in stage.tables()[CAPTIONS.name].values() for path in paths]
-    rows = [row for path in paths for row in pq.ParquetFile(path).read(names).to_pylist()]
+    rows = stage.rows(CAPTIONS.name, ["pipeline", "model", "text", "flags", "repeats", "sample"])
     if not rows:
         return {"What was written": "No caption was written."}
     lines = [

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import ConfigError, Faults, InputError
@@ -241,8 +240,7 @@ def shortfalls(judge: Judging, figures: Iterable[Row]) -> list[str]:
 
 def staged_figures(stage: Stage) -> list[Row]:
     """Rows of the table `qualification`; none where no judge answered gold."""
-    files = [path for paths in stage.tables().get(QUALIFICATION.name, {}).values() for path in paths]
-    return [row for path in files for row in pq.read_table(path).to_pylist()]
+    return stage.rows(QUALIFICATION.name)
 
 
 def qualification_section(stage: Stage) -> dict[str, str]:

@@ -11,14 +11,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from earmark.schemas.human_preferences import HumanPreferences
-from earmark.schemas.tables import AUDIO, SPLITS
 from earmark.schemas.vote_tables import CLIPS
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, MEASURED, clip_below, embed
+from earmark.tasks.build.media import MEASURED, clip_below, with_audio
 from earmark.tasks.build.references import measure_apart
 from earmark.tasks.build.step import Done, step
-from earmark.tasks.human_preferences.sources import Exports, audio_folder, root_of
+from earmark.tasks.human_preferences.sources import Exports, root_of
 from earmark.tasks.store.parquet import row_schema, write_rows
-from earmark.tasks.store.sql import query
+from earmark.tasks.store.sql import create_table, query
 from earmark.tasks.store.staging import Stage
 
 MEDIA = row_schema(f"source string, file string, {MEASURED}")
@@ -35,7 +34,7 @@ def measure_clips(stage: Stage, config: HumanPreferences, exports: Exports) -> D
                 named |= {(row["source"], row[name]) for name in columns if row[name] and row["source"] in here}
     clips = sorted(named)
     roots = {source.name: root_of(config, source) for source in config.sources}
-    files = [clip_below(roots[source], roots[source].folder / file) for source, file in clips]
+    files = [clip_below(roots[source], file) for source, file in clips]
     measured = measure_apart(stage, config, "measure clips", files)
     rows = [(*clip, *each) for clip, each in zip(clips, measured, strict=True)]
     path = stage.work / "media.parquet"
@@ -45,26 +44,18 @@ def measure_clips(stage: Stage, config: HumanPreferences, exports: Exports) -> D
 
 def write_clips(stage: Stage, connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> None:
     """Write the published table `clips`: all that kept votes and ratings name."""
-    connection.execute("CREATE TABLE licences (name VARCHAR, licence VARCHAR)")
-    for name, terms in config.licences.items():
-        connection.execute("INSERT INTO licences VALUES (?, ?)", [name, terms.licence])
-    for split in SPLITS:
-        stage.write(CLIPS, split, _rows(connection, config, split))
-    stage.drop_empty_splits(CLIPS)
+    licences = [(name, terms.licence) for name, terms in config.licences.items()]
+    create_table(connection, "licences", "name string, licence string", licences)
+    stage.write_splits(CLIPS, lambda split: _rows(connection, config, split))
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, config: HumanPreferences, split: str) -> Iterator[pa.Table]:
-    folders = {source.name: audio_folder(config, source) for source in config.sources}
+    folders = {source.name: root_of(config, source).folder for source in config.sources}
     for batch in connection.sql(query("human_preferences/clips"), params={"split": split}).to_arrow_reader():
-        if config.audio != "embed":
-            yield pa.Table.from_batches([batch]).append_column("audio", pa.nulls(len(batch), AUDIO))
-            continue
         rows = pa.Table.from_batches([batch])
-        measured = rows.filter(pc.is_valid(rows["clip_sha256"]))
-        without = rows.filter(pc.is_null(rows["clip_sha256"]))
-        for start in range(0, len(measured), EMBEDDED_AT_ONCE):
-            part = measured.slice(start, EMBEDDED_AT_ONCE)
-            pairs = zip(part["source"].to_pylist(), part["file"].to_pylist(), strict=True)
-            yield embed(part, [folders[source] / file for source, file in pairs], part["clip_sha256"].to_pylist())
-        if len(without):
-            yield without.append_column("audio", pa.nulls(len(without), AUDIO))
+        if config.audio == "embed":
+            measured = rows.filter(pc.is_valid(rows["clip_sha256"]))
+            rows = rows.filter(pc.is_null(rows["clip_sha256"]))
+            pairs = zip(measured["source"].to_pylist(), measured["file"].to_pylist(), strict=True)
+            yield from with_audio(measured, [folders[source] / file for source, file in pairs])
+        yield from with_audio(rows, None)

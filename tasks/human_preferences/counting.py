@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 
 from earmark.schemas.human_preferences import HumanPreferences
-from earmark.schemas.tables import SPLITS, Table
 from earmark.schemas.vote_tables import COMPARISONS, RATINGS, VOTES
+from earmark.tasks.build.ask import Row
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.human_preferences.clips import MEDIA, write_clips
 from earmark.tasks.human_preferences.sources import (
@@ -23,7 +23,7 @@ from earmark.tasks.human_preferences.sources import (
     split_rule,
 )
 from earmark.tasks.human_preferences.splitting import STRONGEST, Piece, place
-from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 FILTERS = ("tie", "both_bad", "generation_failed")
@@ -38,7 +38,10 @@ def write_comparisons(stage: Stage, config: HumanPreferences, exports: Exports, 
         rated = [_rated(connection)] if any(layout_of(source).rated for source in config.sources) else []
         notes = split_comparisons(connection, config)
         write_clips(stage, connection, config)
-        rows = {table.name: _write(stage, connection, table) for table in (COMPARISONS, VOTES, RATINGS)}
+        rows = {
+            table.name: stage.write_splits(table, by_split(connection, query(f"human_preferences/{table.name}")))
+            for table in (COMPARISONS, VOTES, RATINGS)
+        }
         comparisons = _count(connection, "(SELECT DISTINCT comparison_id FROM cast_votes)")
     cast = Account(
         entered=voted.kept,
@@ -57,11 +60,8 @@ def open_votes(connection: duckdb.DuckDBPyConnection, config: HumanPreferences, 
     view_parquet(connection, "votes", [exports.votes], VOTES_READ)
     view_parquet(connection, "ratings", [exports.ratings], RATINGS_READ)
     view_parquet(connection, "media", [media], MEDIA)
-    connection.execute("CREATE TABLE sources (source VARCHAR, task VARCHAR, rule VARCHAR, low DOUBLE, high DOUBLE)")
-    connection.executemany(
-        "INSERT INTO sources VALUES (?, ?, ?, ?, ?)",
-        [[source.name, layout_of(source).task, split_rule(source), *source.scale] for source in config.sources],
-    )
+    sources = [(one.name, layout_of(one).task, split_rule(one), *one.scale) for one in config.sources]
+    create_table(connection, "sources", "source string, task string, rule string, low float64, high float64", sources)
     connection.execute(query("text/plain_words"))
     connection.execute(query("human_preferences/known"))
     dropping = {
@@ -108,13 +108,11 @@ def _account(
     return Account(entered, kept, refused, sources=sources, notes=(note,), name=name, unit=unit, follows=follows)
 
 
-def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> tuple[str, ...]:
+def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPreferences) -> list[str]:
     """Create `places` and `rated_places`: the split of each comparison and rated clip. Returns notes for the reader."""
     rules = {source.name: split_rule(source) for source in config.sources}
     drawing = {"seed": config.seed, "unit": config.unit, "balance": list(config.split.balance)}
-    cursor = connection.execute(query("human_preferences/pieces"), drawing)
-    names = [column[0] for column in cursor.description or []]
-    compared = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    compared = connection.sql(query("human_preferences/pieces"), params=drawing).to_arrow_table().to_pylist()
     prompts = {row["prompt_key"] for row in compared}
     rated = connection.execute("SELECT row, source, clip_id, clip_sha256, prompt_key, split FROM rated ORDER BY row")
     clips = rated.fetchall()
@@ -129,56 +127,35 @@ def split_comparisons(connection: duckdb.DuckDBPyConnection, config: HumanPrefer
         pieces.append(Piece(ties, fixed, None, ""))
     wanted = {"test": config.split.test, "validation": config.split.validation}
     splits, drawn = place(pieces, wanted)
-    connection.execute("CREATE TABLE places (comparison_id VARCHAR, split VARCHAR)")
-    connection.execute("CREATE TABLE rated_places (row BIGINT, split VARCHAR)")
-    _fill(connection, "places", [row["comparison_id"] for row in compared], splits[: len(compared)], pa.string())
-    _fill(connection, "rated_places", [row[0] for row in clips], splits[len(compared) :], pa.int64())
+    names = [row["comparison_id"] for row in compared]
+    places = list(zip(names, splits[: len(names)], strict=True))
+    rated_places = [(row, split) for (row, *_), split in zip(clips, splits[len(names) :], strict=True)]
+    create_table(connection, "places", "comparison_id string, split string", places)
+    create_table(connection, "rated_places", "row int64, split string", rated_places)
     free = sum(piece.size for piece in pieces if piece.fixed is None and piece.cell is not None)
     moved = sum(piece.fixed not in (None, split) for piece, split in zip(pieces, splits, strict=True))
-    return (
-        *(
-            f"{drawn[name]} of {count} {config.unit}s drawn into {name}: of {free} to draw from, the cells and what "
-            "must stay together give no more"
-            for name, count in wanted.items()
-            if drawn[name] < count and free
-        ),
-        *(
-            [f"{moved} comparisons or clips left their source's split for one that holds their prompt or clip"]
-            * (moved > 0)
-        ),
-    )
+    notes = [
+        f"{drawn[name]} of {count} {config.unit}s drawn into {name}: of {free} to draw from, the cells and what must "
+        "stay together give no more"
+        for name, count in wanted.items()
+        if drawn[name] < count and free
+    ]
+    if moved:
+        notes.append(f"{moved} comparisons or clips left their source's split for one that holds their prompt or clip")
+    return notes
 
 
-def _compared(row: dict[str, object], rules: dict[str, str], config: HumanPreferences) -> Piece:
+def _compared(row: Row, rules: dict[str, str], config: HumanPreferences) -> Piece:
     ties = [("prompt", row["prompt_key"])]
     kinds = [("id", "prompt_ids"), ("words", "words"), ("clip", "clips"), ("sound", "sounds")]
     kinds += [("annotator", "annotators")] if "annotator" in config.split.apart else []
     for kind, name in kinds:
-        ties += [(kind, value) for value in row[name] or [] if value is not None]  # type: ignore[attr-defined]
+        ties += [(kind, value) for value in row[name] or [] if value is not None]
     fixed: set[str] = set()
-    for source in row["sources"]:  # type: ignore[attr-defined]
-        rule = rules[source]
-        fixed |= set(row["native"] or ["train"]) if rule == "native" else {rule} - {"draw"}  # type: ignore[call-overload]
+    for rule in map(rules.__getitem__, row["sources"]):
+        fixed |= set(row["native"] or ["train"]) if rule == "native" else {rule} - {"draw"}
     split = min(fixed, key=STRONGEST.index) if fixed else None
-    return Piece(ties, split, str(row["cell"]), str(row["draw"]), int(str(row["size"])))
-
-
-def _fill(
-    connection: duckdb.DuckDBPyConnection, table: str, keys: list[object], splits: list[str], kind: pa.DataType
-) -> None:
-    rows = pa.table({"key": pa.array(keys, kind), "split": pa.array(splits, pa.string())})
-    connection.register("filling", rows)
-    connection.execute(f"INSERT INTO {table} SELECT * FROM filling")
-    connection.unregister("filling")
-
-
-def _write(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) -> int:
-    text = query(f"human_preferences/{table.name}")
-    kept = 0
-    for split in SPLITS:
-        kept += stage.write(table, split, connection.sql(text, params={"split": split}).to_arrow_reader(100_000))
-    stage.drop_empty_splits(table)
-    return kept
+    return Piece(ties, split, row["cell"], row["draw"], row["size"])
 
 
 def _count(connection: duckdb.DuckDBPyConnection, table: str) -> int:

@@ -5,14 +5,13 @@ It reads published tables alone, so that votes which were withdrawn later have n
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from earmark.schemas.human_preferences import HumanPreferences
-from earmark.schemas.tables import SPLITS, UNSPLIT, Table
+from earmark.schemas.tables import UNSPLIT, Table
 from earmark.schemas.vote_tables import (
     AGREEMENT,
     BENCHMARK,
@@ -27,7 +26,7 @@ from earmark.schemas.vote_tables import (
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.human_preferences.agreement import agreement_rows
 from earmark.tasks.store.manifest import Step
-from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 
@@ -49,7 +48,8 @@ def write_derived(stage: Stage, config: HumanPreferences, unit: str | None = Non
         connection.execute(query("human_preferences/samples"), {"unit": unit or config.unit})
         _write(stage, connection, TRAINING)
         stage.write(BENCHMARK, "test", connection.sql(query("human_preferences/benchmark")).to_arrow_reader(100_000))
-        agreement = agreement_rows(read_choices(connection), config.agreement.draws, config.seed)
+        twice = connection.sql(query("human_preferences/voted_twice")).to_arrow_table().to_pylist()
+        agreement = agreement_rows(twice, config.agreement.draws, config.seed)
         stage.write(AGREEMENT, UNSPLIT, [pa.Table.from_pylist(agreement, AGREEMENT.schema)])
         stage.write(DIMENSIONS, UNSPLIT, connection.sql(query("human_preferences/dimensions")).to_arrow_reader())
         for table in (BENCHMARK, AGREEMENT, DIMENSIONS):
@@ -64,41 +64,22 @@ def recount(stage: Stage, config: HumanPreferences) -> tuple[Step, ...]:
     """Count again what comparisons and the tables made from them say of their votes, after some were withdrawn."""
     with connect(stage.work / "spill") as connection:
         _view(stage, connection, VOTES)
-        counts = connection.execute(
-            "SELECT comparison_id, min(left(date, 7)), count(*) FROM votes GROUP BY comparison_id"
-        ).fetchall()
-    of = {comparison: (month, votes) for comparison, month, votes in counts}
-    for split, paths in stage.tables()[COMPARISONS.name].items():
-        rows = pa.concat_tables([pq.ParquetFile(path).read() for path in paths])
-        counted = [of[comparison] for comparison in rows["comparison_id"].to_pylist()]
-        for at, name in enumerate(("month", "votes")):
-            field = COMPARISONS.schema.field(name)
-            values = pa.array([row[at] for row in counted], field.type)
-            rows = rows.set_column(rows.schema.get_field_index(name), field, values)
-        stage.write(COMPARISONS, split, [rows.cast(COMPARISONS.schema)])
-    files = [path for name in (TRAINING.name, BENCHMARK.name) for path in _paths(stage, name)]
+        counts = connection.sql(
+            "SELECT comparison_id, min(left(date, 7)) AS month, count(*) AS votes FROM votes GROUP BY comparison_id"
+        )
+        of = {row["comparison_id"]: row for row in counts.to_arrow_table().to_pylist()}
+    counted = [row | of[row["comparison_id"]] for row in stage.rows(COMPARISONS.name)]
+    rows = pa.Table.from_pylist(counted, COMPARISONS.schema)
+    stage.write_splits(COMPARISONS, lambda split: [rows.filter(pc.equal(rows["split"], split))])
+    files = [*stage.files(TRAINING.name), *stage.files(BENCHMARK.name)]
     by_vote = any("vote_id" in pq.read_schema(path).names for path in files)  # before that, comparisons were samples
     account = write_derived(stage, config, None if by_vote else "comparison")
     return (derive_tables.entry(account, derive_tables.name),)
 
 
-def read_choices(connection: duckdb.DuckDBPyConnection) -> list[dict[str, object]]:
-    """Votes by dimension on comparisons that have two or more, as `agreement_rows` takes them."""
-    cursor = connection.execute(query("human_preferences/voted_twice"))
-    names = [column[0] for column in cursor.description or []]
-    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-
 def _view(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-    view_parquet(connection, table.name, _paths(stage, table.name), table.schema)
-
-
-def _paths(stage: Stage, table: str) -> list[Path]:
-    return [path for paths in stage.tables().get(table, {}).values() for path in paths]
+    view_parquet(connection, table.name, stage.files(table.name), table.schema)
 
 
 def _write(stage: Stage, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-    text = query(f"human_preferences/{table.name}")
-    for split in SPLITS:
-        stage.write(table, split, connection.sql(text, params={"split": split}).to_arrow_reader(100_000))
-    stage.drop_empty_splits(table)
+    stage.write_splits(table, by_split(connection, query(f"human_preferences/{table.name}")))

@@ -85,9 +85,7 @@ def scripts(texts: Iterable[str]) -> Counter[str]:
 
 def card_sections(stage: Stage) -> dict[str, str]:
     """The card's own sections."""
-    written = stage.tables()
     with connect(stage.work / "spill") as db:
         for table in CORPUS.tables:
-            paths = [path for paths in written.get(table.name, {}).values() for path in paths]
-            view_parquet(db, table.name, paths, table.schema)
+            view_parquet(db, table.name, stage.files(table.name), table.schema)
         return {grid.title: as_markdown(grid) for grid in grids(db)}

@@ -59,7 +59,8 @@ def _compared(material: Material) -> tuple[Row, ...]:
     shown = query("human_preferences/shown_comparisons")
     for row in sample(material.db, "comparisons", "comparison_id", by="modality", rows=shown):
         said = {
-            name: f"{choice} ({votes} votes, confidence {_told(sure)})" for name, choice, votes, sure in row["said"]
+            name: f"{choice} ({votes} votes, confidence {'not given' if sure is None else f'{sure:.2f}'})"
+            for name, choice, votes, sure in row["said"]
         }
         texts = {name: row[name] for name in ("text", "lyrics") if row[name]}
         if row["feedback"]:
@@ -70,7 +71,3 @@ def _compared(material: Material) -> tuple[Row, ...]:
         tags = {"split": row["split"], "source": row["source"], "modality": row["modality"]}
         rows.append(Row(row["comparison_id"], tags, {"prompt id": row["prompt_id"], **said}, texts, tuple(clips)))
     return tuple(rows)
-
-
-def _told(value: float | None) -> str:
-    return "not given" if value is None else f"{value:.2f}"

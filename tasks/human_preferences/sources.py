@@ -8,8 +8,6 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-import pyarrow as pa
-
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import Root
 from earmark.schemas.human_preferences import CORPUS, HumanPreferences, Source
@@ -31,30 +29,13 @@ from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import kind_of
 from earmark.tasks.importers.votes import Vote, VoteLayout
 from earmark.tasks.store.manifest import digest_of
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import record_schema, write_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 from earmark.tasks.text.anonymity import annotator_key, salt_digest, salt_of, scrub
 
-_TEXT, _NUMBER = pa.string(), pa.float64()
-_NUMBERS = ("confidence_musicality", "confidence_alignment", "confidence_overall", "listened_a_s", "listened_b_s")
-VOTES_READ = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("source", _TEXT),
-        *((name, pa.int64() if name == "line" else _NUMBER if name in _NUMBERS else _TEXT) for name in Vote._fields),
-    ]
-)
-RATINGS_READ = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("source", _TEXT),
-        *(
-            (name, pa.int64() if name == "line" else _NUMBER if name in ("musicality", "alignment") else _TEXT)
-            for name in MusicRating._fields
-        ),
-    ]
-)
+VOTES_READ = record_schema(Vote, "row int64, source string")
+RATINGS_READ = record_schema(MusicRating, "row int64, source string")
 LOCAL_BATTLES = (".json", ".json.gz")
 
 
@@ -69,7 +50,7 @@ def digest_inputs(config: HumanPreferences, store: Store) -> dict[str, str]:
     for source in config.sources:
         _bring_lists(config, source)
         digests |= _files_digests(config, source)
-        lists = [(file.path, audio_folder(config, source)) for file in input_files(config, source)]
+        lists = [(file.path, root_of(config, source).folder) for file in input_files(config, source)]
         digests |= roots_digest(f"{source.name}/paths", lists, partial(read_source, config, source))
         if config.audio != "none" and source.clips == "here":
             files = named_audio(config, source)
@@ -94,7 +75,7 @@ def _peek(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRati
 
 
 def _clips(root: Root, row: Vote | MusicRating) -> list[Path | AudioFault]:
-    return [clip_below(root, root.folder / name) for name in _clips_of(row)]
+    return [clip_below(root, name) for name in _clips_of(row)]
 
 
 def _bring_lists(config: HumanPreferences, source: Source) -> None:
@@ -177,24 +158,19 @@ def _list_file(source: Source, written: str, path: Path) -> ListFile:
 
 def read_source(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRating | Reject | Note]:
     """What a source's files hold, in order."""
-    yield from layout_of(source).read(source, input_files(config, source), str(audio_folder(config, source)))
-
-
-def audio_folder(config: HumanPreferences, source: Source) -> Path:
-    """Where a source's clips lie."""
-    return config.path(source.audio_root or source.root)
+    yield from layout_of(source).read(source, input_files(config, source), str(root_of(config, source).folder))
 
 
 def root_of(config: HumanPreferences, source: Source) -> Root:
-    """That folder, and whether links may lead out of it."""
-    return Root(audio_folder(config, source), source.links)
+    """Where a source's clips lie."""
+    return Root(config.path(source.audio_root or source.root), source.links)
 
 
 def named_audio(config: HumanPreferences, source: Source) -> dict[str, Path | AudioFault]:
     """Every clip that a source names."""
     rows = (row for row in read_source(config, source) if isinstance(row, Vote | MusicRating))
     root = root_of(config, source)
-    return {name: clip_below(root, root.folder / name) for name in sorted({n for row in rows for n in _clips_of(row)})}
+    return {name: clip_below(root, name) for name in sorted({n for row in rows for n in _clips_of(row)})}
 
 
 def _clips_of(row: Vote | MusicRating) -> list[str]:
@@ -234,27 +210,16 @@ def import_sources(stage: Stage, config: HumanPreferences) -> Done[Exports]:
 
 
 def _take(intake: Intake, config: HumanPreferences, source: Source, table: str, salt: str) -> Iterator[tuple[Any, ...]]:
-    """Read a source; a vote or a reject is kept without what names its author."""
+    """Read a source; a vote or a reject is kept without what names its author, but with the author's key."""
+    key = partial(annotator_key, salt, source.name)
     first = len(intake.rejects)
     for row in intake.take(read_source(config, source), table, config.limit):
-        yield (source.name, *(row if isinstance(row, MusicRating) else _unnamed(row, source, salt)))
-    intake.rejects[first:] = [(name, _without_author(one, source, salt)) for name, one in intake.rejects[first:]]
-
-
-def _unnamed(vote: Vote, source: Source, salt: str) -> Vote:
-    """The vote without what names its author."""
-    who = vote.annotator
-    return vote._replace(
-        annotator=_key(who, source, salt),
-        feedback=None if vote.feedback is None else scrub(vote.feedback, [who] if who else []) or None,
-    )
-
-
-def _without_author(reject: Reject, source: Source, salt: str) -> Reject:
-    """The reject with the key of who cast the vote, so that it leaves with them."""
-    who = _key(reject.author, source, salt)
-    return reject if who is None else reject._replace(made_from=(("annotator", who),), author=None)
-
-
-def _key(who: str | None, source: Source, salt: str) -> str | None:
-    return None if who is None else annotator_key(salt, source.name, who)
+        if isinstance(row, Vote):
+            who, written = row.annotator, row.feedback
+            feedback = None if written is None else scrub(written, [who] if who else []) or None
+            row = row._replace(annotator=None if who is None else key(who), feedback=feedback)
+        yield (source.name, *row)
+    for at, (name, reject) in enumerate(intake.rejects[first:], first):
+        if reject.author is not None:  # it leaves with who cast the vote
+            made_from = (("annotator", key(reject.author)),)
+            intake.rejects[at] = (name, reject._replace(made_from=made_from, author=None))

@@ -42,10 +42,8 @@ def place(pieces: Sequence[Piece], wanted: Mapping[str, int]) -> tuple[list[str]
     split: dict[int, str] = {}
     free: dict[int, list[Piece]] = defaultdict(list)
     for piece, number in zip(pieces, groups, strict=True):
-        if piece.fixed and STRONGEST.index(piece.fixed) < STRONGEST.index(split.get(number, "train")):
-            split[number] = piece.fixed
-        elif piece.fixed:
-            split.setdefault(number, piece.fixed)
+        if piece.fixed:
+            split[number] = min(piece.fixed, split.get(number, "train"), key=STRONGEST.index)
         free[number].append(piece)
     order = sorted((number for number in free if number not in split), key=lambda number: free[number][0].draw)
     drawn = {}

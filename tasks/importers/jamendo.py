@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import without_place
@@ -45,6 +45,17 @@ class Tag(NamedTuple):
 
     category: str  # genre, instrument or mood/theme
     name: str  # as published, in lower case, without spaces: `punkrock`
+
+    @classmethod
+    def of(cls, marked: str) -> Self:
+        """A tag as lists write it: `genre---punkrock`."""
+        category, _, name = marked.partition(MARK)
+        return cls(category, name)
+
+    @property
+    def marked(self) -> str:
+        """The tag as lists write it."""
+        return f"{self.category}{MARK}{self.name}"
 
 
 class Track(NamedTuple):

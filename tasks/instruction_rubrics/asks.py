@@ -27,11 +27,6 @@ def prompt_of(ask: str, language: str) -> Prompt:
     return prompt_named(f"rubric-{ask}" if language == "en" else f"rubric-{ask}-{language}")
 
 
-def translator_of(into: str) -> Prompt:
-    """The prompt that asks for a translation."""
-    return prompt_named(f"rubric-translate-{into}")
-
-
 def prompt_digests(config: InstructionRubrics) -> dict[str, str]:
     """SHA-256 of the prompts that ask, by name and version."""
     spoken = {source.language for source in config.sources}
@@ -45,7 +40,9 @@ def prompt_digests(config: InstructionRubrics) -> dict[str, str]:
     changed = {(source.domain, source.language) for source in config.sources} if config.negatives.perturb else set()
     prompts += [prompt_of(f"perturb-{domain}", language) for domain, language in sorted(changed)]
     if config.bilingual:
-        prompts += [translator_of(other) for one in sorted(spoken) for other in others(config, one)]
+        prompts += [
+            prompt_named(f"rubric-translate-{other}") for one in sorted(spoken) for other in others(config, one)
+        ]
     return {prompt.id: prompt.sha256 for prompt in prompts}
 
 
@@ -218,6 +215,6 @@ TRANSLATE = _reader(
     imagine=lambda config, row: {"texts": row["texts"]},
     check=lambda config, row, value: translation_fault(row["texts"], row["into"], value["texts"]),
     facts=("into",),
-    prompt=lambda row: translator_of(row["into"]),
+    prompt=lambda row: prompt_named(f"rubric-translate-{row['into']}"),
     label=lambda config, row: f"translate: {row['into']}",
 )

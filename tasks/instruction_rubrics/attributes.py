@@ -56,13 +56,8 @@ def offered(seed: int, base: str, domain: str, language: str, *, full: bool) -> 
     """The attributes of a domain in an order of the caption's own, by hash: the first that the caption has is changed.
 
     So each that it has is as likely as another, whatever comes to a writer's mind first. A sound is dropped of full
-    captions alone: of others nobody knows what they leave out. Last comes what every caption can have.
-
-    Args:
-        seed: the build's.
-        base: names clip and caption.
-        domain, language: the caption's.
-        full: whether the caption is a full description.
+    captions alone: of others nobody knows what they leave out. Last comes what every caption can have. `base` names
+    clip and caption.
     """
     names = sorted((name for name in BY_DOMAIN[domain] if full or name != DROPPED),
                    key=lambda name: draw(seed, "attribute", base, name))  # fmt: skip

@@ -45,15 +45,7 @@ _ADDED = {"en": " with a loud siren throughout", "zh": "并一直伴有响亮的
 
 
 def rubric_writer(facts: Facts, clips: Sequence[Mapping[str, float]]) -> dict[str, Any]:
-    """Perturb, decompose, filter, label, give rationales, translate.
-
-    Args:
-        facts: `ask` and what the prompt of that ask gets: `caption` and `domain` (perturb); `instruction` (decompose);
-            `instruction` and `items` (filter, rationales); `truth`, `instruction` and `items` (labels); `texts` and
-            `into` (translate). Items have `id`, `question` and, where known, `basis`.
-
-    Returns:
-        An answer that fits the prompt's schema.
+    """Perturb, decompose, filter, label, give rationales, translate; `facts` are `ask` and what its prompt gets.
 
     Raises:
         BadRequest: no such ask, or a fact is missing.
@@ -275,11 +267,9 @@ def _by_word(text: str, into: Language) -> str:
 
 def _within(text: str, form: str) -> str | None:
     """What stands in a sentence's blank; None where it is another sentence."""
-    before, _, after = form.partition("{}")
-    text = text.strip()
-    if len(text) < len(before) + len(after) or not (text.startswith(before) and text.endswith(after)):
-        return None
-    return text[len(before) : len(text) - len(after)]
+    before, _, after = map(re.escape, form.partition("{}"))
+    found = re.fullmatch(f"{before}(.*){after}", text.strip(), re.DOTALL)
+    return found[1] if found else None
 
 
 def _basis(item: Mapping[str, Any]) -> str:
@@ -287,7 +277,7 @@ def _basis(item: Mapping[str, Any]) -> str:
     if item.get("basis"):
         return str(item["basis"])
     question = str(item["question"])
-    quoted = [_within(question, form) for form in _QUESTION.values()]
+    quoted = (_within(question, form) for form in _QUESTION.values())
     return next((words for words in quoted if words is not None), question)
 
 

@@ -68,15 +68,6 @@ def lost_by_kind(ends: Iterable[tuple[str, str, bool]]) -> list[str]:
     ]
 
 
-def overlap(failures: Iterable[tuple[bool, bool]]) -> tuple[int, int]:
-    """Of clips judged twice: how many failed both passes, and how many failed either."""
-    both = either = 0
-    for first, second in failures:
-        both += first and second
-        either += first or second
-    return both, either
-
-
 def partners(ring: Sequence[Mapping[str, Any]], at: int, tries: int) -> Iterator[Mapping[str, Any]]:
     """The next captions on a ring that may be swapped in: of another group, in the same language, with other words.
 
@@ -85,18 +76,15 @@ def partners(ring: Sequence[Mapping[str, Any]], at: int, tries: int) -> Iterator
         at: the place of the caption that needs another one.
         tries: how many at most.
     """
-    own, count, seen = ring[at], 0, set()
+    own, seen = ring[at], set[str]()
     for step in range(1, len(ring)):
         other = ring[(at + step) % len(ring)]
-        if other["group_id"] == own["group_id"] or other["language"] != own["language"]:
-            continue
-        if other["instruction_id"] in seen:
-            continue
-        seen.add(other["instruction_id"])
-        yield other
-        count += 1
-        if count == tries:
-            return
+        apart = other["group_id"] != own["group_id"] and other["language"] == own["language"]
+        if apart and other["instruction_id"] not in seen:
+            seen.add(other["instruction_id"])
+            yield other
+            if len(seen) == tries:
+                return
 
 
 def choose_pairs(

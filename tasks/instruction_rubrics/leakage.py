@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
-from earmark.tasks.audio.recordings import Print, fingerprint, recordings
+from earmark.tasks.audio.recordings import Print, recordings
 from earmark.tasks.build.ask import Row
 from earmark.tasks.build.disjoint import Side, check_disjoint
-from earmark.tasks.build.progress import working
-from earmark.tasks.store.files import replacing
+from earmark.tasks.build.references import fingerprints
+from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.staging import Stage
 
-PRINTS = pa.schema([("clip_sha256", pa.string()), ("numbers", pa.list_(pa.uint32()))])
+PRINTS = row_schema("clip_sha256 string, numbers uint32[]")
 
 
 def recordings_of(
@@ -38,17 +34,9 @@ def recordings_of(
     if not config.disjoint.fingerprint:
         return [row["clip_sha256"] for row in rows], None
     paths = {row["clip_sha256"]: Path(row["path"]) for row in rows}
-    listen = partial(fingerprint, longest_s=config.clips.longest_s)
-    with working("fingerprint clips", len(paths)) as work, ThreadPoolExecutor(os.cpu_count()) as pool:
-        prints: list[Print] = []
-        for one in pool.map(listen, paths.values()):
-            prints.append(one)
-            work.advance()
-    table = pa.table([pa.array(list(paths), pa.string()), pa.array(prints, pa.list_(pa.uint32()))], PRINTS)
-    file = stage.work / "prints.parquet"
-    with replacing(file) as temporary:
-        pq.write_table(table, temporary)
-    clips = list(paths)
+    prints = fingerprints(paths, config.clips.longest_s)
+    file, clips = stage.work / "prints.parquet", list(paths)
+    write_rows(file, PRINTS, list(zip(clips, prints, strict=True)))
     first = dict(zip(clips, recordings(prints, config.disjoint.fingerprint), strict=True))
     return [clips[first[row["clip_sha256"]]] for row in rows], file
 

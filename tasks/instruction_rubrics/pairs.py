@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from earmark.schemas.instruction_rubrics import InstructionRubrics
 from earmark.schemas.rubric_tables import SAMPLES
@@ -43,8 +43,10 @@ def choose(
     rejects: list[tuple[str, Reject]] = []
     pools: dict[tuple[str, str], tuple[list[Row], list[Row]]] = defaultdict(lambda: ([], []))
     for row in whole:
-        if (key := _near_key(row, by_base, near)) is None:
-            pools[row["split"], row["subset"]][0].append({**row, "negative": by_base.get(row["base"])})
+        negative = by_base.get(row["base"])
+        keys = [one["instruction_id"] for one in (row, negative) if one and row["split"] == "train"]
+        if (key := next((key for key in keys if key in near), None)) is None:
+            pools[row["split"], row["subset"]][0].append({**row, "negative": negative})
         else:
             detail = f"expected a caption apart from the bench, found nearly instruction {near[key]}"
             rejects.append((SAMPLES.name, reject_of(row, "near_bench", detail, near[key])))
@@ -104,10 +106,3 @@ def _near_bench(rows: list[Row], config: InstructionRubrics) -> dict[str, str]:
     bench = list(texts["test"])
     near = near_any(list(texts["train"].values()), list(texts["test"].values()), config.disjoint.captions)
     return {name: bench[at] for name, at in zip(texts["train"], near, strict=True) if at is not None}
-
-
-def _near_key(row: Row, by_base: Mapping[int, Any], near: Mapping[str, str]) -> str | None:
-    """The instruction of a pair that is too near to the bench, if there is one."""
-    negative = by_base.get(row["base"])
-    keys = [row["instruction_id"], *([negative["instruction_id"]] if negative else [])]
-    return next((key for key in keys if row["split"] == "train" and key in near), None)

@@ -40,7 +40,11 @@ def sections(material: Material) -> list[Section]:
         tuple(balance(db)),
         ("share of items that are yes",),
     )
-    changed = Grid("Changed attributes", ("domain", "attribute", "samples"), tuple(attributes(db)), ())
+    attributes = db.execute(
+        "SELECT domain, attribute, count(DISTINCT sample_id) FROM samples WHERE attribute IS NOT NULL "
+        "GROUP BY ALL ORDER BY domain, attribute"
+    ).fetchall()
+    changed = Grid("Changed attributes", ("domain", "attribute", "samples"), tuple(attributes), ())
     figures = (
         shares(db, "shown", "kind", "Samples by kind"),
         shares(db, "items", "dimension", "Items by dimension"),
@@ -54,18 +58,10 @@ def balance(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
     return db.execute(query("instruction_rubrics/balance")).fetchall()
 
 
-def attributes(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:
-    """How often each attribute was changed, by domain."""
-    return db.execute(
-        "SELECT domain, attribute, count(DISTINCT sample_id) FROM samples WHERE attribute IS NOT NULL "
-        "GROUP BY ALL ORDER BY domain, attribute"
-    ).fetchall()
-
-
 def card_sections(stage: Stage) -> dict[str, str]:
     """The card's section on the tables: how many samples there are of each kind."""
     with connect(stage.work / "spill") as db:
-        view_parquet(db, "samples", [path for paths in stage.tables()["samples"].values() for path in paths])
+        view_parquet(db, "samples", stage.files("samples"))
         rows = balance(db)
     if not rows:
         return {"Samples by subset": "No pair was left."}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 
@@ -14,7 +15,7 @@ from earmark.schemas.instruction_rubrics import SETS, InstructionRubrics
 from earmark.schemas.rubric_tables import CLIPS, INSTRUCTIONS, ITEMS, JUDGMENTS, LABELS, SAMPLES
 from earmark.schemas.tables import AUDIO, UNSPLIT, Table
 from earmark.tasks.build.ask import Row
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, embed
+from earmark.tasks.build.media import with_audio
 from earmark.tasks.build.rows import Rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import Walked
@@ -27,13 +28,6 @@ from earmark.tasks.store.staging import Stage
 ROWS_AT_ONCE = 20_000
 
 
-class Evidence(NamedTuple):
-    """What the judge was asked."""
-
-    captions: Walked  # whether captions fit their clips
-    candidates: Walked  # whether other instructions are wrong for them
-
-
 @step("samples", unit="sample rows", table=SAMPLES.name, label="write samples")
 def write_samples(
     stage: Stage,
@@ -42,9 +36,11 @@ def write_samples(
     verified: Rows,
     negatives: Rows,
     rubrics: Rows,
-    evidence: Evidence,
+    evidence: tuple[Walked, Walked],
 ) -> Done[None]:
     """Balance positives and negatives and write every table.
+
+    `evidence` is what was asked of captions about their clips, and of other instructions about these.
 
     Raises:
         StoreError: bench and corpus would share a clip, a recording or a near-duplicate text.
@@ -171,7 +167,7 @@ def _texts(rubric: Row, language: str) -> list[str]:
     return [rubric["text"], *(item["question"] for item in rubric["items"])]
 
 
-def _judgment_rows(evidence: Evidence, clips: set[str]) -> Iterator[Row]:
+def _judgment_rows(evidence: tuple[Walked, Walked], clips: set[str]) -> Iterator[Row]:
     """What was answered about clips that are in the samples, of instructions that were not taken too."""
     for walked in evidence:
         rows = read_rows(walked.source)
@@ -209,23 +205,12 @@ def _questions(walked: Walked) -> Iterator[list[Row]]:
 
 def _clip_batches(clips: list[Row], config: InstructionRubrics) -> Iterator[pa.Table]:
     bare = pa.schema([field for field in CLIPS.schema if field.type != AUDIO])
-    for start in range(0, len(clips), EMBEDDED_AT_ONCE if config.embed else ROWS_AT_ONCE):
-        some = clips[start : start + (EMBEDDED_AT_ONCE if config.embed else ROWS_AT_ONCE)]
-        table = pa.Table.from_pylist([{name: row[name] for name in bare.names} for row in some], bare)
-        if config.embed:
-            yield embed(table, [Path(row["path"]) for row in some], [row["clip_sha256"] for row in some])
-        else:
-            yield table.append_column("audio", pa.nulls(len(table), AUDIO))
+    files = [Path(row["path"]) for row in clips] if config.embed else None
+    return with_audio(pa.Table.from_pylist(clips, bare), files)
 
 
-def _batches(table: Table, rows: Iterable[Row]) -> Iterator[pa.Table]:
-    batch: list[Row] = []
-    for row in rows:
-        batch.append({name: row[name] for name in table.schema.names})
-        if len(batch) == ROWS_AT_ONCE:
-            yield pa.Table.from_pylist(batch, table.schema)
-            batch = []
-    if batch:
+def _batches(table: Table, rows: Iterator[Row]) -> Iterator[pa.Table]:
+    while batch := list(islice(rows, ROWS_AT_ONCE)):
         yield pa.Table.from_pylist(batch, table.schema)
 
 

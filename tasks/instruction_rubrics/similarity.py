@@ -16,12 +16,7 @@ from earmark.tasks.store.staging import Stage
 def similarities(
     stage: Stage, config: InstructionRubrics, pairs: Sequence[tuple[Row, str]]
 ) -> list[float] | list[None]:
-    """The cosine similarity of clips and instructions, -1 to 1; without a model, None for each.
-
-    Args:
-        stage: whose store keeps what was measured before.
-        config: names the model.
-        pairs: a clip (`clip_sha256`, `path`) and a text.
+    """The cosine similarity of clips (`clip_sha256`, `path`) and texts, -1 to 1; without a model, None for each.
 
     Raises:
         MissingExtraError: transformers or torch is missing.

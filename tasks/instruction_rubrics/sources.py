@@ -70,7 +70,7 @@ def digest_inputs(config: InstructionRubrics, store: Store) -> dict[str, str]:
         read = partial(listed, config, source)
         digests |= roots_digest(f"{source.name}/paths", [(path, root.folder)], read)
         rows = [row for row in read() if isinstance(row, Instruction)]
-        files = {row.audio: clip_below(root, root.folder / row.audio) for row in rows[: config.limit]}
+        files = {row.audio: clip_below(root, row.audio) for row in rows[: config.limit]}
         label, longest_s = f"hash audio of {source.name}", config.clips.longest_s
         digests[f"{source.name}/audio"] = audio_digest(store, label, files, longest_s)
     return digests
@@ -86,7 +86,7 @@ def peeks(config: InstructionRubrics) -> Iterator[Peek]:
 
 
 def _clip(root: Root, row: Instruction) -> list[Path | AudioFault]:
-    return [clip_below(root, root.folder / row.audio)]
+    return [clip_below(root, row.audio)]
 
 
 def audio_root(config: InstructionRubrics, store: Store, source: CaptionSource) -> Root:

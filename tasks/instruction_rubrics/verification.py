@@ -18,7 +18,7 @@ from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.instruction_rubrics.asks import DECOMPOSE, FILTER, HEAR, PERTURB, VERIFY
 from earmark.tasks.instruction_rubrics.attributes import offered
-from earmark.tasks.instruction_rubrics.deciding import kind_of, lost_by_kind, overlap, verdict
+from earmark.tasks.instruction_rubrics.deciding import kind_of, lost_by_kind, verdict
 from earmark.tasks.instruction_rubrics.items import listen, take_apart, with_items
 from earmark.tasks.store.staging import Stage
 
@@ -75,27 +75,20 @@ def keep_verified(stage: Stage, config: InstructionRubrics, verified: Walked) ->
     captions = read_rows(verified.source)
     by = {source.name: config.verifiers(source.name, "positives") for source in config.sources}
     heard = {name: config.judge.annotator if "audio" in verifiers else None for name, verifiers in by.items()}
+    ended = [(captions[at], end) for at, end in verified.results()]
     kept = [
-        {
-            **captions[at],
-            **end,
-            "verified": list(by[captions[at]["source"]]),
-            "verified_by": heard[captions[at]["source"]],
-        }
-        for at, end in verified.results()
+        {**row, **end, "verified": list(by[row["source"]]), "verified_by": heard[row["source"]]} for row, end in ended
     ]
-    rejects = [
-        (SAMPLES.name, reject_of(captions[end["at"]], end["reason"], end["detail"])) for end in verified.given_up()
-    ]
+    gone = [(captions[end["at"]], end["reason"], end["detail"]) for end in verified.given_up()]
+    rejects = [(SAMPLES.name, reject_of(*one)) for one in gone]
     notes = [f"{sum(row['positive'] for row in kept):,} captions fit their clips"]
-    gone = [(captions[end["at"]], end["reason"]) for end in verified.given_up()]
     ends = [(row["subset"], kind_of(by[row["source"]]), False) for row in kept if row["positive"]]
-    ends += [(row["subset"], kind_of(by[row["source"]]), True) for row, _ in gone]
+    ends += [(row["subset"], kind_of(by[row["source"]]), True) for row, *_ in gone]
     ends += [(row["subset"], "neg_gemini", False) for row in kept if not row["positive"]]
-    ends += [(row["subset"], "neg_gemini", True) for row, reason in gone if reason == "passes_disagree"]
+    ends += [(row["subset"], "neg_gemini", True) for row, reason, _ in gone if reason == "passes_disagree"]
     notes += lost_by_kind(ends)
     if twice := _failures(verified):
-        both, either = overlap(twice)
+        both, either = sum(map(all, twice)), sum(map(any, twice))
         share = f"{both / either:.0%}" if either else "none"
         notes.append(
             f"of {len(twice):,} generated clips judged twice, {either:,} failed a pass, {both:,} of these both: "

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from earmark.schemas.errors import InputError
-from earmark.schemas.instrumentals import Instrumentals, Result
+from earmark.schemas.instrumentals import Instrumentals
 from earmark.tasks.audio.probe import Probe
 from earmark.tasks.audio.separation.jobs import Done as Written
-from earmark.tasks.audio.separation.jobs import Failed, Job, Output, Separator
+from earmark.tasks.audio.separation.jobs import Failed, Job, Output
 from earmark.tasks.audio.separation.pipeline import separate
 from earmark.tasks.build.media import media_index
 from earmark.tasks.build.progress import Work, working
@@ -24,7 +21,7 @@ from earmark.tasks.build.tracks import audio_root
 from earmark.tasks.instrumentals.separators import Separators
 from earmark.tasks.store.files import sha256_file, write_text
 from earmark.tasks.store.manifest import digest_of
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import row_schema, write_rows
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
@@ -35,15 +32,9 @@ MEASURED = (
     "duration_s", "sample_rate_hz", "frames", "written_frames", "written_rate_hz", "gain_db", "mix_db",
     "instrumental_db", "removed_db", "correlation", "clipped_share", "emptied_share",
 )  # fmt: skip
-SEPARATED = pa.schema(
-    [
-        ("row", pa.int64()),
-        ("kept", pa.string()),
-        ("instrumental_sha256", pa.string()),
-        *((f"heard_{name}", pa.float64()) for name in MEASURED),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-    ]
+SEPARATED = row_schema(
+    f"row int64, kept string, instrumental_sha256 string, {', '.join(f'heard_{name} float64' for name in MEASURED)}, "
+    "reason string, detail string"
 )
 
 
@@ -92,11 +83,6 @@ class Kept:
         return measures
 
 
-def output_of(result: Result) -> Output:
-    """The output settings of a config."""
-    return Output(result.codec, result.bits, result.crop_s, result.bitrate_kbps if result.codec == "mp3" else 320)
-
-
 def separate_tracks(stage: Stage, config: Instrumentals, pool: Rows) -> list[Path]:
     """Remove the voice from all tracks that can be separated; those that are kept already are not done again.
 
@@ -122,50 +108,36 @@ def separate_shard(
     """Remove the voice from one shard of tracks."""
     tracks = {str(track["row"]): track for track in read_shard(pool, shard)}
     rows: list[tuple[Any, ...]] = []
+    index, form = media_index(stage.store), config.output
     with separators.one() as separator:
-        kept = Kept(stage.store, separator.digest, output_of(config.output))
+        output = Output(form.codec, form.bits, form.crop_s, form.bitrate_kbps if form.codec == "mp3" else 320)
+        kept = Kept(stage.store, separator.digest, output)
         jobs = []
         for name, track in tracks.items():
             if measures := kept.find(track["clip_sha256"]):
-                rows.append(_row(stage.store, kept, track, measures))
+                rows.append(_row(kept, track, measures))
                 _advance(work)
             else:
                 jobs.append(Job(name, audio_root(config).folder / track["audio"], kept.path(track["clip_sha256"])))
-        rows += _separated(stage, config, separator, kept, tracks, jobs, work, separators.check)
+        for result in separate(jobs, separator, output, longest_s=config.tracks.longest_s):
+            track = tracks[result.job.track]
+            if isinstance(result, Failed):
+                rows.append((track["row"], None, None, *[None] * len(MEASURED), result.reason, result.detail))
+            else:
+                (probe,) = index.look([result.job.source], threads=1)
+                if not isinstance(probe, Probe) or probe.clip_sha256 != track["clip_sha256"]:
+                    result.job.target.unlink()
+                    raise InputError(f"{track['audio']} changed during the build; leave inputs alone, and build again")
+                rows.append(_row(kept, track, kept.keep(track["clip_sha256"], result)))
+            _advance(work)
+            separators.check()
     path = stage.work / "separated" / f"{shard.name}.parquet"
     write_rows(path, SEPARATED, sorted(rows))
     return Done(path)
 
 
-def _separated(
-    stage: Stage,
-    config: Instrumentals,
-    separator: Separator,
-    kept: Kept,
-    tracks: dict[str, dict[str, Any]],
-    jobs: list[Job],
-    work: Work | None,
-    check: Callable[[], None],
-) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = []
-    index = media_index(stage.store)
-    for result in separate(jobs, separator, kept.output, longest_s=config.tracks.longest_s):
-        track = tracks[result.job.track]
-        if isinstance(result, Failed):
-            rows.append((track["row"], None, None, *[None] * len(MEASURED), result.reason, result.detail))
-        else:
-            (probe,) = index.look([result.job.source], threads=1)
-            if not isinstance(probe, Probe) or probe.clip_sha256 != track["clip_sha256"]:
-                result.job.target.unlink()
-                raise InputError(f"{track['audio']} changed during the build; leave inputs alone, and build again")
-            rows.append(_row(stage.store, kept, track, kept.keep(track["clip_sha256"], result)))
-        _advance(work)
-        check()
-    return rows
-
-
-def _row(store: Store, kept: Kept, track: dict[str, Any], measures: dict[str, Any]) -> tuple[Any, ...]:
-    path = kept.path(track["clip_sha256"]).relative_to(store.root).as_posix()
+def _row(kept: Kept, track: dict[str, Any], measures: dict[str, Any]) -> tuple[Any, ...]:
+    path = kept.path(track["clip_sha256"]).relative_to(kept.store.root).as_posix()
     return (track["row"], path, measures["sha256"], *(float(measures[name]) for name in MEASURED), None, None)
 
 

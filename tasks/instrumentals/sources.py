@@ -56,15 +56,21 @@ def peeks(config: Instrumentals) -> Iterator[Peek]:
 
 
 def listed(config: Instrumentals) -> Iterator[Track | Reject | Note]:
-    """The rows of the list; a track that cannot have a file of its own in the version is a reject."""
-    named: dict[str, Track] = {}
+    """The rows of the list; a track that needs a file of its own in the version and cannot have it is a reject."""
+    lines: dict[str, int] = {}
     for row in read_list(config):
-        if not isinstance(row, Track):
+        if not isinstance(row, Track) or config.output.keep != "files":
             yield row
-        elif fault := _name_fault(config, row, named):
-            yield fault
+            continue
+        name = file_name(config, row)
+        if not _FILE_NAME.fullmatch(name):
+            detail = f"expected an id of letters, digits, _ and - for the file's name, found '{shown(name)}'"
+            yield Reject(row.track_id, "bad_file_name", detail, row.source_file, row.line)
+        elif name in lines:
+            detail = f"expected a file name of its own, found '{name}' in line {lines[name]} too"
+            yield Reject(row.track_id, "duplicate_file_name", detail, row.source_file, row.line)
         else:
-            named[file_name(config, row)] = row
+            lines[name] = row.line
             yield row
 
 
@@ -75,26 +81,12 @@ def import_tracks(stage: Stage, config: Instrumentals) -> Done[Path]:
         return import_list(stage, config, listed(config), TRACKS.name)
 
 
-def _name_fault(config: Instrumentals, track: Track, named: dict[str, Track]) -> Reject | None:
-    """Why a track cannot have a file of its own in the version, where instrumentals are kept as files."""
-    if config.output.keep != "files":
-        return None
-    name = file_name(config, track)
-    if not _FILE_NAME.fullmatch(name):
-        detail = f"expected an id of letters, digits, _ and - for the file's name, found '{shown(name)}'"
-        return Reject(track.track_id, "bad_file_name", detail, track.source_file, track.line)
-    if name in named:
-        detail = f"expected a file name of its own, found '{name}' in line {named[name].line} too"
-        return Reject(track.track_id, "duplicate_file_name", detail, track.source_file, track.line)
-    return None
-
-
 @step("index", unit="tracks", follows="import", label="")
 def index_audio(stage: Stage, config: Instrumentals, tracks: Path) -> Done[Rows]:
     """Hash and measure every track; what can be separated, as `track_pool.sql` gives it; the rest is rejected."""
     root = audio_root(config)
     names = pq.ParquetFile(tracks).read(["audio"])["audio"].to_pylist()
-    files = [clip_below(root, root.folder / name) for name in names]
+    files = [clip_below(root, name) for name in names]
     media = stage.work / "media.parquet"
     measured = measure_apart(stage, config, "index audio", files, config.tracks.longest_s)
     write_rows(media, MEDIA, [(row, *each) for row, each in enumerate(measured)])

@@ -13,13 +13,11 @@ import duckdb
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.instrumentals import FLAGS, TRACKS, Checks, Instrumentals
-from earmark.schemas.tables import AUDIO, SPLITS
 from earmark.tasks.audio.decode import decode
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, embed
+from earmark.tasks.build.media import EMBEDDED_AT_ONCE, with_audio
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.rows import Rows
 from earmark.tasks.build.step import Account, Done, step
@@ -27,7 +25,7 @@ from earmark.tasks.build.tracks import audio_root
 from earmark.tasks.instrumentals.separated import SEPARATED, separate_shard
 from earmark.tasks.instrumentals.separators import describe_separator
 from earmark.tasks.store.files import place
-from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 BYTES_AT_ONCE = 100 << 20  # of audio in memory while the table is written, beside the row group under way
@@ -58,15 +56,14 @@ def write_tracks(stage: Stage, config: Instrumentals, pool: Rows, separated: lis
         StoreError: what a shard left is not there any more; it is separated again in the next build.
     """
     flagged: Counter[str] = Counter()
-    kept = 0
     with connect(stage.work / "spill") as connection:
         _view(connection, pool, separated)
         refused = connection.sql(query("instrumentals/refuse_separated")).to_arrow_table()
         with working("write tracks") as work:
-            for split in SPLITS:
-                rows = connection.sql(query("instrumentals/tracks"), params={"split": split}).to_arrow_reader(10_000)
-                kept += stage.write(TRACKS, split, work.watching(_published(stage, config, rows, flagged)))
-    stage.drop_empty_splits(TRACKS)
+            rows = by_split(connection, query("instrumentals/tracks"), batch=10_000)
+            kept = stage.write_splits(
+                TRACKS, lambda split: work.watching(_published(stage, config, rows(split), flagged))
+            )
     flags = ", ".join(f"{flag} {flagged[flag]}" for flag in FLAGS if flagged[flag]) or "none"
     return Done(None, Account(pool.total, kept, refused, notes=(f"flags: {flags}",), stage="separate"))
 
@@ -87,13 +84,10 @@ def _published(
             rows = [row_of(row, config, separator) for row in part]
             for row in rows:
                 flagged.update(row["flags"])
-            table = pa.Table.from_pylist(rows, bare)
-            if config.output.keep == "embedded":
-                yield embed(table, files, table["clip_sha256"].to_pylist())
-            else:
-                for file, row in zip(files, rows, strict=True):
-                    place(file, stage.version / row["instrumental"])
-                yield table.append_column("audio", pa.nulls(len(table), AUDIO))
+            embedded = config.output.keep == "embedded"
+            for file, row in () if embedded else zip(files, rows, strict=True):
+                place(file, stage.version / row["instrumental"])
+            yield from with_audio(pa.Table.from_pylist(rows, bare), files if embedded else None)
 
 
 def _handfuls(rows: Sequence[dict[str, Any]], stage: Stage) -> Iterator[list[dict[str, Any]]]:
@@ -153,8 +147,7 @@ def row_of(found: Mapping[str, Any], config: Instrumentals, separator: Sequence[
 def sections(stage: Stage, config: Instrumentals, pool: Rows, separated: list[Path]) -> dict[str, str]:
     """What the card tells of the separation: levels, flags, and for demos how much of the true lead is gone."""
     columns = ["track_id", "removed_db", "residual_voice", "flags", "separator", "duration_s"]
-    paths = [path for paths in stage.tables()[TRACKS.name].values() for path in paths]
-    rows = [row for path in paths for row in pq.ParquetFile(path).read(columns).to_pylist()]
+    rows = stage.rows(TRACKS.name, columns)
     if not rows:
         return {"What was removed": "No track was separated."}
     removed, hours = sorted(row["removed_db"] for row in rows), sum(row["duration_s"] for row in rows) / 3600

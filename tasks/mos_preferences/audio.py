@@ -3,39 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 from earmark.schemas.files import Root
 from earmark.schemas.mos_preferences import MosPreferences, Source
 
 
-def audio_folder(config: MosPreferences, source: Source) -> Path:
-    """Where a source's audio files lie: `audio_root`, else `root`, else the config's folder."""
-    return config.path(source.audio_root or source.root or ".")
-
-
 def root_of(config: MosPreferences, source: Source) -> Root:
-    """That folder, and whether links may lead out of it."""
-    return Root(audio_folder(config, source), source.links)
+    """Where a source's audio files lie: `audio_root`, else `root`, else the config's folder."""
+    return Root(config.path(source.audio_root or source.root or "."), source.links)
 
 
-def find_audio(config: MosPreferences, source: Source, file: str, audio: str | None) -> Path:
+def find_audio(folder: Path, file: str, audio: str | None) -> Path:
     """The clip's file: at the name that the list gives, or where the published layout keeps it."""
-    return find_in(audio_folder(config, source), file, audio)
-
-
-def find_in(folder: Path, file: str, audio: str | None) -> Path:
-    """`find_audio`, in a folder that is known already."""
+    places = places_of(folder, file, audio)
     # os.path: a name too long for any file is no file; Path.is_file raises for it
-    there = (place for place in _places(folder, file, audio) if os.path.isfile(place))  # noqa: PTH113
-    return next(there, None) or next(_places(folder, file, audio))
+    return next((place for place in places if os.path.isfile(place)), places[0])  # noqa: PTH113
 
 
-def candidates(config: MosPreferences, source: Source, file: str, audio: str | None) -> list[Path]:
+def places_of(folder: Path, file: str, audio: str | None) -> list[Path]:
     """Where a clip's file may lie, likeliest first."""
-    return list(_places(audio_folder(config, source), file, audio))
-
-
-def _places(folder: Path, file: str, audio: str | None) -> Iterator[Path]:
-    return (folder / name for name in (audio, file, f"{file}.wav", f"wav/{file}", f"wav/{file}.wav") if name)
+    return [folder / name for name in (audio, file, f"{file}.wav", f"wav/{file}", f"wav/{file}.wav") if name]

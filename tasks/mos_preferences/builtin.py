@@ -30,7 +30,7 @@ def speech_critique(facts: Mapping[str, Any], clips: list[Measured]) -> dict[str
         BadRequest: no clip, or more than two.
     """
     if len(clips) == 1:
-        parts = {aspect: f"{_sentence(text)}." for aspect, text in describe(clips[0]).items()}
+        parts = {aspect: f"{text[0].upper()}{text[1:]}." for aspect, text in describe(clips[0]).items()}
         free = f"The signal's quality, as far as it was measured, is {points(clips[0]):.0f} of 100."
         return parts | ({"free_text": free} if facts.get("free_text") else {})
     if len(clips) != 2:
@@ -96,10 +96,6 @@ def scores(first: float, second: float) -> tuple[int, int]:
         lower = -1 if one > 1 else 0
         one, two = (one + 1 + lower, two + lower) if first > second else (one + lower, two + 1 + lower)
     return one, two
-
-
-def _sentence(text: str) -> str:
-    return text[0].upper() + text[1:]
 
 
 FUNCTIONS = {"speech-critique-1": speech_critique, "speech-pair-1": speech_pair}  # by name with version

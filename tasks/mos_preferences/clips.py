@@ -6,7 +6,7 @@ took five times as long and three times the memory for 20 million pairs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from earmark.schemas.mos_preferences import CATEGORIES, MosPreferences
-from earmark.tasks.store.sql import query
+from earmark.schemas.tables import Table
+from earmark.tasks.store.sql import create_table, query
 
 RINGS_OF = {"same_content": (0,), "same_source": (1, 2), "unmatched": (3,)}  # kinds of group, see ring_of.sql
 CHUNK = 500_000
@@ -64,15 +65,12 @@ class RatedClips:
         """Create `cells` and `clips` in DuckDB."""
         names = [str(path) for path in self.paths]
         rows = [pq.read_metadata(path).num_rows for path in self.paths]
-        connection.execute("CREATE TABLE rating_files (filename VARCHAR, first_clip BIGINT)")
-        connection.executemany(
-            "INSERT INTO rating_files VALUES (?, ?)", [(name, sum(rows[:i])) for i, name in enumerate(names)]
-        )
+        first_clips = [(name, sum(rows[:i])) for i, name in enumerate(names)]
+        create_table(connection, "rating_files", "filename string, first_clip int64", first_clips)
         connection.execute(query("mos_preferences/cells"), {"files": names})
         connection.execute(query("mos_preferences/clips"), {"files": names, "seed": seed})
         for macro in ("ring_of", "normal_tail", "normal_cdf", "order_chance"):
             connection.execute(query(f"mos_preferences/{macro}"))
-        connection.execute("CREATE TABLE asked (cell SMALLINT)")
 
 
 def read_cells(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> list[Cell]:
@@ -80,7 +78,8 @@ def read_cells(connection: duckdb.DuckDBPyConnection, config: MosPreferences) ->
     found = connection.execute(
         "SELECT cell, dataset, split, sum(clips)::BIGINT FROM cells GROUP BY ALL ORDER BY cell"
     ).fetchall()
-    cells = [Cell(n, dataset, split, clips, quota_of(config, dataset, split)) for n, dataset, split, clips in found]
+    quotas: Mapping[str, Mapping[str, int]] = config.quotas  # type: ignore[assignment]
+    cells = [Cell(n, name, split, clips, quotas.get(name, {}).get(split)) for n, name, split, clips in found]
     for category, rings in RINGS_OF.items():
         for ring in rings:
             for number, size, _ in connection.execute(query("mos_preferences/group_sizes"), {"ring": ring}).fetchall():
@@ -88,35 +87,41 @@ def read_cells(connection: duckdb.DuckDBPyConnection, config: MosPreferences) ->
     return cells
 
 
-def quota_of(config: MosPreferences, dataset: str, split: str) -> int | None:
-    """The quota of a dataset and split, or None where the config names none."""
-    quotas: Mapping[str, int] = config.quotas.get(dataset, {})  # type: ignore[assignment]
-    return quotas.get(split)
+def choose_cells(connection: duckdb.DuckDBPyConnection, cells: Iterable[Cell]) -> None:
+    """Create `asked`, the cells that the next level is drawn in."""
+    create_table(connection, "asked", "cell int16", [(cell.number,) for cell in cells])
 
 
-def cells_of(connection: duckdb.DuckDBPyConnection, split: str) -> list[tuple[int, str]]:
-    """Number and dataset of a split's cells, in the order of the published tables."""
-    return connection.execute(
-        "SELECT DISTINCT cell, dataset FROM cells WHERE split = ? ORDER BY cell", [split]
-    ).fetchall()
+def published_rows(
+    connection: duckdb.DuckDBPyConnection,
+    clips: RatedClips,
+    split: str,
+    table: Table,
+    sides: Sequence[str],
+    deciles: Mapping[str, list[float]] | None = None,
+) -> Iterator[pa.Table]:
+    """The picked pairs or triplets of a split as rows of the published table, in a stable order.
 
-
-def attach(clips: RatedClips, batch: pa.RecordBatch, sides: dict[str, str]) -> pa.Table:
-    """The clips' ids and MOS beside their numbers, with the facts of the first that name its group."""
-    first = next(iter(sides))
-    columns = {"ring": batch["ring"]}
-    for side in sides:
-        columns[f"{side}_id"] = clips.ids["sample_id"].take(batch[side])
-        columns[f"{side}_mos"] = clips.ids["mos"].take(batch[side])
-    for fact in ("subset", "content_id", "system_id", "speaker_id"):
-        columns[fact] = pc.cast(clips.ids[fact].take(batch[first]), pa.string())
-    return pa.table(columns)
-
-
-def named(
-    connection: duckdb.DuckDBPyConnection, chunk: pa.Table, name: str, given: Mapping[str, object], schema: pa.Schema
-) -> pa.Table:
-    """The rows of a published table from a chunk with its ids, in the chunk's order."""
-    cursor = connection.cursor()
-    cursor.register("chunk", chunk)
-    return cursor.sql(query(f"mos_preferences/{name}"), params=given).to_arrow_table().cast(schema)
+    Args:
+        connection: what was picked.
+        clips: the ids, MOS and group of a clip.
+        split: of the version.
+        table: `pairs` or `triplets`.
+        sides: columns that name a clip by its number; the first one's facts name its group.
+        deciles: those of the gaps of pairs, by dataset.
+    """
+    cells = "SELECT DISTINCT cell, dataset FROM cells WHERE split = ? ORDER BY cell"
+    for number, dataset in connection.execute(cells, [split]).fetchall():
+        params = {"dataset": dataset, "split": split} | ({} if deciles is None else {"deciles": deciles.get(dataset)})
+        ordered = connection.cursor().sql(query(f"mos_preferences/ordered_{table.name}"), params={"cell": number})
+        for batch in ordered.to_arrow_reader(CHUNK):
+            columns = {name: batch[name] for name in batch.schema.names if name not in sides}
+            for side in sides:
+                for name, fact in (("id", "sample_id"), ("mos", "mos"), ("mos_se", "mos_se")):
+                    columns[f"{side}_{name}"] = clips.ids[fact].take(batch[side])
+            for fact in ("subset", "content_id", "system_id", "speaker_id"):
+                columns[fact] = pc.cast(clips.ids[fact].take(batch[sides[0]]), pa.string())
+            cursor = connection.cursor()
+            cursor.register("chunk", pa.table(columns))
+            named = cursor.sql(query(f"mos_preferences/name_{table.name}"), params=params)
+            yield named.to_arrow_table().cast(table.schema)

@@ -6,14 +6,12 @@ from collections import Counter
 from itertools import pairwise
 from typing import Any
 
-import pyarrow.parquet as pq
-
 from earmark.schemas.critiques import PAIRED_CRITIQUES
 from earmark.tasks.build.rows import read_rows
 from earmark.tasks.mos_preferences.critiques import Questions
 from earmark.tasks.store.staging import Stage
 
-READ = ("better", "first_score", "second_score", "tries", "mos_gap_normalized")
+READ = ["better", "first_score", "second_score", "tries", "mos_gap_normalized"]
 GAPS = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -22,8 +20,7 @@ def critique_sections(stage: Stage, questions: Questions) -> dict[str, str]:
     pairs = [row for row in read_rows(questions.rows) if row["kind"] == "paired"]
     if not pairs:
         return {}
-    files = [path for paths in stage.tables().get(PAIRED_CRITIQUES.name, {}).values() for path in paths]
-    rows = [row for path in files for row in pq.read_table(path, columns=list(READ)).to_pylist()]
+    rows = stage.rows(PAIRED_CRITIQUES.name, READ)
     tries = Counter(row["tries"] for row in rows)
     better = [row["better"] for row in pairs if row["reason"] is None]
     lines = [
@@ -40,8 +37,8 @@ def critique_sections(stage: Stage, questions: Questions) -> dict[str, str]:
             row for row in rows if low <= row["mos_gap_normalized"] < high or (high == row["mos_gap_normalized"] == 1)
         ]
         if here:
-            scored = [_scores(row) for row in here]
-            better, other = (sum(side) / len(here) for side in zip(*scored, strict=True))
+            scores = [(row["first_score"], row["second_score"]) for row in here]
+            better, other = (sum(map(side, scores)) / len(here) for side in (max, min))  # they agree with the listeners
             lines.append(
                 f"| {low:.2f} to {high:.2f} | {len(here):,} | {better:.2f} | {other:.2f} | {better - other:.2f} |"
             )
@@ -55,9 +52,3 @@ def _by_position(rows: list[dict[str, Any]], better: list[str]) -> str:
         pairs, valid = better.count(side), sum(row["better"] == side for row in rows)
         shares.append(f"{valid:,} of {pairs:,}{f' ({valid / pairs:.1%})' if pairs else ''} where it was heard {side}")
     return f"The better clip scored higher in {shares[0]}, in {shares[1]}: a critic without a lean has equal shares."
-
-
-def _scores(row: dict[str, Any]) -> tuple[int, int]:
-    """The scores of the better clip and of the other."""
-    first, second = int(row["first_score"]), int(row["second_score"])
-    return (first, second) if row["better"] == "first" else (second, first)

@@ -5,50 +5,34 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, NamedTuple
 
-import duckdb
 import pyarrow as pa
 
-from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES, Critiques
+from earmark.schemas.critiques import ASPECTS, CRITIQUES, PAIRED_CRITIQUES
 from earmark.schemas.mos_preferences import PAIRS, RATINGS, MosPreferences
 from earmark.schemas.rewards import final_scores
-from earmark.schemas.tables import SPLITS
-from earmark.tasks.audio.probe import AudioFault, Probe
 from earmark.tasks.build.ask import Row
-from earmark.tasks.build.media import clip_below, media_index
-from earmark.tasks.build.progress import working
+from earmark.tasks.build.media import clip_below, measure
 from earmark.tasks.build.rows import Rows, keep_rows, read_rows
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import Walked
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.mos_preferences.audio import find_audio, root_of
-from earmark.tasks.mos_preferences.critiquing import SIDES, kinds_asked, prompt_of, questions_a_shard
+from earmark.tasks.mos_preferences.critiquing import SIDES, kinds_asked, prompt_of
 from earmark.tasks.mos_preferences.sources import heard_sources
-from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.parquet import row_schema
+from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 TABLE_OF = {"single": CRITIQUES, "paired": PAIRED_CRITIQUES}
+QUESTIONS_A_SHARD = 500  # with the provider's batch API as many as fill one batch
 LIMIT_OF = {"single": "critiques.clips", "paired": "critiques.pairs"}
-MEASURED = [
-    ("first_sha256", pa.string()),
-    ("first_duration_s", pa.float64()),
-    ("second_sha256", pa.string()),
-    ("second_duration_s", pa.float64()),
-    ("reason", pa.string()),
-    ("detail", pa.string()),
-]
-ANSWERS = pa.schema(
-    [
-        ("kind", pa.string()),
-        ("item", pa.string()),
-        *((aspect, pa.string()) for aspect in ASPECTS),
-        ("rationale", pa.string()),
-        ("first_score", pa.int64()),
-        ("second_score", pa.int64()),
-        ("request_key", pa.string()),
-        ("tries", pa.int64()),
-        ("notes", pa.string()),
-        ("free_text", pa.string()),
-    ]
+MEASURED = row_schema(
+    "first_sha256 string, first_duration_s float64, second_sha256 string, second_duration_s float64, reason string, "
+    "detail string"
+)
+ANSWERS = row_schema(
+    f"kind string, item string, {', '.join(f'{aspect} string' for aspect in ASPECTS)}, rationale string, "
+    "first_score int64, second_score int64, request_key string, tries int64, notes string, free_text string"
 )
 
 
@@ -67,8 +51,7 @@ def plan_critiques(stage: Stage, config: MosPreferences, clips: Rows) -> Done[Qu
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "placed", [clips.path])
         for table in (RATINGS, PAIRS):
-            paths = stage.tables()[table.name].values()
-            view_parquet(connection, table.name, [path for of_split in paths for path in of_split])
+            view_parquet(connection, table.name, stage.files(table.name))
         chosen_from = {"seed": config.seed, "splits": list(critiques.splits), "datasets": heard_sources(config)}
         connection.execute(query("mos_preferences/critique_items"), chosen_from)
         limits = {"clips": critiques.clips, "pairs": critiques.pairs}
@@ -76,36 +59,24 @@ def plan_critiques(stage: Stage, config: MosPreferences, clips: Rows) -> Done[Qu
         candidates = connection.execute("SELECT kind, count(*) FROM critique_items GROUP BY kind").fetchall()
     schema = pa.schema([*chosen.schema, *MEASURED])
     rows = pa.Table.from_pylist(_measured(stage, config, chosen.to_pylist()), schema)
-    return Done(Questions(keep_rows(stage, "questions", rows, questions_a_shard(critiques)), dict(candidates)))
+    a_shard = critiques.batch_requests if critiques.batch else QUESTIONS_A_SHARD
+    return Done(Questions(keep_rows(stage, "questions", rows, a_shard), dict(candidates)))
 
 
 def _measured(stage: Stage, config: MosPreferences, rows: list[Row]) -> list[Row]:
     """Questions with hash and length of their clips; with reason and detail where one cannot be heard."""
-    sources = {source.name: source for source in config.sources}
-    paths = {
-        (number, side): find_audio(config, sources[row["dataset"]], row[f"{side}_file"], row[f"{side}_audio"])
-        for number, row in enumerate(rows)
-        for side in SIDES[row["kind"]]
-    }
     roots = {source.name: root_of(config, source) for source in config.sources}
-    clips = sorted({(rows[number]["dataset"], path) for (number, _), path in paths.items()})
-    with working("index the critic's clips", len(clips)) as work:
-        files = [clip_below(roots[dataset], path) for dataset, path in clips]
-        probes = dict(zip(clips, media_index(stage.store).look(files, seen=work.advance), strict=True))
-    measured = []
-    for number, row in enumerate(rows):
-        sides = {side: probes[row["dataset"], paths[number, side]] for side in SIDES[row["kind"]]}
-        measured.append({**row, **_facts(row, sides)})
-    return measured
-
-
-def _facts(row: Row, sides: dict[str, Probe | AudioFault]) -> Row:
-    facts: Row = {}
-    for side, probe in sides.items():
-        if isinstance(probe, AudioFault):
-            return {"reason": probe.reason, "detail": f"{row[f'{side}_id']}: {probe.detail}"}
-        facts |= {f"{side}_sha256": probe.clip_sha256, f"{side}_duration_s": probe.duration_s}
-    return facts
+    sides = [(row, roots[row["dataset"]], side) for row in rows for side in SIDES[row["kind"]]]
+    files = [
+        clip_below(root, find_audio(root.folder, row[f"{side}_file"], row[f"{side}_audio"]))
+        for row, root, side in sides
+    ]
+    measured = measure(stage.store, "index the critic's clips", files)
+    for (row, _, side), (sha256, duration_s, *_, reason, detail) in zip(sides, measured, strict=True):
+        row |= {f"{side}_sha256": sha256, f"{side}_duration_s": duration_s}
+        if reason and not row.get("reason"):
+            row |= {"reason": reason, "detail": f"{row[f'{side}_id']}: {detail}"}
+    return rows
 
 
 @step("critiques", final=True, label="write critiques")
@@ -118,19 +89,20 @@ def write_critiques(stage: Stage, config: MosPreferences, questions: Questions, 
     for end in sorted(critiqued.given_up(), key=lambda end: str(rows[end["at"]]["item"])):
         row = rows[end["at"]]
         rejects[row["kind"]].append((end["stage"], Reject(row["item"], end["reason"], end["detail"], "", None)))
-    accounts = []
+    critic, accounts = config.critiques, []
     with connect(stage.work / "spill") as connection:
         view_parquet(connection, "questions", [questions.rows.path])
         valid = (draw for draw in critiqued.read_draws() if draw["last"] and draw["reason"] is None)
         connection.register("answers", pa.Table.from_pylist(list(map(_answer, valid)), ANSWERS))
         for kind, table in TABLE_OF.items():
             entered = questions.candidates.get(kind, 0)
+            by = {"model": critic.annotator, "prompt": prompt_of(critic, kind).id}
             account = Account(
                 entered=entered,
-                kept=_write(stage, connection, config.critiques, kind),
+                kept=stage.write_splits(table, by_split(connection, query(f"mos_preferences/{table.name}"), by)),
                 rejects=rejects[kind],
                 filtered={f"beyond {LIMIT_OF[kind]}": entered - chosen[kind]},
-                notes=(f"written by {config.critiques.annotator}",) if kind in kinds_asked(config.critiques) else (),
+                notes=(f"written by {critic.annotator}",) if kind in kinds_asked(critic) else (),
                 name=table.name,
                 unit="clips" if kind == "single" else "pairs",
                 table=table.name,
@@ -148,14 +120,3 @@ def _answer(draw: Row) -> Row:
     scores = final_scores(value)
     assert scores is not None
     return {**about, "rationale": value.strip(), "first_score": scores[0], "second_score": scores[1]}
-
-
-def _write(stage: Stage, connection: duckdb.DuckDBPyConnection, critiques: Critiques, kind: str) -> int:
-    table = TABLE_OF[kind]
-    by = {"model": critiques.annotator, "prompt": prompt_of(critiques, kind).id}
-    kept = 0
-    for split in SPLITS:
-        rows = connection.sql(query(f"mos_preferences/{table.name}"), params={**by, "split": split})
-        kept += stage.write(table, split, rows.to_arrow_reader(10_000))
-    stage.drop_empty_splits(table)
-    return kept

@@ -16,12 +16,11 @@ from earmark.tasks.build.ask import Ask, Asker, GivenUp, Posed, Row, pose
 from earmark.tasks.build.checks import Fault
 from earmark.tasks.build.forecast import imagined
 from earmark.tasks.build.walk import walk
-from earmark.tasks.mos_preferences.audio import find_audio
+from earmark.tasks.mos_preferences.audio import find_audio, root_of
 
 PROMPT_OF = {"single": "speech-critique", "paired": "speech-critique-pair"}
 WITH_FREE_TEXT = {**PROMPT_OF, "single": "speech-critique-free"}
 SIDES = {"single": ("first",), "paired": ("first", "second")}
-QUESTIONS_A_SHARD = 500
 
 
 def prompt_of(critiques: Critiques, kind: str) -> Prompt:
@@ -43,11 +42,6 @@ def prompt_digests(critiques: Critiques | None) -> dict[str, str]:
     return {prompt.id: prompt.sha256 for prompt in (prompt_of(critiques, kind) for kind in kinds_asked(critiques))}
 
 
-def questions_a_shard(critiques: Critiques) -> int:
-    """With the provider's batch API, as many questions as fill one batch."""
-    return critiques.batch_requests if critiques.batch else QUESTIONS_A_SHARD
-
-
 def critique_request(config: MosPreferences, row: Row) -> Posed:
     """The question about a clip or pair, a row of `critique_questions.sql` with hash and length of its clips.
 
@@ -56,9 +50,9 @@ def critique_request(config: MosPreferences, row: Row) -> Posed:
     assert config.critiques is not None
     form = AudioForm(**config.critiques.hearing.model_dump())
     source = next(one for one in config.sources if one.name == row["dataset"])
-    clips = {}
+    folder, clips = root_of(config, source).folder, {}
     for side in SIDES[row["kind"]]:
-        path = find_audio(config, source, row[f"{side}_file"], row[f"{side}_audio"])
+        path = find_audio(folder, row[f"{side}_file"], row[f"{side}_audio"])
         clips[side] = Audio(row[f"{side}_sha256"], str(path), duration_s=row[f"{side}_duration_s"], form=form)
     values = {"clip": clips["first"]} if row["kind"] == "single" else clips
     free = {"free_text": True} if config.critiques.free_text and row["kind"] == "single" else None
@@ -85,16 +79,6 @@ def pair_fault(text: str, row: Mapping[str, Any]) -> Fault | None:
     return None
 
 
-def once(config: MosPreferences) -> int:
-    """A description has no check that it could fail."""
-    return 1
-
-
-def scores_agree(config: MosPreferences, row: Row, text: str) -> Fault | None:
-    """The check of a comparison."""
-    return pair_fault(text, row)
-
-
 def imagine_description(config: MosPreferences, row: Row) -> dict[str, str]:
     """What a dry run takes for an answer."""
     assert config.critiques is not None
@@ -102,13 +86,22 @@ def imagine_description(config: MosPreferences, row: Row) -> dict[str, str]:
     return dict.fromkeys(ASPECTS, imagined(20)) | free
 
 
-def imagine_comparison(config: MosPreferences, row: Row) -> str:
-    """What a dry run takes for an answer."""
-    return imagined(200)
-
-
-DESCRIBE = Ask(CRITIQUES.name, "critic", critique_request, imagine_description, tries=once, about="clips")
-COMPARE = Ask(PAIRED_CRITIQUES.name, "critic", critique_request, imagine_comparison, scores_agree, about="pairs")
+DESCRIBE = Ask(
+    CRITIQUES.name,
+    "critic",
+    critique_request,
+    imagine_description,
+    tries=lambda config: 1,  # a description has no check that it could fail
+    about="clips",
+)
+COMPARE = Ask(
+    PAIRED_CRITIQUES.name,
+    "critic",
+    critique_request,
+    imagine=lambda config, row: imagined(200),
+    check=lambda config, row, text: pair_fault(text, row),
+    about="pairs",
+)
 ASK_OF = {"single": DESCRIBE, "paired": COMPARE}
 
 

@@ -6,7 +6,7 @@ Clips are paired within a listening test and split, in three categories: same co
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
@@ -16,30 +16,17 @@ from earmark.tasks.build.progress import working
 from earmark.tasks.build.quotas import share_out
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.mos_preferences.clips import (
-    CHUNK,
     NO_GAP,
     RINGS_OF,
     Cell,
     RatedClips,
-    attach,
-    cells_of,
-    named,
+    choose_cells,
+    published_rows,
     read_cells,
 )
 from earmark.tasks.mos_preferences.triplets import write_triplets
-from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.sql import connect, create_table, query
 from earmark.tasks.store.staging import Stage
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """The accounts of drawing and picking."""
-
-    met: int  # pairs of clips that were looked at
-    fit: int  # of those, pairs that a category allows and whose MOS differ enough
-    allowed: int  # of those, pairs within the limit per clip
-    picked: int  # of those, pairs within the quotas
-    notes: tuple[str, ...]  # quotas that could not be met, and why
 
 
 @step("pairs", unit="candidate pairs", table=PAIRS.name, label="")
@@ -47,28 +34,22 @@ def pair_clips(stage: Stage, config: MosPreferences) -> Done[None]:
     """Write the published tables `pairs` and `triplets` from the staged `ratings`."""
     files = stage.tables()[RATINGS.name]
     clips = RatedClips(files)
-    kept = 0
     with connect(stage.work / "spill") as connection:
         with working("draw pairs"):
             clips.open(connection, config.seed)
             triplets = write_triplets(stage, connection, clips, config, files)
             drawn = draw_and_pick(connection, config)
             connection.execute("DROP TABLE clips")
-        with working("write pairs", drawn.picked) as work:
+        with working("write pairs", drawn.kept) as work:
             connection.execute(query("mos_preferences/gap_scale"))
-            for split in files:
-                kept += stage.write(PAIRS, split, work.watching(pair_rows(connection, clips, split)))
-        stage.drop_empty_splits(PAIRS)
-    filtered = {
-        "gap or chance below pairs.min_gap and min_probability, or category off": drawn.met - drawn.fit,
-        "over pairs.per_clip": drawn.fit - drawn.allowed,
-        "beyond the quota": drawn.allowed - drawn.picked,
-    }
-    return Done(None, Account(drawn.met, kept, filtered=filtered, notes=drawn.notes), triplets)
+            kept = stage.write_splits(
+                PAIRS, lambda split: work.watching(pair_rows(connection, clips, split)), splits=files
+            )
+    return Done(None, replace(drawn, kept=kept), triplets)
 
 
-def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> Drawn:
-    """Fill the table `picked`.
+def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> Account:
+    """Fill the table `picked`; what became of the pairs of clips that were looked at.
 
     Each cell starts with the levels that its quota needs at least (`pairs.draws` without a quota). While a quota is
     short and a category has pairs that were not yet met, the category's levels are doubled, up to `pairs.most_draws`.
@@ -92,18 +73,20 @@ def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences)
         for category, share in _takes(cell, config).items()
         for number, take in over_bins(cell, category, share, config).items()
     ]
-    connection.execute("CREATE TABLE takes (cell SMALLINT, category TINYINT, bin TINYINT, take BIGINT)")
-    if takes:
-        connection.executemany("INSERT INTO takes VALUES (?, ?, ?, ?)", takes)
+    create_table(connection, "takes", "cell int16, category int8, bin int8, take int64", takes)
     connection.execute(query("mos_preferences/pick_pairs"))
     fit = connection.execute("SELECT count(*) FROM candidates").fetchall()[0][0]
     connection.execute("DROP VIEW allowed")
     connection.execute("DROP TABLE candidates")
-    return Drawn(
-        met=met,
-        fit=fit,
-        allowed=sum(sum(cell.available.values()) for cell in cells),
-        picked=sum(take for *_, take in takes),
+    allowed, picked = sum(sum(cell.available.values()) for cell in cells), sum(take for *_, take in takes)
+    return Account(
+        entered=met,
+        kept=picked,
+        filtered={
+            "gap or chance below pairs.min_gap and min_probability, or category off": met - fit,
+            "over pairs.per_clip": fit - allowed,
+            "beyond the quota": allowed - picked,
+        },
         notes=(
             *(note for cell in cells for note in shortfall(cell, config)),
             *without_clips(cells, config),
@@ -210,8 +193,7 @@ def _draw(
             asked = [c for c in asked if level < c.largest[category]]
             if not asked:
                 continue
-            connection.execute("DELETE FROM asked")
-            connection.executemany("INSERT INTO asked VALUES (?)", [(cell.number,) for cell in asked])
+            choose_cells(connection, asked)
             for ring in rings:
                 rules = config.pairs
                 given = {"ring": ring, "level": level, "min_gap": max(rules.min_gap - NO_GAP, NO_GAP)}
@@ -250,12 +232,4 @@ def _count(connection: duckdb.DuckDBPyConnection, cells: list[Cell]) -> None:
 def pair_rows(connection: duckdb.DuckDBPyConnection, clips: RatedClips, split: str) -> Iterator[pa.Table]:
     """The picked pairs of a split as rows of the published table, in a stable order."""
     deciles = dict(connection.execute("SELECT dataset, deciles FROM gap_scale").fetchall())
-    for number, dataset in cells_of(connection, split):
-        given = {"dataset": dataset, "split": split, "deciles": deciles.get(dataset)}
-        ordered = connection.cursor().sql(query("mos_preferences/ordered_pairs"), params={"cell": number})
-        for batch in ordered.to_arrow_reader(CHUNK):
-            chunk = attach(clips, batch, {"chosen": "chosen", "rejected": "rejected"})
-            for side in ("chosen", "rejected"):
-                chunk = chunk.append_column(f"{side}_mos_se", clips.ids["mos_se"].take(batch[side]))
-            chunk = chunk.append_column("mos_gap", batch["mos_gap"])
-            yield named(connection, chunk, "name_pairs", given, PAIRS.schema)
+    return published_rows(connection, clips, split, PAIRS, ("chosen", "rejected"), deciles)

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from earmark.schemas.errors import InputError
 from earmark.schemas.mos_preferences import RATINGS, MosPreferences, Source
 from earmark.schemas.places import told
-from earmark.schemas.tables import AUDIO, SPLITS, split_ends
+from earmark.schemas.tables import AUDIO, split_ends
 from earmark.tasks.audio.decode import convert
 from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.build.intake import Intake
@@ -25,10 +25,11 @@ from earmark.tasks.build.references import measure_apart
 from earmark.tasks.build.rows import Rows, Shard, read_shard, shards_of
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.importers.ratings import read_source
+from earmark.tasks.importers.rows import Rating
 from earmark.tasks.mos_preferences.audio import find_audio, root_of
 from earmark.tasks.store.files import replacing
-from earmark.tasks.store.parquet import row_schema, write_rows
-from earmark.tasks.store.sql import connect, literal, query, view_parquet
+from earmark.tasks.store.parquet import record_schema, row_schema, to_table, write_rows
+from earmark.tasks.store.sql import by_split, connect, create_table, literal, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 ROWS_PER_SOURCE = 1 << 40  # a source's rows are numbered from its place times this, so that all rows have one order
@@ -36,11 +37,7 @@ BATCH = 100_000
 CLIPS_A_SHARD = 6_144  # DuckDB writes row groups of multiples of 2,048
 CONVERTED_RATE_HZ = 16_000
 
-IMPORTED = row_schema(
-    "file string, score float64, source_file string, line int64, split string, subset string, system_id string, "
-    "speaker_id string, content_id string, condition_id string, listener_id string, votes int64, mos_std float64, "
-    "audio string, dataset string, row int64"
-)
+IMPORTED = record_schema(Rating, "", "dataset string, row int64")
 MEDIA = row_schema(f"row int64, converted string, {MEASURED}")
 
 
@@ -65,10 +62,8 @@ def import_source(stage: Stage, config: MosPreferences, source: Source) -> Done[
         ratings = islice(intake.take(read_source(source, config.path), RATINGS.name), config.limit)
         while batch := list(islice(ratings, BATCH)):
             first = number * ROWS_PER_SOURCE + intake.kept - len(batch)
-            columns = [*zip(*batch, strict=True), [source.name] * len(batch), range(first, first + len(batch))]
-            writer.write_table(
-                pa.table([pa.array(c, f.type) for c, f in zip(columns, IMPORTED, strict=True)], IMPORTED)
-            )
+            rows = [(*rating, source.name, row) for row, rating in enumerate(batch, first)]
+            writer.write_table(to_table(IMPORTED, rows))
             work.advance(len(batch))
     account = intake.account()
     return Done(path, replace(account, sources={source.name: account.entered}))
@@ -100,9 +95,8 @@ def merge_ratings(stage: Stage, config: MosPreferences, lists: list[Path]) -> Do
 
 def average(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> None:
     """Create `merged`, one row a clip with its mean, and `repeated`, the rows of `imported` that have no part in it."""
-    connection.execute("CREATE TABLE sources (dataset VARCHAR, means BOOLEAN, repeat_votes VARCHAR)")
     rules = [(source.name, source.format != "table", source.repeat_votes) for source in config.sources]
-    connection.executemany("INSERT INTO sources VALUES (?, ?, ?)", rules)
+    create_table(connection, "sources", "dataset string, means bool, repeat_votes string", rules)
     connection.execute(query("mos_preferences/judge_rows"))
     connection.execute(query("mos_preferences/merge_votes"))
 
@@ -132,11 +126,8 @@ def _write_split_rules(connection: duckdb.DuckDBPyConnection, config: MosPrefere
             rule = "by-content"
             notes.append(f"{source.name}: its lists name no splits; contents were placed in splits by their hash")
         rows.append((source.name, rule, *source.scale, *split_ends(source.shares).values()))
-    connection.execute(
-        """CREATE TABLE split_rules (dataset VARCHAR, rule VARCHAR, scale_min DOUBLE, scale_max DOUBLE,
-           train_upto DOUBLE, validation_upto DOUBLE, test_upto DOUBLE)"""
-    )
-    connection.executemany("INSERT INTO split_rules VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+    columns = "scale_min float64, scale_max float64, train_upto float64, validation_upto float64, test_upto float64"
+    create_table(connection, "split_rules", f"dataset string, rule string, {columns}", rows)
     return notes
 
 
@@ -152,10 +143,9 @@ def index_clips(stage: Stage, config: MosPreferences, shard: Shard, *, clips: Ro
     Gives Parquet, columns `MEDIA`, one row a clip.
     """
     rows = read_shard(clips, shard)
-    sources = {source.name: source for source in config.sources}
-    paths = [find_audio(config, sources[clip["dataset"]], clip["file"], clip["audio"]) for clip in rows]
-    label = f"index clips {shard.start + 1:,}-{shard.start + shard.rows:,}"
     roots = {source.name: root_of(config, source) for source in config.sources}
+    paths = [find_audio(roots[clip["dataset"]].folder, clip["file"], clip["audio"]) for clip in rows]
+    label = f"index clips {shard.start + 1:,}-{shard.start + shard.rows:,}"
     files = [clip_below(roots[clip["dataset"]], path) for clip, path in zip(rows, paths, strict=True)]
     probes = measure_apart(stage, config, label, files)
     measured = [
@@ -172,19 +162,14 @@ def _converted(stage: Stage, config: MosPreferences, file: Path, probe: tuple[An
     sha256 = probe[0]
     if sha256 is None or config.audio == "index":
         return None, *probe
+    name = f"audio/{sha256[:2]}/{sha256}.wav"
     try:
-        return _convert(stage, file, sha256), *probe
+        if not (stage.work / name).is_file():  # equal bytes are converted once
+            with replacing(stage.work / name) as temporary:
+                convert(file, temporary, CONVERTED_RATE_HZ)
     except BadAudio as bad:  # the file changed since it was measured
         return None, *fault_row(bad.reason, bad.detail)
-
-
-def _convert(stage: Stage, file: Path, sha256: str) -> str:
-    """Write the clip as 16 kHz mono WAV among the intermediate files, once for equal bytes; its path there."""
-    name = f"audio/{sha256[:2]}/{sha256}.wav"
-    if not (stage.work / name).is_file():
-        with replacing(stage.work / name) as temporary:
-            convert(file, temporary, CONVERTED_RATE_HZ)
-    return name
+    return name, *probe
 
 
 @step("clips", unit="clips", table=RATINGS.name, label="write ratings")
@@ -202,12 +187,10 @@ def write_ratings(stage: Stage, config: MosPreferences, clips: Rows, media: list
         refused = connection.sql(
             "SELECT 'ratings', file, 'clips', reason, detail, source_file, line, made_from FROM refused ORDER BY row"
         ).to_arrow_table()
-        _write_scales(connection, config)
-        kept = 0
-        for split in SPLITS:
-            rows = connection.sql(query("mos_preferences/ratings"), params={"split": split}).to_arrow_reader(BATCH)
-            kept += stage.write(RATINGS, split, _with_audio(stage, config, rows))
-        stage.drop_empty_splits(RATINGS)
+        scales = [(source.name, *source.scale) for source in config.sources]
+        create_table(connection, "scales", "dataset string, scale_min float64, scale_max float64", scales)
+        rows = by_split(connection, query("mos_preferences/ratings"), batch=BATCH)
+        kept = stage.write_splits(RATINGS, lambda split: _with_audio(stage, config, rows(split)))
         return Done(None, Account(clips.total, kept, refused, sources=_by_dataset(connection, "placed")))
 
 
@@ -217,12 +200,12 @@ def _look_again(stage: Stage, connection: duckdb.DuckDBPyConnection, config: Mos
     Raises:
         InputError: one is here. The index is dropped, so that the next build looks again.
     """
-    sources = {source.name: source for source in config.sources}
+    folders = {source.name: root_of(config, source).folder for source in config.sources}
     missing = (
         "SELECT dataset, file, audio FROM placed JOIN media USING (row) WHERE reason = 'audio_missing' ORDER BY row"
     )
     for dataset, file, audio in connection.execute(missing).fetchall():
-        path = find_audio(config, sources[dataset], file, audio)
+        path = find_audio(folders[dataset], file, audio)
         if path.is_file():
             index_clips.forget(stage)
             raise InputError(
@@ -240,11 +223,6 @@ def _with_audio(stage: Stage, config: MosPreferences, rows: Iterable[pa.RecordBa
             names = ratings["converted"].to_pylist()
             audio = [{"bytes": (stage.work / n).read_bytes(), "path": Path(n).name} if n else None for n in names]
             yield ratings.drop_columns("converted").append_column("audio", pa.array(audio, AUDIO))
-
-
-def _write_scales(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> None:
-    connection.execute("CREATE TABLE scales (dataset VARCHAR, scale_min DOUBLE, scale_max DOUBLE)")
-    connection.executemany("INSERT INTO scales VALUES (?, ?, ?)", [(s.name, *s.scale) for s in config.sources])
 
 
 def _by_dataset(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, int]:

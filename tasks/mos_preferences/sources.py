@@ -17,7 +17,7 @@ from earmark.tasks.build.plan import Plan, make_plan
 from earmark.tasks.build.preflight import Peek
 from earmark.tasks.importers.ratings import RATING_LAYOUTS, input_files, list_root, listing, read_source
 from earmark.tasks.importers.rows import Note, Rating, Reject
-from earmark.tasks.mos_preferences.audio import audio_folder, candidates, find_audio, find_in, root_of
+from earmark.tasks.mos_preferences.audio import find_audio, places_of, root_of
 from earmark.tasks.mos_preferences.critiquing import kinds_asked, prompt_digests
 from earmark.tasks.store.manifest import digest_of
 from earmark.tasks.store.versions import Store
@@ -63,8 +63,9 @@ def _peek(config: MosPreferences, source: Source) -> Iterator[Rating | Reject | 
 
 
 def _clip(config: MosPreferences, source: Source, row: Rating) -> list[Path | AudioFault]:
-    bring_first([candidates(config, source, row.file, row.audio)])
-    return [clip_below(root_of(config, source), find_audio(config, source, row.file, row.audio))]
+    root = root_of(config, source)
+    bring_first([places_of(root.folder, row.file, row.audio)])
+    return [clip_below(root, find_audio(root.folder, row.file, row.audio))]
 
 
 def _bring_lists(config: MosPreferences, source: Source) -> None:
@@ -86,8 +87,7 @@ def named_audio(config: MosPreferences, source: Source) -> dict[str, Path | Audi
     """The audio file of every clip that a source's lists name."""
     rows = (row for row in read_source(source, config.path) if isinstance(row, Rating))
     named = {row.file: row.audio for row in islice(rows, config.limit)}
-    folder = audio_folder(config, source)
-    if url_of(folder):
-        bring_first(candidates(config, source, file, audio) for file, audio in named.items())
     root = root_of(config, source)
-    return {file: clip_below(root, find_in(folder, file, audio)) for file, audio in named.items()}
+    if url_of(root.folder):
+        bring_first(places_of(root.folder, file, audio) for file, audio in named.items())
+    return {file: clip_below(root, find_audio(root.folder, file, audio)) for file, audio in named.items()}

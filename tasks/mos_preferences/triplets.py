@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 import duckdb
-import pyarrow as pa
 
 from earmark.schemas.mos_preferences import CATEGORIES, TRIPLETS, MosPreferences
 from earmark.tasks.build.quotas import share_out
 from earmark.tasks.build.step import Account
 from earmark.tasks.mos_preferences.clips import (
-    CHUNK,
     NO_GAP,
     RINGS_OF,
     Cell,
     RatedClips,
-    attach,
-    cells_of,
-    named,
+    choose_cells,
+    published_rows,
     read_cells,
 )
-from earmark.tasks.store.sql import query
+from earmark.tasks.store.sql import create_table, query
 from earmark.tasks.store.staging import Stage
 
 
@@ -34,11 +31,11 @@ def write_triplets(
 ) -> Account:
     """Draw, pick and write the published table `triplets`."""
     met, picked, notes = draw_and_pick_triplets(connection, config)
-    kept = sum(stage.write(TRIPLETS, split, triplet_rows(connection, clips, split)) for split in splits)
-    stage.drop_empty_splits(TRIPLETS)
     return Account(
         entered=met,
-        kept=kept,
+        kept=stage.write_splits(
+            TRIPLETS, lambda split: published_rows(connection, clips, split, TRIPLETS, "abc"), splits
+        ),
         filtered={"beyond the count": met - picked},
         notes=notes,
         name="triplets",
@@ -50,7 +47,6 @@ def write_triplets(
 def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> tuple[int, int, list[str]]:
     """Fill `picked_triplets`; how many were candidates, how many were picked, and which counts could not be met."""
     connection.execute(query("mos_preferences/triplet_candidates"))
-    connection.execute("CREATE TABLE triplet_takes (dataset VARCHAR, category TINYINT, take BIGINT)")
     cells = [cell for cell in read_cells(connection, config) if cell.split in config.triplets.splits]
     names = [source.name for source in config.sources] if config.triplets.splits else []
     counts = {name: config.triplets.datasets.get(name, config.triplets.count) for name in names}
@@ -62,7 +58,7 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
             if dataset in available
             for category in _short_of(count, available[dataset], config)
         }
-        if not list(_draw_triplets(connection, cells, short, level, counts, config)):
+        if not _draw_triplets(connection, cells, short, level, counts, config):
             break
     notes, takes = [], []
     available = _triplets_available(connection)
@@ -75,8 +71,7 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
                 "of those that were tried no more differ in MOS" if clips else "it holds no usable clip in their splits"
             )
             notes.append(f"{dataset}: {sum(share.values())} of {count} triplets; {why}")
-    if takes:
-        connection.executemany("INSERT INTO triplet_takes VALUES (?, ?, ?)", takes)
+    create_table(connection, "triplet_takes", "dataset string, category int8, take int64", takes)
     connection.execute(query("mos_preferences/pick_triplets"))
     met = connection.execute("SELECT count(*) FROM triplet_candidates").fetchall()[0][0]
     return met, sum(n for _, _, n in takes), notes
@@ -95,19 +90,20 @@ def _draw_triplets(
     level: int,
     counts: Mapping[str, int],
     config: MosPreferences,
-) -> Iterator[str]:
-    """Draw one level of the categories that are short, in cells whose groups are large enough; yields what it drew."""
+) -> bool:
+    """Draw one level of the categories that are short, in cells whose groups are large enough; whether any is."""
+    drew = False
     for category, rings in RINGS_OF.items():
         asked = [c for c in cells if (c.dataset, category) in short and 2 * level < c.largest[category]]
         if not asked:
             continue
-        connection.execute("DELETE FROM asked")
-        connection.executemany("INSERT INTO asked VALUES (?)", [(cell.number,) for cell in asked])
+        choose_cells(connection, asked)
         most = max(counts[cell.dataset] for cell in asked)
         for ring in rings:
             given = {"ring": ring, "level": level, "count": most, "min_gap": max(config.pairs.min_gap - NO_GAP, NO_GAP)}
             connection.execute(query("mos_preferences/draw_triplets"), given)
-        yield category
+        drew = True
+    return drew
 
 
 def _triplets_available(connection: duckdb.DuckDBPyConnection) -> dict[str, dict[str, int]]:
@@ -118,13 +114,3 @@ def _triplets_available(connection: duckdb.DuckDBPyConnection) -> dict[str, dict
     for dataset, category, count in connection.execute(counted).fetchall():
         available[dataset][CATEGORIES[category]] = count
     return available
-
-
-def triplet_rows(connection: duckdb.DuckDBPyConnection, clips: RatedClips, split: str) -> Iterator[pa.Table]:
-    """The picked triplets of a split as rows of the published table, in a stable order."""
-    for number, dataset in cells_of(connection, split):
-        ordered = connection.cursor().sql(query("mos_preferences/ordered_triplets"), params={"cell": number})
-        for batch in ordered.to_arrow_reader(CHUNK):
-            chunk = attach(clips, batch, {"a": "a", "b": "b", "c": "c"})
-            given = {"dataset": dataset, "split": split}
-            yield named(connection, chunk, "name_triplets", given, TRIPLETS.schema)

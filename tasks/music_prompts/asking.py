@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from earmark.schemas.music_prompts import CATEGORIES, MusicPrompts
-from earmark.tasks.annotation.prompts import Prompt, prompt_named
+from earmark.tasks.annotation.prompts import prompt_named
 from earmark.tasks.annotation.request import Audio, AudioForm, YesNo
 from earmark.tasks.build.ask import Ask, Posed, Row, pose
 from earmark.tasks.build.checks import Fault
@@ -52,27 +52,18 @@ def writing_request(config: MusicPrompts, triplet: Row) -> Posed:
         "instrument": triplet["instrument_written"],
         "mood": triplet["mood_written"],
     }
-    facts = {**tags, "added": triplet["added"]}
-    return pose(config.synthesis, prompt_for(triplet["stratum"]), facts, **tags, shots=triplet["shots"])
+    facts, prompt = {**tags, "added": triplet["added"]}, prompt_named(STYLES[style_of(triplet)])
+    return pose(config.synthesis, prompt, facts, **tags, shots=triplet["shots"])
 
 
-def prompt_for(stratum: str) -> Prompt:
-    """The prompt file that asks for a stratum's style."""
-    return prompt_named(STYLES[stratum.partition("_")[0]])
+def style_of(triplet: Row) -> str:
+    """In which style a triplet's prompt is written: `strict` or `improvised`."""
+    return str(triplet["stratum"].partition("_")[0])
 
 
 def text_of(value: Any) -> str:
     """The prompt in an answer, on one line."""
     return " ".join(value["prompt"].split())
-
-
-def tags_of(triplet: Row) -> tuple[Tag, Tag, Tag]:
-    """The three tags of a row of the queue."""
-    return (
-        Tag("genre", triplet["genre"]),
-        Tag("instrument", triplet["instrument"]),
-        Tag("mood/theme", triplet["mood_theme"]),
-    )
 
 
 def taxonomy(lexicon: Path) -> Lexicon:
@@ -83,8 +74,8 @@ def taxonomy(lexicon: Path) -> Lexicon:
 
 def checked_prompt(config: MusicPrompts, triplet: Row, value: Any) -> Checked:
     """What comes of a written prompt. The triplet's row holds the `lexicon` of the whole taxonomy."""
-    style = triplet["stratum"].partition("_")[0]
-    return check_prompt(text_of(value), tags_of(triplet), style, triplet["lexicon"], config.synthesis.longest)
+    tags = [Tag(category, triplet[category.replace("/", "_")]) for category in CATEGORIES]
+    return check_prompt(text_of(value), tags, style_of(triplet), triplet["lexicon"], config.synthesis.longest)
 
 
 def prompt_fault(config: MusicPrompts, triplet: Row, value: Any) -> Fault | None:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from typing import Any
-
-import pyarrow.parquet as pq
 
 from earmark.schemas.music_prompts import CATEGORIES, STRATA, TAGS, TRIPLETS
 from earmark.tasks.store.staging import Stage
@@ -16,7 +13,7 @@ CRITERIA = ("unpopular", "vocal", "excluded", "rarely_mentioned", "not_verified"
 def pool_section(stage: Stage) -> str:
     """The card's table of what became of the tags, by category and criterion."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    tags = _rows(stage, TAGS.name)
+    tags = stage.rows(TAGS.name)
     for row in tags:
         counts[row["category"]][row["criterion"] or "in the pool"] += 1
     met = [name for name in CRITERIA if any(held[name] for held in counts.values())]
@@ -37,7 +34,7 @@ def pool_section(stage: Stage) -> str:
 
 def draw_section(stage: Stage) -> str:
     """The card's table of how evenly the draw uses tags, by stratum."""
-    rows = _rows(stage, TRIPLETS.name)
+    rows = stage.rows(TRIPLETS.name)
     lines = [
         "How often the tag that is used most is used, and how many different ones there are.",
         "",
@@ -61,8 +58,3 @@ def draw_section(stage: Stage) -> str:
 def sections(stage: Stage) -> dict[str, str]:
     """The card's own sections, Markdown by heading."""
     return {"What became of the tags": pool_section(stage), "How even the draw is": draw_section(stage)}
-
-
-def _rows(stage: Stage, table: str) -> list[dict[str, Any]]:
-    paths = [path for files in stage.tables()[table].values() for path in files]
-    return [row for path in paths for row in pq.read_table(path).to_pylist()]

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.music_prompts import COOCCURRENCE, STRATA, TAGS, TRIPLETS, MusicPrompts
@@ -14,11 +13,12 @@ from earmark.tasks.build.step import Done, step
 from earmark.tasks.music_prompts.sources import Lists
 from earmark.tasks.music_prompts.tags import open_lists
 from earmark.tasks.store.files import replacing
-from earmark.tasks.store.parquet import write_rows
-from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.parquet import row_schema, write_rows
+from earmark.tasks.store.sql import connect, create_table, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
-STRATA_SCHEMA = pa.schema([("stratum", pa.string()), ("wanted", pa.int64()), ("candidates", pa.int64())])
+STRATA_SCHEMA = row_schema("stratum string, wanted int64, candidates int64")
+KEPT_SCHEMA = row_schema("triplet_id string, stratum string")
 LONGEST_SHOT = 1000  # longer captions are no examples: ten of them would crowd out the question
 
 
@@ -40,8 +40,9 @@ def draw_triplets(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[Draw
     with connect(stage.work / "spill") as connection:
         open_lists(connection, lists)
         for table in (TAGS.name, COOCCURRENCE.name):
-            view_parquet(connection, table, [path for paths in stage.tables()[table].values() for path in paths])
-        _open_kept(stage, connection, config)
+            view_parquet(connection, table, stage.files(table))
+        kept = stage.store.find(config.keep).files(TRIPLETS.name) if config.keep else []
+        view_parquet(connection, "kept", kept, KEPT_SCHEMA)
         _write_queue(connection, config, drawn)
     return Done(drawn)
 
@@ -49,11 +50,11 @@ def draw_triplets(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[Draw
 def _write_queue(connection: duckdb.DuckDBPyConnection, config: MusicPrompts, drawn: Drawn) -> None:
     wanted = config.prompts.model_dump()
     in_distribution = wanted["strict_id"] + wanted["improvised_id"]
-    connection.execute("CREATE TABLE wanted (stratum VARCHAR, most BIGINT, start DOUBLE)")
-    for place, name in enumerate(STRATA):
-        start = sum(wanted[before] for before in STRATA[:place]) / max(1, sum(wanted.values()))
-        most = round(wanted[name] * (1 + config.synthesis.spare))
-        connection.execute("INSERT INTO wanted VALUES (?, ?, ?)", [name, most, start])
+    rows, before = [], 0
+    for name in STRATA:
+        rows.append((name, round(wanted[name] * (1 + config.synthesis.spare)), before / max(1, sum(wanted.values()))))
+        before += wanted[name]
+    create_table(connection, "wanted", "stratum string, most int64, start float64", rows)
     share = wanted["strict_id"] / in_distribution if in_distribution else 0.0
     connection.execute(query("music_prompts/candidates"), {"seed": config.seed, "strict_share": share})
     queue = connection.sql(query("music_prompts/queue")).to_arrow_table()
@@ -65,11 +66,3 @@ def _write_queue(connection: duckdb.DuckDBPyConnection, config: MusicPrompts, dr
         pq.write_table(connection.sql(query("music_prompts/shots"), params=params).to_arrow_table(), path)
     counts = dict(connection.execute("SELECT stratum, count(*) FROM candidates GROUP BY stratum").fetchall())
     write_rows(drawn.strata, STRATA_SCHEMA, [(s, wanted[s], counts.get(s, 0)) for s in STRATA])
-
-
-def _open_kept(stage: Stage, connection: duckdb.DuckDBPyConnection, config: MusicPrompts) -> None:
-    """Make the view `kept`: triplets of the earlier version that the config names, with their strata."""
-    if config.keep is None:
-        connection.execute("CREATE TABLE kept (triplet_id VARCHAR, stratum VARCHAR)")
-    else:
-        view_parquet(connection, "kept", stage.store.find(config.keep).files(TRIPLETS.name))

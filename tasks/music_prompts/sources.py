@@ -9,7 +9,6 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.errors import ConfigError, StoreError
@@ -32,7 +31,7 @@ from earmark.tasks.importers.recalls import Recall, read_recalls
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.music_prompts.asking import prompt_digests
 from earmark.tasks.store.parquet import row_schema, write_rows
-from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.sql import connect, create_table, query
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 from earmark.tasks.text.tag_words import (
@@ -45,12 +44,10 @@ from earmark.tasks.text.tag_words import (
     written,
 )
 
-TRACKS_SCHEMA = pa.schema(
-    [("row", pa.int64()), ("track_id", pa.string()), ("file", pa.string()), ("has_audio", pa.bool_())]
-)
-TRACK_TAGS_SCHEMA = pa.schema([("track", pa.int64()), ("category", pa.string()), ("tag", pa.string())])
+TRACKS_COLUMNS = "row int64, track_id string, file string, has_audio bool"
+TRACK_TAGS_COLUMNS = "track int64, category string, tag string"
 CAPTIONS_SCHEMA = row_schema("pipeline string, item string, text string, voices bool, source string")
-MENTIONS_SCHEMA = pa.schema([("category", pa.string()), ("tag", pa.string()), ("captions", pa.int64())])
+MENTIONS_SCHEMA = row_schema("category string, tag string, captions int64")
 RECALLS_SCHEMA = row_schema(
     "category string, tag string, asked int64, detected int64, untagged_asked int64, untagged_detected int64"
 )
@@ -92,12 +89,13 @@ def digest_inputs(config: MusicPrompts, store: Store) -> dict[str, str]:
     named |= {f"captions {one.name}": one.file for one in config.captions}
     files = [(f"{what}: {without_place(name)}", config.path(name)) for what, name in named.items() if name]
     digests = file_digests([*files, *list_files()])
-    tracks = config.path(config.tracks)
-    root = config.path(config.verification.audio) if config.verification else tracks.parent
-    digests |= roots_digest("paths", [(tracks, root)], partial(_read_tracks, config))
+    listed = config.path(config.tracks)
+    root = config.path(config.verification.audio) if config.verification else listed.parent
+    digests |= roots_digest("paths", [(listed, root)], partial(_read_tracks, config))
     if config.verification is None:
         return digests
-    names = [row["file"] for row in sample_tracks(config)]
+    tracks = [row for row in _read_tracks(config) if isinstance(row, Track)]
+    names = [row["file"] for row in _sampled(config, *_track_rows(config, tracks))]
     audio = dict(zip(names, verified_clips(config, names), strict=True))
     return {**digests, "audio": audio_digest(store, "hash audio", audio)}
 
@@ -121,7 +119,7 @@ def verified_clips(config: MusicPrompts, names: Iterable[str]) -> list[Path | Au
     """The files of tracks that a judge would hear, or why they are not opened."""
     assert config.verification is not None
     root = Root(config.path(config.verification.audio), config.verification.links)
-    return [clip_below(root, root.folder / name) for name in names]
+    return [clip_below(root, name) for name in names]
 
 
 @step("import", unit="list rows", label="")
@@ -135,7 +133,10 @@ def import_lists(stage: Stage, config: MusicPrompts) -> Done[Lists]:
     lists = Lists(*(stage.work / f"{name}.parquet" for name in Lists._fields))
     with working("import tracks") as work:
         tracks = list(_watched(intake.take(_read_tracks(config), TAGS.name), work))
-    _write_tracks(lists, config, tracks)
+    rows, tags = _track_rows(config, tracks)
+    write_rows(lists.track_tags, row_schema(TRACK_TAGS_COLUMNS), tags)
+    sampled = [tuple(row[name] for name in SAMPLED_SCHEMA.names) for row in _sampled(config, rows, tags)]
+    write_rows(lists.sampled, SAMPLED_SCHEMA, sampled)
     lexicon = lexicon_of(config, tracks)
     write_rows(lists.lexicon, LEXICON_SCHEMA, lexicon)
     with working("import captions") as work:
@@ -159,38 +160,24 @@ def lexicon_of(config: MusicPrompts, tracks: Iterable[Track]) -> list[tuple[Any,
     ]
 
 
-def sample_tracks(config: MusicPrompts) -> list[dict[str, Any]]:
-    """For each popular tag, the tracks that a judge would be asked about: those with audio that come first by hash."""
-    return _sampled(config, *_track_rows(config, [row for row in _read_tracks(config) if isinstance(row, Track)]))
-
-
 def _sampled(config: MusicPrompts, rows: list[tuple[Any, ...]], tags: list[tuple[Any, ...]]) -> list[dict[str, Any]]:
+    """For each popular tag, the tracks that a judge would be asked about: those with audio that come first by hash."""
     if config.verification is None:
         return []
     with connect(Path()) as connection:
-        connection.register("tracks", _arrow(TRACKS_SCHEMA, rows))
-        connection.register("track_tags", _arrow(TRACK_TAGS_SCHEMA, tags))
+        create_table(connection, "tracks", TRACKS_COLUMNS, rows)
+        create_table(connection, "track_tags", TRACK_TAGS_COLUMNS, tags)
         judge = config.verification
         given = {"popularity": config.pool.popularity, "tracks": judge.tracks, "untagged": judge.untagged}
-        sampled: list[dict[str, Any]] = (
-            connection.sql(query("music_prompts/sampled"), params={"seed": config.seed, **given})
-            .to_arrow_table()
-            .to_pylist()
-        )
-    return sampled
+        sampled = connection.sql(query("music_prompts/sampled"), params={"seed": config.seed, **given})
+        rows_of_tracks: list[dict[str, Any]] = sampled.to_arrow_table().to_pylist()
+    return rows_of_tracks
 
 
 def _read_tracks(config: MusicPrompts) -> Iterator[Track | Reject | Note]:
     synonyms = read_tag_map(config.path(config.synonyms), config.synonyms) if config.synonyms else None
     audio = config.path(config.verification.audio) if config.verification else None
     return islice(read_tracks(config.path(config.tracks), config.tracks, synonyms, audio), config.limit)
-
-
-def _write_tracks(lists: Lists, config: MusicPrompts, tracks: list[Track]) -> None:
-    rows, tags = _track_rows(config, tracks)
-    write_rows(lists.track_tags, TRACK_TAGS_SCHEMA, tags)
-    cells = [tuple(row[name] for name in SAMPLED_SCHEMA.names) for row in _sampled(config, rows, tags)]
-    write_rows(lists.sampled, SAMPLED_SCHEMA, cells)
 
 
 def _track_rows(config: MusicPrompts, tracks: list[Track]) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
@@ -260,8 +247,3 @@ def _watched(rows: Iterable[Any], work: Work) -> Iterator[Any]:
         yield row
         if number % 1000 == 0:
             work.advance(1000)
-
-
-def _arrow(schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.Table:
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
-    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)

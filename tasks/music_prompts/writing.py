@@ -24,7 +24,7 @@ from earmark.tasks.build.walk import Walked, walk
 from earmark.tasks.music_prompts.asking import WRITE, checked_prompt, taxonomy, text_of
 from earmark.tasks.music_prompts.drawing import Drawn
 from earmark.tasks.store.parquet import row_schema
-from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.sql import by_split, connect, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 SPLITS_USED = tuple(dict.fromkeys(SPLIT_OF.values()))
@@ -32,7 +32,7 @@ TRIPLETS_A_SHARD = 500
 ANSWERED = row_schema(
     "triplet_id string, text string, added string[], writer string, prompt string, request_key string, tries int64"
 )
-FAILED = pa.schema([("triplet_id", pa.string()), ("reason", pa.string()), ("detail", pa.string())])
+FAILED = row_schema("triplet_id string, reason string, detail string")
 
 
 def write_prompts(stage: Stage, config: MusicPrompts, drawn: Drawn) -> list[Walked]:
@@ -106,18 +106,15 @@ async def write_prompt(asker: Asker[MusicPrompts], triplet: Row) -> Row:
 @step("prompts", unit="triplets", follows="triplets", table=PROMPTS.name, label="keep prompts that passed", final=True)
 def keep_prompts(stage: Stage, config: MusicPrompts, drawn: Drawn, rounds: list[Walked]) -> Done[None]:
     """Write the published tables `prompts`, `triplets` and `shots`; triplets without a prompt are rejects."""
-    kept = 0
     with connect(stage.work / "spill") as connection:
         open_written(connection, drawn, rounds)
-        for split in SPLITS_USED:
-            stage.write(TRIPLETS, split, [_rows(connection, "triplets", split=split, keep=config.keep)])
-            kept += stage.write(PROMPTS, split, [_rows(connection, "prompts", split=split)])
-        stage.drop_empty_splits(TRIPLETS)
-        stage.drop_empty_splits(PROMPTS)
+        triplets = by_split(connection, query("music_prompts/triplets"), {"keep": config.keep})
+        stage.write_splits(TRIPLETS, triplets, SPLITS_USED)
+        kept = stage.write_splits(PROMPTS, by_split(connection, query("music_prompts/prompts")), SPLITS_USED)
         versions = {"versions": [one.name for one in config.captions if one.version]}
         shown = connection.sql(query("music_prompts/shown"), params=versions)
         stage.write(SHOTS, UNSPLIT, shown.to_arrow_reader(100_000))
-        refused = _rows(connection, "refuse_triplets")
+        refused = connection.sql(query("music_prompts/refuse_triplets")).to_arrow_table()
         strata = connection.execute(query("music_prompts/strata")).fetchall()
     tried = sum(walked.source.total for walked in rounds)
     candidates = sum(row[2] for row in strata)
@@ -139,7 +136,3 @@ def _stratum_notes(config: MusicPrompts, strata: Sequence[tuple[Any, ...]]) -> l
             why = "there are no more triplets" if candidates <= wanted else "too many prompts missed their checks"
             notes.append(f"{name}: {wanted - written} prompts are missing: {why}")
     return notes
-
-
-def _rows(connection: duckdb.DuckDBPyConnection, name: str, **params: Any) -> pa.Table:
-    return connection.sql(query(f"music_prompts/{name}"), params=params).to_arrow_table()

@@ -1,7 +1,7 @@
 -- Grain: one row a usable prompt, with its modality and split.
 --
--- A group of prompts that share words or reference audio has one place: the hash of its name. `holds` is what a generation
--- can be conditioned on; one that does not say was given all of that but the caption, which stands for the reference.
+-- A group of prompts that share words or reference audio has one place: the hash of the least of its names, so that a
+-- prompt which shares nothing stays where it is when others come or go. `holds` is what a generation can be conditioned on; one that does not say was given all of that but the caption, which stands for the reference.
 CREATE TABLE asked_prompts AS
 SELECT
     prompts.*,
@@ -19,7 +19,9 @@ SELECT
     END AS split
 FROM prompts
 JOIN (
-    SELECT row, md5_number_upper(concat($seed::BIGINT, ':', name)) / 18446744073709551616.0 AS place FROM prompt_groups
+    SELECT row, md5_number_upper(concat($seed::BIGINT, ':', min(name) OVER (PARTITION BY number)))
+        / 18446744073709551616.0 AS place
+    FROM prompt_groups
 ) USING (row)
 LEFT JOIN media ON media.kind = 'reference' AND media.item = prompts.row
 LEFT JOIN (

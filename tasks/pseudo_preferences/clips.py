@@ -10,10 +10,9 @@ import duckdb
 import pyarrow as pa
 
 from earmark.schemas.pseudo_preferences import PseudoPreferences
-from earmark.schemas.tables import AUDIO
 from earmark.tasks.audio.index import Beginning
 from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.build.media import EMBEDDED_AT_ONCE, embed, loudness_of
+from earmark.tasks.build.media import loudness_of, with_audio
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.staging import Stage
 
@@ -36,10 +35,5 @@ def clip_rows(
 ) -> Iterator[pa.Table]:
     """A split's rows of the table `clips` by a query of this folder, with their audio where the config says so."""
     for batch in connection.sql(query(f"pseudo_preferences/{name}"), params={"split": split}).to_arrow_reader():
-        for start in range(0, len(batch), EMBEDDED_AT_ONCE):
-            clips = pa.Table.from_batches([batch.slice(start, EMBEDDED_AT_ONCE)])
-            if config.clips.embed:
-                files = [config.clips_folder() / file for file in clips["file"].to_pylist()]
-                yield embed(clips, files, clips["clip_sha256"].to_pylist())
-            else:
-                yield clips.append_column("audio", pa.nulls(len(clips), AUDIO))
+        files = [config.clips_folder() / file for file in batch["file"].to_pylist()] if config.clips.embed else None
+        yield from with_audio(pa.Table.from_batches([batch]), files)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -41,22 +40,17 @@ def write_confounds(stage: Stage, config: PseudoPreferences) -> None:
     matched = " and ".join(config.judge.match) or None if config.jurors() else None
     with connect(stage.work / "spill") as connection:
         for table in (CLIPS, PAIRS, JUDGMENTS, LABELS):
-            files: list[Path] = [path for paths in stage.tables().get(table.name, {}).values() for path in paths]
-            view_parquet(connection, table.name, files, table.schema)
+            view_parquet(connection, table.name, stage.files(table.name), table.schema)
         rows = connection.execute(query("pseudo_preferences/confounds"), {"judges": judges}).fetchdf()
-    found = [
-        {"set": key[0], "judge": key[1], "dimension": key[2], "matched": matched, **row}
-        for key, group in rows.groupby(["set", "judge", "dimension"], sort=False)
-        for row in measure(group["prompt_id"].tolist(), group["a_won"].to_numpy(bool), _features(group))
-    ]
+    found: list[Row] = []
+    for key, group in rows.groupby(["set", "judge", "dimension"], sort=False):
+        about = {"set": key[0], "judge": key[1], "dimension": key[2], "matched": matched}
+        known = {name: group[name].to_numpy(float) for name in FEATURES}  # those that are known of every clip, and vary
+        features = {name: values for name, values in known.items() if np.isfinite(values).all() and values.any()}
+        measured = measure(group["prompt_id"].tolist(), group["a_won"].to_numpy(bool), features)
+        found += [about | row for row in measured]
     if found:
         stage.write(CONFOUNDS, UNSPLIT, [pa.Table.from_pylist(found, CONFOUNDS.schema)])
-
-
-def _features(rows: Any) -> dict[str, Floats]:
-    """Differences of a less b by feature, those alone that are known of every clip and are not all alike."""
-    known = {name: rows[name].to_numpy(float) for name in FEATURES}
-    return {name: values for name, values in known.items() if np.isfinite(values).all() and values.any()}
 
 
 def measure(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: dict[str, Floats]) -> Iterator[Row]:

@@ -57,19 +57,17 @@ def _gold_rows(stage: Stage, config: PseudoPreferences, written: str) -> Iterato
         InputError: a row or a clip of it cannot be used: truth that is lost unseen would be a wrong figure.
     """
     rows = read_pairs(config, written)
-    files = list(dict.fromkeys(file for row in rows for file in files_of(row)))
-    paths = [clip_at(config, written, file) for file in files]
-    measured = dict(zip(files, measure(stage.store, "measure gold", paths), strict=True))
+    named = dict.fromkeys(file for row in rows for file in files_of(row))
+    files = {file: clip_at(config, written, file) for file in named}
+    measured = dict(zip(files, measure(stage.store, "measure gold", list(files.values())), strict=True))
     for row in rows:
-        for file in files_of(row):
-            if (fault := measured[file][-2]) is not None:
-                raise InputError(f"{row.source_file}, line {row.line}: {fault}: {measured[file][-1]}")
-        clips = {"a": row.audio_a, "b": row.audio_b, "reference": row.reference_audio}
-        shown = {
-            f"{side}_{name}": value
-            for side, file in clips.items()
-            for name, value in _facts(config, written, file, measured).items()
-        }
+        shown: Row = {}
+        for side, file in (("a", row.audio_a), ("b", row.audio_b), ("reference", row.reference_audio)):
+            sha256, duration_s, *_, fault, detail = measured[file] if file else [None] * 4
+            if fault is not None:
+                raise InputError(f"{row.source_file}, line {row.line}: {fault}: {detail}")
+            path = str(files[file]) if file else None
+            shown |= {f"{side}_sha256": sha256, f"{side}_file": path, f"{side}_duration_s": duration_s}
         lyrics, reference = "+lyrics" if row.lyrics else "", "+audio" if row.reference_audio else ""
         yield {
             **shown,
@@ -80,10 +78,3 @@ def _gold_rows(stage: Stage, config: PseudoPreferences, written: str) -> Iterato
             "domain": row.domain or f"text{lyrics}{reference}",
             "truth": {name: better for name, better in row.truth.items() if name in config.judge.dimensions},
         }
-
-
-def _facts(config: PseudoPreferences, written: str, file: str | None, measured: dict[str, tuple[object, ...]]) -> Row:
-    if file is None:
-        return {"sha256": None, "file": None, "duration_s": None}
-    sha256, duration_s = measured[file][:2]
-    return {"sha256": sha256, "file": str(clip_at(config, written, file)), "duration_s": duration_s}

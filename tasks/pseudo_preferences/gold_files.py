@@ -46,5 +46,4 @@ def files_of(row: Gold) -> list[str]:
 
 def clip_at(config: PseudoPreferences, written: str, file: str) -> Path | AudioFault:
     """Where a clip of a table of gold lies."""
-    root = Root(config.path(written).parent, config.links)
-    return clip_below(root, root.folder / file)
+    return clip_below(Root(config.path(written).parent, config.links), file)

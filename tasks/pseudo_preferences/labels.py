@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from earmark.schemas.pseudo_preferences import ORDERS, PseudoPreferences
 from earmark.schemas.pseudo_tables import BIAS, CLIPS, CONFOUNDS, JUDGMENTS, LABELS, PAIRS, PEOPLE
-from earmark.schemas.tables import SPLITS, UNSPLIT
+from earmark.schemas.tables import UNSPLIT
 from earmark.tasks.build.checks import LASTING
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import DRAW, Walked
@@ -24,7 +22,7 @@ from earmark.tasks.pseudo_preferences.confounds import confounds_section, write_
 from earmark.tasks.pseudo_preferences.judging import judge_pairs, passes_of
 from earmark.tasks.pseudo_preferences.people import people_section, write_people
 from earmark.tasks.store.figures import as_markdown
-from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.sql import by_split, connect, literal, query, view_parquet
 from earmark.tasks.store.staging import Stage
 
 
@@ -37,7 +35,7 @@ def keep_consistent(stage: Stage, config: PseudoPreferences, judged: dict[str, W
     Requests without an answer and pairs without a label are rejects.
     """
     with connect(stage.work / "spill") as connection:
-        view_parquet(connection, "pairs", _files(stage, PAIRS.name))
+        view_parquet(connection, "pairs", stage.files(PAIRS.name))
         _view_draws(connection, judged)
         connection.execute(query("pseudo_preferences/answered"))
         accounts = _write_judgments(stage, connection, config), _write_labels(stage, connection, config)
@@ -47,19 +45,14 @@ def keep_consistent(stage: Stage, config: PseudoPreferences, judged: dict[str, W
 
 def _view_draws(connection: duckdb.DuckDBPyConnection, judged: dict[str, Walked]) -> None:
     """Create `draws`: those of all judges, each with its `judge`."""
-    connection.execute("CREATE TABLE labelled (number INTEGER, judge VARCHAR)")
-    connection.executemany("INSERT INTO labelled VALUES (?, ?)", [*enumerate(judged)])
     for number, walked in enumerate(judged.values()):
         view_parquet(connection, f"draws_{number}", walked.draws(), pa.schema([*DRAW, *judge_pairs.columns]))
-    parts = " UNION ALL ".join(f"SELECT {n} AS number, * FROM draws_{n}" for n in range(len(judged)))
-    connection.execute(f"CREATE VIEW draws AS SELECT * FROM ({parts}) JOIN labelled USING (number)")
+    parts = (f"SELECT {literal(judge)} AS judge, * FROM draws_{number}" for number, judge in enumerate(judged))
+    connection.execute(f"CREATE VIEW draws AS {' UNION ALL '.join(parts)}")
 
 
 def _write_judgments(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> Account:
-    for split in SPLITS:
-        rows = connection.sql(query("pseudo_preferences/judgments"), params={"split": split}).to_arrow_reader(100_000)
-        stage.write(JUDGMENTS, split, rows)
-    stage.drop_empty_splits(JUDGMENTS)
+    stage.write_splits(JUDGMENTS, by_split(connection, query("pseudo_preferences/judgments")))
     judges = list(config.by_judge())
     failed = connection.sql(query("pseudo_preferences/unanswered"), params={"judges": len(judges)}).to_arrow_table()
     pairs, answered = connection.execute(
@@ -84,16 +77,10 @@ def _write_labels(stage: Stage, connection: duckdb.DuckDBPyConnection, config: P
         "SELECT 'labels', pair_id, 'labels', reason, detail, NULL::VARCHAR, NULL::BIGINT FROM verdicts "
         "WHERE reason IS NOT NULL ORDER BY pair_id"
     ).to_arrow_table()
-    kept = 0
-    for split in SPLITS:
-        judges = list(config.by_judge())
-        given = {"split": split, "judge": " + ".join(judges), "judges": judges}
-        rows = connection.sql(query("pseudo_preferences/labels"), params=given).to_arrow_reader(100_000)
-        kept += stage.write(LABELS, split, rows)
-    stage.drop_empty_splits(LABELS)
-    _write_bias(stage, connection, config)
-    view_parquet(connection, "clips", _files(stage, CLIPS.name))
-    compared = write_people(stage, connection, config)
+    judges = list(config.by_judge())
+    by = {"judge": " + ".join(judges), "judges": judges}
+    kept = stage.write_splits(LABELS, by_split(connection, query("pseudo_preferences/labels"), by))
+    compared = _write_bias(stage, connection, config)
     return Account(
         name="labels",
         unit="pairs",
@@ -113,12 +100,10 @@ def recount(stage: Stage, config: PseudoPreferences) -> tuple[()]:
         write_confounds(stage, config)
         return ()
     with connect(stage.work / "spill") as connection:
-        view_parquet(connection, "pairs", _files(stage, PAIRS.name))
-        view_parquet(connection, "answered", _files(stage, JUDGMENTS.name))
+        view_parquet(connection, "pairs", stage.files(PAIRS.name))
+        view_parquet(connection, "answered", stage.files(JUDGMENTS.name))
         _decide(stage, connection, config)
         _write_bias(stage, connection, config)
-        view_parquet(connection, "clips", _files(stage, CLIPS.name))
-        write_people(stage, connection, config)
     write_confounds(stage, config)
     return ()
 
@@ -133,12 +118,14 @@ def _decide(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoP
     connection.execute(query("pseudo_preferences/verdicts"), {"require": list(config.judge.require), "judges": judges})
 
 
-def _write_bias(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> None:
+def _write_bias(stage: Stage, connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:
+    """Write `bias` and `people`, with a note where people judged none of the pairs."""
     judges = list(config.by_judge())
-    agreement = alphas(connection, query("pseudo_preferences/vote_counts"))
-    connection.register("alphas", agreement)
+    connection.register("alphas", alphas(connection, query("pseudo_preferences/vote_counts")))
     rows = connection.sql(query("pseudo_preferences/bias"), params={"judges": judges})
     stage.write(BIAS, UNSPLIT, [rows.to_arrow_table()])
+    view_parquet(connection, "clips", stage.files(CLIPS.name))
+    return write_people(stage, connection, config)
 
 
 def known_order_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:
@@ -170,16 +157,15 @@ def expected(rank_a: float, rank_b: float) -> str:
 
 def card_sections(stage: Stage) -> dict[str, str]:
     """The card's own sections."""
-    bias = _rows(_files(stage, BIAS.name))
+    bias, confounds, people = (stage.rows(table.name) for table in (BIAS, CONFOUNDS, PEOPLE))
     sections = {"Position bias": _bias_section(bias)} if bias else {}
-    if CONFOUNDS.name in stage.tables():
-        sections["Confounds"] = confounds_section(_rows(_files(stage, CONFOUNDS.name)))
+    if confounds:
+        sections["Confounds"] = confounds_section(confounds)
     sections |= qualification_section(stage)
-    if PEOPLE.name in stage.tables():
-        sections["The judge against people"] = people_section(_rows(_files(stage, PEOPLE.name)))
+    if people:
+        sections["The judge against people"] = people_section(people)
     with connect(stage.work / "spill") as connection:
-        labels = [path for paths in stage.tables().get(LABELS.name, {}).values() for path in paths]
-        view_parquet(connection, LABELS.name, labels, LABELS.schema)
+        view_parquet(connection, LABELS.name, stage.files(LABELS.name), LABELS.schema)
         return sections | {
             grid.title: as_markdown(grid) for grid in preference_matrices(connection, "pseudo_preferences/ranked")
         }
@@ -199,11 +185,8 @@ def _bias_section(rows: Sequence[dict[str, Any]]) -> str:
         "|---|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for row in rows:
-        shares = [
-            row[name]
-            for name in ("share_a", "share_b", "share_tie", "share_first", "consistency", "same_as_other", "alpha")
-        ]
-        shown = " | ".join("" if share is None else f"{share:.3f}" for share in shares)
+        names = ("share_a", "share_b", "share_tie", "share_first", "consistency", "same_as_other", "alpha")
+        shown = " | ".join("" if row[name] is None else f"{row[name]:.3f}" for name in names)
         lines.append(f"| {row['value']} | {row['dimension']} | {row['set']} | {row['pairs']:,} | {shown} |")
     return "\n".join(lines)
 
@@ -220,12 +203,3 @@ def _unpriced_note(config: PseudoPreferences) -> list[str]:
     if all(one.budget_usd is None or one.charged is not None for one in config.jurors()):
         return []
     return ["judge.budget_usd had no effect: without [prices] nothing is known to cost anything"]
-
-
-def _rows(paths: Sequence[Path]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = pa.concat_tables([pq.read_table(p) for p in paths]).to_pylist() if paths else []
-    return found
-
-
-def _files(stage: Stage, table: str) -> list[Path]:
-    return [path for paths in stage.tables()[table].values() for path in paths]

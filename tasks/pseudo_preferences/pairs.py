@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterator, Set
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +15,9 @@ from earmark.schemas.files import Root
 from earmark.schemas.places import without_place
 from earmark.schemas.pseudo_preferences import CORPUS, MODALITIES, PseudoPreferences
 from earmark.schemas.pseudo_tables import CLIPS, PAIRS
-from earmark.schemas.tables import SPLITS, split_ends
+from earmark.schemas.tables import split_ends
 from earmark.tasks.audio.probe import AudioFault
-from earmark.tasks.audio.similarity import DECIMALS, Vector
+from earmark.tasks.audio.similarity import DECIMALS
 from earmark.tasks.build.fingerprint import file_digests, roots_digest
 from earmark.tasks.build.grouping import group
 from earmark.tasks.build.intake import Intake
@@ -35,34 +35,20 @@ from earmark.tasks.pseudo_preferences.gold_files import gold_audio
 from earmark.tasks.pseudo_preferences.judging import pairs_a_shard, prompt_digests
 from earmark.tasks.pseudo_preferences.matching import CHANGED, matched
 from earmark.tasks.pseudo_preferences.released import digest_released, peek_released
-from earmark.tasks.store.parquet import row_schema, write_rows
-from earmark.tasks.store.sql import connect, query, view_parquet
+from earmark.tasks.store.parquet import record_schema, row_schema, to_table, write_rows
+from earmark.tasks.store.sql import by_split, connect, create_table, query, view_parquet
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
-PROMPTS = row_schema(
-    "row int64, prompt_id string, text string, lyrics string, reference_audio string, source_file string, line int64, "
-    "reference_caption string"
-)
-GENERATIONS = row_schema(
-    "row int64, generation_id string, prompt_id string, model string, audio string, source_file string, line int64, "
-    "conditioned_on string"
-)
-
-
-class Tables(NamedTuple):
-    """What was read of the inputs."""
-
-    prompts: Path
-    generations: Path
+PROMPTS, GENERATIONS = record_schema(Prompt, "row int64"), record_schema(Generation, "row int64")
 
 
 class Pool(NamedTuple):
-    """The same, with what was measured of their audio."""
+    """What was read of the inputs, and then measured of their audio."""
 
     prompts: Path
     generations: Path
-    media: Path
+    media: Path | None = None
 
 
 SPOKEN = row_schema("heard_sha256 string, text string, clip_id string, pipeline string, segment int64")
@@ -94,21 +80,17 @@ def peeks(config: PseudoPreferences) -> Iterator[Peek]:
         yield from peek_released(config)
         return
     prompts, generations, roots = config.path(config.prompts), config.path(config.generations), _roots(config)
-
-    def reference(row: Prompt) -> list[Path | AudioFault]:
-        return [_clip(roots, "reference", row.reference_audio)] if row.reference_audio else []
-
     yield Peek(
         without_place(config.prompts),
         partial(read_prompts, prompts, config.prompts),
-        reference,
+        lambda row: [clip_below(roots["reference"], row.reference_audio)] if row.reference_audio else [],
         "prompts: clips lie beside it",
         (prompts,),
     )
     yield Peek(
         without_place(config.generations),
         partial(read_generations, generations, config.generations),
-        lambda row: [_clip(roots, "generation", row.audio)],
+        lambda row: [clip_below(roots["generation"], row.audio)],
         "generations: clips lie beside it",
         (generations,),
     )
@@ -123,9 +105,9 @@ def named_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
     found: dict[str, Path | AudioFault] = {}
     for row in _read_tables(config):
         if isinstance(row, Prompt) and row.reference_audio:
-            found[f"reference {row.reference_audio}"] = _clip(roots, "reference", row.reference_audio)
+            found[f"reference {row.reference_audio}"] = clip_below(roots["reference"], row.reference_audio)
         elif isinstance(row, Generation):
-            found[row.audio] = _clip(roots, "generation", row.audio)
+            found[row.audio] = clip_below(roots["generation"], row.audio)
     return found
 
 
@@ -140,12 +122,8 @@ def _roots(config: PseudoPreferences) -> dict[str, Root]:
     return {kind: Root(config.path(table).parent, config.links) for kind, table in tables.items()}
 
 
-def _clip(roots: Mapping[str, Root], kind: str, name: str) -> Path | AudioFault:
-    return clip_below(roots[kind], roots[kind].folder / name)
-
-
 @step("import", unit="table rows", label="import prompts and generations")
-def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Tables]:
+def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Pool]:
     """Read both tables; what cannot be read is a reject.
 
     Raises:
@@ -161,7 +139,7 @@ def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Tables]:
         if config.limit is None or not isinstance(row, Generation) or row.prompt_id in known
     )  # a trial: the first prompts, and what was made of them
     generations = [(row, *one) for row, one in enumerate(intake.take(made, "clips"))]
-    tables = Tables(stage.work / "prompts.parquet", stage.work / "generations.parquet")
+    tables = Pool(stage.work / "prompts.parquet", stage.work / "generations.parquet")
     write_rows(tables.prompts, PROMPTS, prompts)
     write_rows(tables.generations, GENERATIONS, generations)
     intake.notes.append(f"{len(prompts)} prompts and {len(generations)} generations")
@@ -169,19 +147,19 @@ def import_tables(stage: Stage, config: PseudoPreferences) -> Done[Tables]:
 
 
 @step("measure", label="")
-def measure_clips(stage: Stage, config: PseudoPreferences, tables: Tables) -> Done[Pool]:
+def measure_clips(stage: Stage, config: PseudoPreferences, tables: Pool) -> Done[Pool]:
     """Hash and measure every generation and reference, each once."""
     prompts = pq.read_table(tables.prompts).to_pylist()
     generations = pq.read_table(tables.generations).to_pylist()
     wanted = [("generation", row["row"], row["audio"]) for row in generations]
     wanted += [("reference", row["row"], row["reference_audio"]) for row in prompts if row["reference_audio"]]
     roots = _roots(config)
-    files = [_clip(roots, kind, name) for kind, _, name in wanted]
+    files = [clip_below(roots[kind], name) for kind, _, name in wanted]
     measured = with_loudness(stage, files, measure_apart(stage, config, "measure clips", files))
     rows = [(kind, item, *each) for (kind, item, _), each in zip(wanted, measured, strict=True)]
-    pool = Pool(tables.prompts, tables.generations, stage.work / "media.parquet")
-    write_rows(pool.media, MEDIA, rows)
-    return Done(pool)
+    media = stage.work / "media.parquet"
+    write_rows(media, MEDIA, rows)
+    return Done(tables._replace(media=media))
 
 
 def _without_prompt(row: Generation | Reject | Note, kept_out: Set[str]) -> Generation | Reject | Note:
@@ -209,21 +187,11 @@ def open_pool(connection: duckdb.DuckDBPyConnection, pool: Pool, config: PseudoP
 
 
 def _group_prompts(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create `prompt_groups`: a name for each usable prompt, the same for prompts that must lie in one split.
-
-    Prompts that share words or reference audio belong together, also by way of others. The name is the least of the
-    group's, so that a prompt which shares nothing stays where it is when others come or go.
-    """
+    """Create `prompt_groups`: prompts that share words or reference audio, also by way of others, in one split."""
     prompts = connection.execute(query("pseudo_preferences/prompt_ties")).fetchall()
     groups = group([[("words", words), *([("sound", sound)] if sound else [])] for _, words, sound, _ in prompts])
-    names: dict[int, str] = {}
-    for number, (*_, name) in zip(groups, prompts, strict=True):
-        names[number] = min(name, names.get(number, name))
-    columns = {
-        "row": pa.array([row for row, *_ in prompts], pa.int64()),
-        "name": pa.array([names[number] for number in groups], pa.string()),
-    }
-    connection.register("prompt_groups", pa.table(columns))
+    rows = [(row, number, name) for number, (row, *_, name) in zip(groups, prompts, strict=True)]
+    create_table(connection, "prompt_groups", "row int64, number int64, name string", rows)
 
 
 @step("clips", unit="table rows", follows="import", label="write clips")
@@ -241,19 +209,10 @@ def write_clips(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Non
         ).to_arrow_table()
         read = "(SELECT source_file FROM prompts UNION ALL SELECT source_file FROM generations)"
         sources = dict(connection.execute(f"SELECT source_file, count(*) FROM {read} GROUP BY ALL").fetchall())
-        kept = sum(stage.write(CLIPS, split, clip_rows(connection, config, split)) for split in SPLITS)
+        kept = stage.write_splits(CLIPS, lambda split: clip_rows(connection, config, split))
         prompts = int(connection.execute("SELECT count(*) FROM asked_prompts").fetchall()[0][0])
-    stage.drop_empty_splits(CLIPS)
-    return Done(
-        None,
-        Account(
-            entered=sum(sources.values()),
-            kept=prompts + kept,
-            rejects=refused,
-            sources=sources,
-            notes=(f"{kept} clips of {prompts} prompts can be judged",),
-        ),
-    )
+    notes = (f"{kept} clips of {prompts} prompts can be judged",)
+    return Done(None, Account(sum(sources.values()), prompts + kept, refused, sources=sources, notes=notes))
 
 
 @step("pairs", unit="candidate pairs", table=PAIRS.name, label="plan pairs")
@@ -271,12 +230,10 @@ def plan_pairs(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Rows
         entered = sum(available.values())
         wanted = config.pairs.count if config.pairs.count is not None else entered
         takes = share_out(wanted, available, config.pairs.modalities)  # type: ignore[arg-type]
-        connection.execute("CREATE TABLE takes (modality VARCHAR, take BIGINT)")
-        connection.executemany("INSERT INTO takes VALUES (?, ?)", list(takes.items()))
-        kept = sum(stage.write(PAIRS, split, _pair_rows(connection, split)) for split in SPLITS)
-        stage.drop_empty_splits(PAIRS)
+        create_table(connection, "takes", "modality string, take int64", list(takes.items()))
+        kept = stage.write_splits(PAIRS, by_split(connection, query("pseudo_preferences/pairs")))
         for name in (PAIRS.name, CLIPS.name):
-            view_parquet(connection, name, [file for files in stage.tables()[name].values() for file in files])
+            view_parquet(connection, name, stage.files(name))
         questions = connection.sql(query("pseudo_preferences/questions")).to_arrow_table()
         near = _nearness_notes(connection, config)
     if config.judge.match:
@@ -294,19 +251,14 @@ def plan_pairs(stage: Stage, config: PseudoPreferences, pool: Pool) -> Done[Rows
 
 def _view_embeddings(connection: duckdb.DuckDBPyConnection, store: Store, config: PseudoPreferences) -> None:
     """Create `embeddings`: those of the generations that may be compared; none unless pairs are chosen by them."""
-    made: list[tuple[int, str, str]] = []
-    vectors: dict[str, Vector] = {}
+    rows = []
     if config.pairs.near is not None:
         made = connection.execute(query("pseudo_preferences/usable_clips")).fetchall()
         folder = config.path(config.generations).parent
-        vectors = embeddings_of(
-            store, clap_at(config, config.pairs.near), {clip: folder / file for _, clip, file in made}
-        )
-    columns = {
-        "row": pa.array([row for row, *_ in made], pa.int64()),
-        "embedding": pa.array([vectors[clip] for _, clip, _ in made], pa.list_(pa.float32())),
-    }
-    connection.register("embeddings", pa.table(columns))
+        files = {clip: folder / file for _, clip, file in made}
+        vectors = embeddings_of(store, clap_at(config, config.pairs.near), files)
+        rows = [(row, vectors[clip]) for row, clip, _ in made]
+    connection.register("embeddings", to_table(row_schema("row int64, embedding float32[]"), rows))  # large: no copy
 
 
 def _nearness_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPreferences) -> list[str]:
@@ -320,7 +272,3 @@ def _nearness_notes(connection: duckdb.DuckDBPyConnection, config: PseudoPrefere
         f"cosine of a pair's clips by {without_place(config.pairs.near)}: median {chosen:.4f} of the chosen pairs, "
         f"{candidates:.4f} of all that could be chosen; {nearer:.0%} of the chosen are nearer than that"
     ]
-
-
-def _pair_rows(connection: duckdb.DuckDBPyConnection, split: str) -> Iterator[pa.RecordBatch]:
-    yield from connection.sql(query("pseudo_preferences/pairs"), params={"split": split}).to_arrow_reader(100_000)

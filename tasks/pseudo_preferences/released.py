@@ -6,14 +6,10 @@ reference, or a clip are in one split: the one that the release names for one of
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
-import duckdb
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from earmark.schemas.files import Root
@@ -35,26 +31,13 @@ from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import table_file
 from earmark.tasks.pseudo_preferences.clips import clip_rows, with_loudness
 from earmark.tasks.pseudo_preferences.confounds import write_confounds
-from earmark.tasks.store.parquet import row_schema, write_rows
-from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.parquet import record_schema, row_schema, write_rows
+from earmark.tasks.store.sql import by_split, connect, create_table, query
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Store
 
-_TYPES = {
-    "line": "int64",
-    **dict.fromkeys(("confidence_musicality", "confidence_alignment", "mq_a", "mq_b", "if_a", "if_b"), "float64"),
-}
-LABELS_READ = row_schema(", ".join(["row int64", *(f"{name} {_TYPES.get(name, 'string')}" for name in Label._fields)]))
+LABELS_READ = record_schema(Label, "row int64")
 MEDIA = row_schema(f"file string, {MEASURED}, loudness_lufs float64")
-STRONGEST = ("test", "validation", "ood", "train")
-"""Which of several splits that a release names holds for rows that must stay together."""
-
-
-class Taken(NamedTuple):
-    """What was read of a release, and measured of its audio."""
-
-    labels: Path
-    media: Path
 
 
 def release_files(config: PseudoPreferences) -> list[ListFile]:
@@ -101,7 +84,7 @@ def _clips_of(row: Label) -> list[str]:
 
 def _places(config: PseudoPreferences, names: Iterator[str] | list[str]) -> dict[str, Path | AudioFault]:
     root = Root(config.clips_folder(), config.links)
-    return {name: clip_below(root, root.folder / name) for name in dict.fromkeys(names)}
+    return {name: clip_below(root, name) for name in dict.fromkeys(names)}
 
 
 @step("import", unit="released labels", label="import released labels")
@@ -119,7 +102,7 @@ def import_release(stage: Stage, config: PseudoPreferences) -> Done[Path]:
 
 
 @step("measure", label="")
-def measure_release(stage: Stage, config: PseudoPreferences, labels: Path) -> Done[Taken]:
+def measure_release(stage: Stage, config: PseudoPreferences, labels: Path) -> Done[Path]:
     """Hash and measure every clip and reference, each once."""
     named = pq.read_table(labels, columns=["audio_a", "audio_b", "reference"])
     places = _places(config, [name for column in named.columns for name in column.to_pylist() if name])
@@ -127,31 +110,30 @@ def measure_release(stage: Stage, config: PseudoPreferences, labels: Path) -> Do
     measured = with_loudness(stage, files, measure_apart(stage, config, "measure clips", files))
     media = stage.work / "media.parquet"
     write_rows(media, MEDIA, [(name, *each) for name, each in zip(places, measured, strict=True)])
-    return Done(Taken(labels, media))
+    return Done(media)
 
 
 @step("labels", unit="released labels", follows="import", table=LABELS.name, label="take released labels")
-def take_released(stage: Stage, config: PseudoPreferences, taken: Taken) -> Done[None]:
+def take_released(stage: Stage, config: PseudoPreferences, labels: Path, media: Path) -> Done[None]:
     """Write the published tables; labels whose clips cannot be used are rejects. Nothing is known of single passes."""
     with connect(stage.work / "spill") as connection:
-        for name, path, schema in (("read", taken.labels, LABELS_READ), ("media", taken.media, MEDIA)):
+        for name, path, schema in (("read", labels, LABELS_READ), ("media", media, MEDIA)):
             connection.register(name, pq.read_table(path, schema=schema))
         connection.execute(query("text/plain_words"))
         connection.execute(query("text/voice_of"))
         limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
         connection.execute(query("pseudo_preferences/released_pairs"), limits)
-        _place_pairs(connection)
+        ties = connection.execute(query("pseudo_preferences/released_ties")).fetchall()
+        numbers = group([own for _, own, _, _ in ties])
+        groups = [(row, number, name, split) for number, (row, _, name, split) in zip(numbers, ties, strict=True)]
+        create_table(connection, "groups", "row int64, number int64, name string, split string", groups)
         given = {"seed": config.seed, **split_ends(config.shares)}
         connection.execute(query("pseudo_preferences/released_splits"), given)
-        kept = 0
-        for split in SPLITS:
-            stage.write(CLIPS, split, clip_rows(connection, config, split, "released_clips"))
-            for table in (PAIRS, LABELS):
-                columns = ", ".join(f'"{name}"' for name in table.schema.names)
-                chosen = f"SELECT {columns} FROM taken WHERE split = $split ORDER BY pair_id"
-                rows = connection.sql(chosen, params={"split": split}).to_arrow_reader(100_000)
-                count = stage.write(table, split, rows)
-            kept += count
+        stage.write_splits(CLIPS, lambda split: clip_rows(connection, config, split, "released_clips"))
+        for table in (PAIRS, LABELS):
+            columns = ", ".join(f'"{name}"' for name in table.schema.names)
+            chosen = f"SELECT {columns} FROM taken WHERE split = $split ORDER BY pair_id"
+            kept = stage.write_splits(table, by_split(connection, chosen))
         refused = connection.sql(
             "SELECT 'labels', pair_id, 'labels', reason, detail, source_file, line FROM released_pairs "
             "WHERE reason IS NOT NULL ORDER BY row"
@@ -159,25 +141,5 @@ def take_released(stage: Stage, config: PseudoPreferences, taken: Taken) -> Done
         sources = dict(connection.execute("SELECT source_file, count(*) FROM read GROUP BY ALL").fetchall())
     for table, split in ((JUDGMENTS, SPLITS[0]), (BIAS, UNSPLIT)):
         stage.write(table, split, [table.schema.empty_table()])
-    for table in (CLIPS, PAIRS, LABELS):
-        stage.drop_empty_splits(table)
     write_confounds(stage, config)
     return Done(None, Account(kept + len(refused), kept, refused, sources=sources))
-
-
-def _place_pairs(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create `groups`: for each usable row its group's name and the split that the release names for it, if any."""
-    rows = connection.execute(query("pseudo_preferences/released_ties")).fetchall()
-    numbers = group([ties for _, ties, _, _ in rows])
-    names: dict[int, str] = {}
-    fixed: dict[int, set[str]] = defaultdict(set)
-    for number, (_, _, name, split) in zip(numbers, rows, strict=True):
-        names[number] = min(name, names.get(number, name))
-        fixed[number] |= {split} if split else set()
-    splits = {number: min(named, key=STRONGEST.index) for number, named in fixed.items() if named}
-    columns = {
-        "row": pa.array([row for row, *_ in rows], pa.int64()),
-        "name": pa.array([names[number] for number in numbers], pa.string()),
-        "fixed": pa.array([splits.get(number) for number in numbers], pa.string()),
-    }
-    connection.register("groups", pa.table(columns))

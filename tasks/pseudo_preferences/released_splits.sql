@@ -1,4 +1,6 @@
 -- Grain: one row a usable released label in its split, by the columns of the tables `pairs` and `labels`.
+--
+-- A group has one split: the strongest that the release names for one of its rows, else one by the hash of its least name.
 CREATE TABLE taken AS
 SELECT
     row,
@@ -39,5 +41,12 @@ SELECT
     line
 FROM released_pairs
 JOIN (
-    SELECT *, md5_number_upper(concat($seed::BIGINT, ':', name)) / 18446744073709551616.0 AS place FROM groups
+    SELECT
+        row,
+        ['test', 'validation', 'ood', 'train'][
+            min(list_position(['test', 'validation', 'ood', 'train'], split)) OVER together
+        ] AS fixed,
+        md5_number_upper(concat($seed::BIGINT, ':', min(name) OVER together)) / 18446744073709551616.0 AS place
+    FROM groups
+    WINDOW together AS (PARTITION BY number)
 ) USING (row)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +18,7 @@ from earmark.tasks.store.manifest import FileEntry
 
 EMBEDDED_BYTES_PER_GROUP = 200_000_000  # a reader holds one row group; the Hub's viewer wants at most 300 MB
 EMBEDDED_BYTES_PER_FILE = 500_000_000
+_ALIASES = {str: "string", int: "int64", float: "float64", bool: "bool"}
 
 
 def write_shards(folder: Path, table: Table, split: str, batches: Iterable[pa.RecordBatch | pa.Table]) -> list[Path]:
@@ -72,15 +73,33 @@ def row_schema(columns: str) -> pa.Schema:
     return pa.schema([(name, _type_of(alias)) for name, alias in pairs])
 
 
+def record_schema(record: type, before: str, after: str = "") -> pa.Schema:
+    """The schema of an intermediate file of what an importer yields (a named tuple of texts and numbers).
+
+    Args:
+        record: its type.
+        before: columns that stand before its fields, as `row_schema` reads them.
+        after: columns after them.
+    """
+    hints = {name: (get_args(hint) or (hint,))[0] for name, hint in get_type_hints(record).items()}
+    own = ", ".join(f"{name} {_ALIASES[kind]}" for name, kind in hints.items())
+    return row_schema(", ".join(filter(None, (before, own, after))))
+
+
 def _type_of(alias: str) -> pa.DataType:
     return pa.list_(_type_of(alias[:-2])) if alias.endswith("[]") else pa.type_for_alias(alias)
 
 
-def write_rows(path: Path, schema: pa.Schema, rows: Sequence[tuple[Any, ...]]) -> None:
-    """Write an intermediate file of a few columns, whole or not at all; published tables go through `Stage.write`."""
+def to_table(schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """Rows, each a value a column, as a table."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(schema)
+    return pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema)
+
+
+def write_rows(path: Path, schema: pa.Schema, rows: Sequence[Sequence[Any]]) -> None:
+    """Write an intermediate file of a few columns, whole or not at all; published tables go through `Stage.write`."""
     with replacing(path) as temporary:
-        pq.write_table(pa.table([pa.array(c, f.type) for c, f in zip(columns, schema, strict=True)], schema), temporary)
+        pq.write_table(to_table(schema, rows), temporary)
 
 
 def _open(path: Path, table: Table) -> pq.ParquetWriter:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import glob
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from earmark.tasks.store.parquet import row_schema, to_table
 
 MEMORY_LIMIT = "2500MB"  # leaves room for Arrow and the interpreter below 4 GiB
 MOST_THREADS = 20  # DuckDB asks for 125 MB each; its reader of JSON takes 32 MiB of them before it has read a line
@@ -90,3 +93,17 @@ def view_parquet(
     else:
         assert empty is not None
         connection.register(name, empty.empty_table())
+
+
+def create_table(connection: duckdb.DuckDBPyConnection, name: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+    """Make a table of a few rows, or replace it; its columns as `row_schema` reads them."""
+    connection.register("given", to_table(row_schema(columns), rows))
+    connection.execute(f"CREATE OR REPLACE TABLE {name} AS FROM given")
+    connection.unregister("given")
+
+
+def by_split(
+    connection: duckdb.DuckDBPyConnection, sql: str, params: Mapping[str, object] | None = None, batch: int = 100_000
+) -> Callable[[str], pa.RecordBatchReader]:
+    """What a query gives of a split, `$split` beside its other parameters, as `Stage.write_splits` takes it."""
+    return lambda split: connection.sql(sql, params={**(params or {}), "split": split}).to_arrow_reader(batch)

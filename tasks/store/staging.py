@@ -19,7 +19,7 @@ import pyarrow as pa
 from earmark.schemas.errors import StoreError
 from earmark.schemas.files import private_folder
 from earmark.schemas.reasons import check_reasons
-from earmark.schemas.tables import REJECTS, THINGS, Table
+from earmark.schemas.tables import REJECTS, SPLITS, THINGS, Table
 from earmark.tasks.store.files import replacing, write_text
 from earmark.tasks.store.manifest import Step
 from earmark.tasks.store.parquet import write_shards
@@ -90,6 +90,21 @@ class Stage:
         write_shards(folder, table, split, counted())
         return count
 
+    def write_splits(
+        self,
+        table: Table,
+        rows: Callable[[str], Iterable[pa.RecordBatch | pa.Table]],
+        splits: Iterable[str] = SPLITS,
+    ) -> int:
+        """Write a published table, split by split (`rows` gives those of one); splits without rows have no file.
+
+        Returns:
+            The number of rows.
+        """
+        count = sum(self.write(table, split, rows(split)) for split in splits)
+        self.drop_empty_splits(table)
+        return count
+
     def drop_empty_splits(self, table: Table) -> None:
         """Remove the files of splits without rows; one stays if none has any, unless the table is optional."""
         import pyarrow.parquet as pq
@@ -147,6 +162,16 @@ class Stage:
             split = path.name.rsplit("-", 3)[0]
             found.setdefault(path.parent.name, {}).setdefault(split, []).append(path)
         return found
+
+    def files(self, table: str) -> list[Path]:
+        """The written Parquet files of one table, split by split; none if there is no such table."""
+        return [path for paths in self.tables().get(table, {}).values() for path in paths]
+
+    def rows(self, table: str, columns: list[str] | None = None) -> list[dict[str, Any]]:
+        """What was written of one table."""
+        import pyarrow.parquet as pq
+
+        return [row for path in self.files(table) for row in pq.ParquetFile(path).read(columns).to_pylist()]
 
 
 @contextmanager

@@ -72,7 +72,7 @@ def ours(folder: Path, quota: int, write: bool) -> dict[str, float]:
         picked_s = time.perf_counter() - start
         if write:
             write_shards(folder / "pairs", PAIRS, "train", pair_rows(connection, clips, "train"))
-    return {"pairs": drawn.picked, "picked_s": picked_s, "total_s": time.perf_counter() - start}
+    return {"pairs": drawn.kept, "picked_s": picked_s, "total_s": time.perf_counter() - start}
 
 
 def pandas_merge(folder: Path, quota: int) -> dict[str, float]:
