@@ -201,7 +201,7 @@ class Questioner:
         elif self._evaluation.kind == "preference":
             means = [_mean(draws) for draws in values.values()]
             leads = [means[0] - means[1]] if self._mode.each is not None else means
-            chosen = {self._leader(lead) for lead in leads}
+            chosen = {leader(self._evaluation, lead) for lead in leads}
             found.score = _mean(leads)
             found.choice = chosen.pop() if len(chosen) == 1 else INCONSISTENT
         else:
@@ -210,10 +210,6 @@ class Questioner:
             if self._mode.items is not None:
                 found.items = [{"item": name, "score": score} for name, score in zip(names, scores, strict=True)]
             found.score = _mean(scores)
-
-    def _leader(self, lead: float) -> str:
-        first, second = self._evaluation.sides
-        return first if lead > 0 else second if lead < 0 else "tie"
 
     def _check_blind(self) -> None:
         """Refuse a control that would leave nothing to ask about, or ask what is no control."""
@@ -276,12 +272,10 @@ class Questioner:
             return float(value["p_yes"]) if isinstance(value, dict) else float(str(value).casefold() == "yes")
         if self.answer == "scalar":
             return float(value["score"] if isinstance(value, dict) else value)
-        return self._side(str(value), asked.swapped) if self.answer == "preference" else str(value)
-
-    def _side(self, position: str, swapped: bool) -> str:
-        """What a judge prefers, in the evaluation's own words: swapped, A of the prompt is the second side."""
-        sides = dict(zip("AB", reversed(self._evaluation.sides) if swapped else self._evaluation.sides, strict=True))
-        return sides.get(position, position)
+        if self.answer == "preference":  # in the evaluation's own words: swapped, A of the prompt is the second side
+            sides = reversed(self._evaluation.sides) if asked.swapped else self._evaluation.sides
+            return dict(zip("AB", sides, strict=True)).get(str(value), str(value))
+        return str(value)
 
     def _part(self, name: str, value: Any) -> Any:
         if value is None:
@@ -327,6 +321,12 @@ def _commonest(chosen: Sequence[str]) -> str:
     """What most draws chose; a tie where no choice leads."""
     (first, count), *others = Counter(chosen).most_common(2)
     return "tie" if others and others[0][1] == count else first
+
+
+def leader(evaluation: Evaluation, lead: float) -> str:
+    """Which side scores higher, by how much the first leads."""
+    first, second = evaluation.sides
+    return first if lead > 0 else second if lead < 0 else "tie"
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -12,12 +12,9 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.clip_scores import ANY
 from earmark.tasks.evaluation.samples import Samples
+from earmark.tasks.evaluation.scores import format_of
+from earmark.tasks.store.files import replacing
 from earmark.tasks.store.sql import literal
-
-FORMATS = {
-    ".csv": "FORMAT csv, HEADER", ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'", ".jsonl": "FORMAT json",
-    ".ndjson": "FORMAT json", ".parquet": "FORMAT parquet",
-}  # fmt: skip
 
 
 def clips_of(samples: Samples, evaluation: Evaluation) -> pa.Table:
@@ -60,17 +57,11 @@ def write_samples_template(path: Path, evaluation: Evaluation, samples: Samples)
 
 
 def _write(path: Path, connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    form = FORMATS.get(path.suffix.lower())
-    if form is None:
-        raise InputError(f"{path}: expected a file that ends in {', '.join(FORMATS)}")
+    _, form = format_of(path)
     if path.exists():
         raise InputError(f"{path}: the file exists, and its scores with it; name another")
     if not path.parent.is_dir():
         raise InputError(f"{path}: no such folder")
-    part = path.with_name(f".{path.name}.part")
-    try:
-        rows = connection.execute(f"COPY ({query}) TO {literal(str(part))} ({form})").fetchall()
-        part.rename(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as part:
+        rows = connection.execute(f"COPY ({query}) TO {literal(part)} ({form})").fetchall()
     return int(rows[0][0])
