@@ -229,7 +229,13 @@ class Questioner:
     def _rendered(self, prompt: Prompt, row: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[Message, ...]:
         try:
             messages = prompt.render(**values)
-            return tuple(map(_without_audio, messages)) if self._blind == "audio" else messages
+            if self._blind != "audio":
+                return messages
+            told = Text(NO_AUDIO)
+            return tuple(
+                Message(one.role, tuple(told if isinstance(part, Audio) else part for part in one.parts))
+                for one in messages
+            )
         except PromptError as error:
             shown = [name for name in self._mode.shown.values() if names_clip(name) or names_image(name)]
             missing = [name for name in shown if row[name] is None]
@@ -331,11 +337,6 @@ def leader(evaluation: Evaluation, lead: float) -> str:
 
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _without_audio(message: Message) -> Message:
-    parts = (Text(NO_AUDIO) if isinstance(part, Audio) else part for part in message.parts)
-    return Message(message.role, tuple(parts))
 
 
 def swapped_sides(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -88,9 +88,7 @@ def _clip_rows(scores: ClipScores, clips: Mapping[str, Mapping[str, Any]], table
     return found
 
 
-def clip_predictions(
-    scores: ClipScores, samples: Samples, evaluation: Evaluation
-) -> tuple[dict[str, Prediction], Reachable | None] | None:
+def clip_predictions(scores: ClipScores, samples: Samples) -> tuple[dict[str, Prediction], Reachable | None] | None:
     """What the file says of an evaluation's samples, and how many preferences any scores of clips could meet.
 
     Returns:
@@ -99,6 +97,7 @@ def clip_predictions(
     Raises:
         InputError: as `_clip_rows`; or clips of the evaluation are missing.
     """
+    evaluation = samples.evaluation
     column = next((name for name in (evaluation.dimension, ANY) if name in scores.scores), None)
     if column is None or evaluation.clips is None:
         return None

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.comparison import TEST, as_markdown, as_svg, check_samples, compare, ranking
+from earmark.tasks.evaluation.comparison import TEST, as_markdown, as_svg, compare, ranking
 from earmark.tasks.evaluation.judging import examinee, judge
 from earmark.tasks.evaluation.reading import read, read_clips
 from earmark.tasks.evaluation.recording import RECORD as EVALUATION
@@ -145,7 +145,6 @@ def _compared(evaluation: Evaluation, folders: dict[str, Path]) -> dict[str, Any
         rows[name] = {row["id"]: row for row in table.to_pylist()}
         said = json.loads((folder / EVALUATION).read_bytes()).get("threshold")
         thresholds[name] = said and Threshold(**said)
-    check_samples(evaluation.name, rows)
     return compare(evaluation, rows, thresholds)
 
 

@@ -34,22 +34,6 @@ HEADLINE = {"yes_no": "accuracy", "preference": "accuracy", "choice": "accuracy"
 Rows = Mapping[str, Mapping[str, Any]]  # what an evaluation wrote of each sample (`predictions.parquet`), by id
 
 
-def check_samples(evaluation: str, runs: Mapping[str, Rows]) -> None:
-    """Refuse models that were measured on other samples than the first.
-
-    Raises:
-        InputError: they were.
-    """
-    (first, known), *others = runs.items()
-    for name, rows in others:
-        if odd := sorted(known.keys() ^ rows.keys()):
-            raise InputError(
-                f"--compare: '{name}' was measured on {len(rows):,} samples of '{evaluation}', '{first}' on "
-                f"{len(known):,}; the first that only one of them has is '{odd[0]}': measure both with the same "
-                "--split, --language and --limit"
-            )
-
-
 def compare(
     evaluation: Evaluation, runs: Mapping[str, Rows], thresholds: Mapping[str, Threshold | None]
 ) -> dict[str, Any]:
@@ -61,17 +45,28 @@ def compare(
     Returns:
         `rows`: one a model; `differences`: of each pair and metric, first less second; `left_out` and `unanswered`:
         how many samples.
+
+    Raises:
+        InputError: models were measured on other samples than the first.
     """
-    first = next(iter(runs.values()))
+    (first_name, first), *others = runs.items()
+    for name, rows in others:
+        if odd := sorted(first.keys() ^ rows.keys()):
+            raise InputError(
+                f"--compare: '{name}' was measured on {len(rows):,} samples of '{evaluation.name}', '{first_name}' on "
+                f"{len(first):,}; the first that only one of them has is '{odd[0]}': measure both with the same "
+                "--split, --language and --limit"
+            )
+    said = {name: {one: _prediction(row) for one, row in rows.items()} for name, rows in runs.items()}
     kept = [one for one in first if all(rows[one]["reason"] not in NOT_MEASURED for rows in runs.values())]
-    answered = [one for one in kept if all(_answered(rows[one]) for rows in runs.values())]
+    answered = [one for one in kept if all(held[one].answered for held in said.values())]
     used = answered if evaluation.kind == "scalar" else kept
     everyone = np.flatnonzero(np.isin(used, answered))
     truth = [_sample(evaluation, first[one]) for one in used]
     table = []
     found: dict[str, dict[str, tuple[float | None, Any]]] = {}  # by metric and model: its value, and over resamples
-    for name, rows in runs.items():
-        measured = Measured(evaluation, truth, [_prediction(rows[one]) for one in used], thresholds[name])
+    for name, held in said.items():
+        measured = Measured(evaluation, truth, [held[one] for one in used], thresholds[name])
         table.append(measured.row(None, name, range(len(used))))
         if used and evaluation.kind != "scalar":
             right = measured.credits["accuracy"]
@@ -92,10 +87,6 @@ def compare(
         "rows": table,
         "differences": [one for metric, values in found.items() for one in pair_differences(metric, values, count)],
     }
-
-
-def _answered(row: Mapping[str, Any]) -> bool:
-    return row["score"] is not None or row["choice"] is not None
 
 
 def _sample(evaluation: Evaluation, row: Mapping[str, Any]) -> dict[str, Any]:

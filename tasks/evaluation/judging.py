@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from earmark.schemas.config import checked, read_toml
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.evaluations import Evaluation, Examinee, Mode
+from earmark.schemas.evaluations import Examinee, Mode
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.sessions import open_session
 from earmark.tasks.evaluation.asking import Asked, NoMedia, Prediction, Questioner
@@ -59,7 +59,7 @@ def judge(
     ):
 
         def predict(samples: Samples) -> dict[str, Prediction]:
-            questioner = _questioner(samples, version, store, config, evaluation, mode, wish)
+            questioner = _questioner(samples, store, config, mode, wish)
             predictions: dict[str, Prediction] = {}
             with working(f"judge {evaluation.name}", samples.count) as work:
                 for asked, without in _asked(samples, questioner):
@@ -71,12 +71,12 @@ def judge(
             prompts.update(questioner.prompts)
             return predictions
 
-        threshold = choose_threshold(version, corpus, evaluation, wish, samples, predict)
+        threshold = choose_threshold(samples, wish, predict)
         predictions = predict(samples)
         asked: dict[str, Any] = {"mode": mode.name, "annotator": config.annotator, "scores": None}
         asked |= {"prompts": prompts, "both_orders": wish.both_orders, "draws": wish.draws, "blind": wish.blind}
         asked["spent_usd"] = session.spent_usd
-        return record(version, store, samples, evaluation, wish, predictions, asked, out, threshold)
+        return record(store, samples, wish, predictions, asked, out, threshold)
 
 
 def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, wish: Wish) -> dict[str, Any]:
@@ -84,7 +84,7 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, w
     evaluation = find_evaluation(corpus, wish.evaluation)
     mode = find_mode(evaluation, wish.mode)
     with select_samples(version, corpus, evaluation, wish.part) as samples:
-        questioner = _questioner(samples, version, store, config, evaluation, mode, wish)
+        questioner = _questioner(samples, store, config, mode, wish)
         with open_session(store, config) as session:
             batches = (asked for asked, _ in _asked(samples, questioner))
             plan = session.forecast(one.request for asked in batches for group in asked.values() for one in group)
@@ -92,13 +92,11 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, w
         return {"annotator": config.annotator, "about": about, **asdict(plan)}
 
 
-def _questioner(
-    samples: Samples, version: Version, store: Store, config: Examinee, evaluation: Evaluation, mode: Mode, wish: Wish
-) -> Questioner:
+def _questioner(samples: Samples, store: Store, config: Examinee, mode: Mode, wish: Wish) -> Questioner:
     shown = () if wish.blind == "audio" else mode.columns
-    clips = clip_files(samples.clips(shown), version, store, samples.folder / "clips", wish.roots)
-    drawn, pictures = "swapped" in samples.columns, samples.folder / "images"
-    return Questioner(evaluation, mode, config, clips, pictures, drawn, wish.both_orders, wish.draws, wish.blind)
+    clips = clip_files(samples.clips(shown), samples.version, store, samples.folder / "clips", wish.roots)
+    drawn, images = "swapped" in samples.columns, samples.folder / "images"
+    return Questioner(samples.evaluation, mode, config, clips, images, drawn, wish.both_orders, wish.draws, wish.blind)
 
 
 def _asked(samples: Samples, questioner: Questioner) -> Iterator[tuple[dict[str, list[Asked]], dict[str, Prediction]]]:

@@ -29,9 +29,8 @@ def read(
     """
     evaluation = find_evaluation(corpus, wish.evaluation)
     with select_samples(version, corpus, evaluation, wish.part) as samples:
-        scores = partial(read_scores, path, evaluation)
-        threshold, predictions = choose_threshold(version, corpus, evaluation, wish, samples, scores), scores(samples)
-        return record(version, store, samples, evaluation, wish, predictions, _file(path, evaluation), out, threshold)
+        threshold = choose_threshold(samples, wish, partial(read_scores, path))
+        return record(store, samples, wish, read_scores(path, samples), _file(path, evaluation), out, threshold)
 
 
 def read_clips(
@@ -52,7 +51,7 @@ def read_clips(
     for evaluation in evaluations:
         try:
             with select_samples(version, corpus, evaluation, wish.part) as samples:
-                found = clip_predictions(scores, samples, evaluation)
+                found = clip_predictions(scores, samples)
                 if found is None:
                     without.append(evaluation.name)
                     continue
@@ -61,7 +60,7 @@ def read_clips(
                 if most is not None:
                     asked["reachable"] = {"accuracy": most.met / samples.count, "exact": most.exact}
                 place = out / evaluation.name if out and len(evaluations) > 1 else out
-                tables.append(record(version, store, samples, evaluation, wish, predictions, asked, place))
+                tables.append(record(store, samples, wish, predictions, asked, place))
         except NoSamples:
             if wish.evaluation is not None:
                 raise
@@ -85,13 +84,13 @@ def write_template(version: Version, corpus: Corpus, path: Path, wish: Wish) -> 
         held = []
         for evaluation in _of_clips(corpus, wish):
             with suppress(NoSamples), select_samples(version, corpus, evaluation, wish.part) as samples:
-                held.append((evaluation, clips_of(samples, evaluation)))
+                held.append((evaluation, clips_of(samples)))
         if not held:
             raise NoSamples(f"{version.corpus}@{version.name} has no sample of any evaluation")
         return write_clips_template(path, held), "--clip-scores"
     evaluation = find_evaluation(corpus, wish.evaluation)
     with select_samples(version, corpus, evaluation, wish.part) as samples:
-        return write_samples_template(path, evaluation, samples), "--scores"
+        return write_samples_template(path, samples), "--scores"
 
 
 def _of_clips(corpus: Corpus, wish: Wish) -> list[Evaluation]:

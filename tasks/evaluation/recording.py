@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.build.media import media_index
@@ -21,7 +20,7 @@ from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, LETTERS, Samples, 
 from earmark.tasks.evaluation.statistics import best_threshold
 from earmark.tasks.exports.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.parquet import row_schema
-from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.store.versions import Store
 
 RECORD = "evaluation.json"
 ITEMS = pa.list_(pa.struct([("item", pa.string()), ("score", pa.float64())]))
@@ -38,12 +37,7 @@ PREDICTIONS = pa.schema(
 
 
 def choose_threshold(
-    version: Version,
-    corpus: Corpus,
-    evaluation: Evaluation,
-    wish: Wish,
-    samples: Samples,
-    predict: Callable[[Samples], dict[str, Prediction]],
+    samples: Samples, wish: Wish, predict: Callable[[Samples], dict[str, Prediction]]
 ) -> Threshold | None:
     """The threshold that is named, or the best of a split that is not measured; None without either wish.
 
@@ -54,6 +48,7 @@ def choose_threshold(
     split = wish.tune_on
     if wish.threshold is None and split is None:
         return None
+    evaluation = samples.evaluation
     if evaluation.kind != "yes_no":
         raise ConfigError(f"evaluation '{evaluation.name}' asks for no yes or no: leave --threshold and --tune-on out")
     if split is None:
@@ -63,7 +58,7 @@ def choose_threshold(
     if split in (*HELD_OUT, EVERY) or (split,) in measured:
         raise StoreError(f"--tune-on {split}: a threshold is chosen on a split that is not measured; name another")
     part = replace(wish.part, split=split, limit=None)
-    with select_samples(version, corpus, evaluation, part) as others:
+    with select_samples(samples.version, samples.corpus, evaluation, part) as others:
         found = predict(others)
         truth = {row["id"]: row["target"] for rows in others.batches(10_000, ["id", "target"]) for row in rows}
     scored = [(one.score, truth[one.id]) for one in found.values() if one.score is not None]
@@ -73,10 +68,8 @@ def choose_threshold(
 
 
 def record(
-    version: Version,
     store: Store,
     samples: Samples,
-    evaluation: Evaluation,
     wish: Wish,
     predictions: dict[str, Prediction],
     asked: dict[str, Any],
@@ -84,13 +77,14 @@ def record(
     threshold: Threshold | None = None,
 ) -> tuple[dict[str, Any], Path]:
     """Count, and write the folder."""
+    version, evaluation = samples.version, samples.evaluation
     grouped = [name for group in evaluation.groups for name in group.split("+")]
     extra = ("cluster", "swapped", "audio", "a_audio", "b_audio")
     turns = (evaluation.triplets, *evaluation.clip_columns) if evaluation.triplets else ()
     columns = ["id", "split", "target", *grouped, *turns, *(name for name in extra if name in samples.columns)]
     rows = [row for batch in samples.batches(10_000, [*dict.fromkeys(columns)]) for row in batch]
     if evaluation.kind == "choice":
-        rows = _with_options(rows, samples.sizes(evaluation), predictions)
+        rows = _with_options(rows, samples.sizes(), predictions)
     if not any(one.answered for one in predictions.values()):
         commonest = Counter(one.reason for one in predictions.values()).most_common(1)[0][0]
         detail = next(one.detail for one in predictions.values() if one.reason == commonest)

@@ -186,11 +186,9 @@ def _members(group: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, l
             if None not in values:
                 found.setdefault(values, []).append(place)
     ordered = sorted(found, key=lambda values: [(isinstance(v, str), v) for v in values])
-    return [(" / ".join(map(_said, values)), found[values]) for values in ordered]
-
-
-def _said(value: Any) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    words = {True: "yes", False: "no"}
+    named = [[words[v] if isinstance(v, bool) else str(v) for v in values] for values in ordered]
+    return [(" / ".join(name), found[values]) for name, values in zip(named, ordered, strict=True)]
 
 
 def _mean(group: str, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

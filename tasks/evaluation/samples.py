@@ -56,6 +56,9 @@ class Wish:
 class Samples:
     """The chosen rows: they lie in the connection's table `judged.samples`, all ids in `judged.everything`."""
 
+    version: Version
+    corpus: Corpus
+    evaluation: Evaluation
     connection: duckdb.DuckDBPyConnection
     columns: tuple[str, ...]
     count: int
@@ -68,11 +71,12 @@ class Samples:
         for batch in reader:
             yield batch.to_pylist()
 
-    def sizes(self, evaluation: Evaluation) -> dict[str, int]:
+    def sizes(self) -> dict[str, int]:
         """How many options, or items, each chosen sample has, by id; empty where the evaluation has no such column."""
-        named = [mode.options if evaluation.kind == "choice" else mode.items for mode in evaluation.modes]
+        kind, modes = self.evaluation.kind, self.evaluation.modes
+        named = [mode.options if kind == "choice" else mode.items for mode in modes]
         column = next((name for name in named if name in self.columns), None)
-        if column is None or evaluation.kind not in ("choice", "yes_no"):
+        if column is None or kind not in ("choice", "yes_no"):
             return {}
         return dict(self.connection.execute(f'SELECT id, len("{column}") FROM judged.samples').fetchall())
 
@@ -136,7 +140,7 @@ def select_samples(version: Version, corpus: Corpus, evaluation: Evaluation, par
         _check_rows(connection, evaluation)
         _choose(connection, evaluation, part, columns)
         count = connection.execute("SELECT count(*) FROM judged.samples").fetchall()[0][0]
-        yield Samples(connection, tuple(columns), count, Path(temporary))
+        yield Samples(version, corpus, evaluation, connection, tuple(columns), count, Path(temporary))
 
 
 def _filled(sql: str, evaluation: Evaluation) -> str:

@@ -63,7 +63,7 @@ def _forms(evaluation: Evaluation) -> tuple[str, list[tuple[str, ...]]]:
     return "choice (a letter)", [("choice",)]
 
 
-def read_scores(path: Path, evaluation: Evaluation, samples: Samples) -> dict[str, Prediction]:
+def read_scores(path: Path, samples: Samples) -> dict[str, Prediction]:
     """What a file says of the chosen samples; a sample whose cells are empty has no answer.
 
     Args:
@@ -74,14 +74,14 @@ def read_scores(path: Path, evaluation: Evaluation, samples: Samples) -> dict[st
         InputError: the file cannot be read, lacks a column, names an id twice or one that is unknown, leaves one out,
             or holds something that is no score.
     """
-    table = read_table(path)
+    table, evaluation = read_table(path), samples.evaluation
     says, forms = _forms(evaluation)
     form = next((form for form in forms if {*form} <= {*table.column_names}), None)
     if "id" not in table.column_names or form is None:
         raise InputError(f"{path}: expected the columns id and {says}; found {', '.join(table.column_names)}")
     known = {row[0] for row in samples.connection.execute("SELECT id FROM judged.everything").fetchall()}
     wanted = {row[0] for row in samples.connection.execute("SELECT id FROM judged.samples").fetchall()}
-    sizes = samples.sizes(evaluation)
+    sizes = samples.sizes()
     found: dict[str, Prediction] = {}
     for place, row in enumerate(table.select(["id", *form]).to_pylist(), 1):
         where = f"{path}, row {place}"

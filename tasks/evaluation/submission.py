@@ -87,14 +87,6 @@ class Made(NamedTuple):
     probe: Probe
 
 
-class Submission(NamedTuple):
-    """What was submitted: usable clips in the order of prompts, ids without one and why, files that are no prompt's."""
-
-    made: list[Made]
-    lacking: dict[str, str]
-    unused: int
-
-
 def score(
     version: Version, corpus: Corpus, store: Store, judge: Examinee | None, wish: Wish, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
@@ -112,8 +104,7 @@ def score(
     generation = generation_of(corpus)
     if wish.reference is not None and wish.clap is None:
         raise InputError("--reference: FAD needs a model: name a CLAP model with --clap, or leave --reference out")
-    submission = _submitted(version, store, generation, wish)
-    made = submission.made
+    made, lacking, unused = _submitted(version, store, generation, wish)
     scores = scorers.clip_scores(_audio(made, generation), wish.scorers, store)
     model = None if wish.clap is None else similarity_of(store, wish.clap)
     fits, vectors, reference = _embedded(made, generation, model, wish, store)
@@ -125,10 +116,10 @@ def score(
         "system": system,
         "team": wish.team,
         "track": wish.track,
-        "prompts": len(made) + len(submission.lacking),
+        "prompts": len(made) + len(lacking),
         "clips": len(made),
-        "lacking": submission.lacking,
-        "unused_files": submission.unused,
+        "lacking": lacking,
+        "unused_files": unused,
         "measured_by": {
             "clap": model and {"model": model.model, "sha256": model.digest},
             "reference": reference and {**reference[1], "name": wish.reference},
@@ -154,7 +145,7 @@ def forecast(
 ) -> list[dict[str, Any]]:
     """What `score` would ask of the judge and of each scorer; nothing is asked."""
     generation = generation_of(corpus)
-    made = _submitted(version, store, generation, wish).made
+    made, *_ = _submitted(version, store, generation, wish)
     plans = []
     if judge is not None:
         with _questions(made, generation, judge) as asked, open_session(store, judge) as session:
@@ -181,8 +172,10 @@ def _word(name: str) -> str:
     return word if word == name else f"{word}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _submitted(version: Version, store: Store, generation: Generation, wish: Wish) -> Submission:
-    """The clip of each prompt, by the file's name."""
+def _submitted(
+    version: Version, store: Store, generation: Generation, wish: Wish
+) -> tuple[list[Made], dict[str, str], int]:
+    """Usable clips in the order of prompts, the prompts without one and why, and how many files are no prompt's."""
     if not wish.generations.is_dir():
         raise InputError(f"--generations: expected a folder of clips: {wish.generations}")
     rows = {row[generation.key]: row for row in prompts_of(version, generation)}
@@ -206,7 +199,7 @@ def _submitted(version: Version, store: Store, generation: Generation, wish: Wis
             f"first is '{name}' ({why}); a file is called like its prompt's {generation.key}; --partial leaves them out"
         )
     made = [Made(row, paths[name], one) for name, row in rows.items() if isinstance(one := probes.get(name), Probe)]
-    return Submission(made, lacking, unused)
+    return made, lacking, unused
 
 
 def prompts_of(version: Version, generation: Generation) -> list[dict[str, Any]]:

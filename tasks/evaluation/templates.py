@@ -17,11 +17,12 @@ from earmark.tasks.store.files import replacing
 from earmark.tasks.store.sql import literal
 
 
-def clips_of(samples: Samples, evaluation: Evaluation) -> pa.Table:
+def clips_of(samples: Samples) -> pa.Table:
     """The clips of an evaluation's samples: `clip`, `file`, `clip_sha256`."""
-    assert evaluation.clips is not None
-    table, key = evaluation.clips
-    wanted = " UNION ".join(f'SELECT "{name}" AS clip FROM judged.samples' for name in evaluation.clip_columns)
+    assert samples.evaluation.clips is not None
+    table, key = samples.evaluation.clips
+    columns = samples.evaluation.clip_columns
+    wanted = " UNION ".join(f'SELECT "{name}" AS clip FROM judged.samples' for name in columns)
     return (
         samples.connection.cursor()
         .sql(f'SELECT clip, file, clip_sha256 FROM ({wanted}) JOIN "{table}" ON "{key}" = clip ORDER BY clip')
@@ -38,8 +39,9 @@ def write_clips_template(path: Path, clips: Sequence[tuple[Evaluation, pa.Table]
         return _write(path, connection, f"SELECT *, {empty} FROM (SELECT DISTINCT * FROM named_clips) ORDER BY clip")
 
 
-def write_samples_template(path: Path, evaluation: Evaluation, samples: Samples) -> int:
+def write_samples_template(path: Path, samples: Samples) -> int:
     """Write a row a sample, with the columns to fill, and of clips which they are."""
+    evaluation = samples.evaluation
     clips = "".join(f', "{name}"' for name in evaluation.clip_columns)
     items = next((mode.items for mode in evaluation.modes if mode.items), None)
     match evaluation.kind:

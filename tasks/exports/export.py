@@ -51,7 +51,7 @@ def _write(place: Path, version: Version, corpus: Corpus, store: Store, wish: Wi
     """Write all files of an export below `place`."""
     spill = place / SPILL
     spill.mkdir()
-    if target.clap is not None:
+    if wish.clap is not None:
         selecting = select_clips(version, corpus, spill, wish.split, wish.limit)
     elif target.view is None:
         selecting = select_table(version, corpus, str(wish.table), spill, wish.split, wish.limit)
@@ -75,8 +75,8 @@ def _write_rows(
         home = place / PACKED if packed else place
         clips = write_clips(home, selection.clips(), version, store, wish.roots)
     embedder = None
-    if target.clap is not None:
-        embedder = Embedder(selection, version, store, target.clap, place / SPILL / "clips", wish.roots)
+    if wish.clap is not None:
+        embedder = Embedder(selection, version, store, wish.clap, place / SPILL / "clips", wish.roots)
     with working(f"write {selection.name}", sum(selection.counts.values())) as work:
         for name, splits in [("", list(selection.counts))] if target.whole else [(s, [s]) for s in selection.counts]:
             rows = work.watching(chain.from_iterable(map(selection.rows, splits)))

@@ -113,11 +113,8 @@ def read_answers(plan: StudyPlan, folder: Path, files: Iterable[Path]) -> tuple[
             if path.stat().st_size > MOST_BYTES:
                 raise InputError(f"{path.name}: larger than {MOST_BYTES >> 20} MB")
             one = parse_answers(plan, path.read_bytes(), path.name)
-        except OSError as error:
-            refused.append(f"{path.name}: {error.strerror}")
-            continue
-        except InputError as error:
-            refused.append(str(error))
+        except (OSError, InputError) as error:
+            refused.append(f"{path.name}: {error.strerror}" if isinstance(error, OSError) else str(error))
             continue
         before = kept.get(one.page)
         if before is None or _goes_on(one, before):

@@ -23,14 +23,14 @@ from earmark.tasks.evaluation.asking import swapped_sides
 from earmark.tasks.evaluation.samples import LETTERS, Part, Samples, find_evaluation, select_samples
 from earmark.tasks.exports.clips import Clip, clip_files
 from earmark.tasks.exports.folder import building
+from earmark.tasks.people.choosing import LETTERS as SIDES
 from earmark.tasks.people.choosing import page_names, shared
-from earmark.tasks.people.page import Sounds, render, write_page, write_plan
+from earmark.tasks.people.page import render, sound_address, write_page, write_plan
 from earmark.tasks.store.sql import query, quoted
 from earmark.tasks.store.versions import Store, Version
 
 UNSURE = "unsure"
 QUESTION = "label"
-_SIDES = ("a", "b")
 _MAGIC = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 
 
@@ -162,7 +162,7 @@ def _trial(evaluation: Evaluation, row: Mapping[str, Any], wish: AuditWish, name
     swapped = evaluation.kind == "preference" and _digits(wish, "letters", name, row["id"]) < "8"
     label = _label(row["target"])
     if evaluation.kind == "preference":
-        letters = dict(zip(evaluation.sides, reversed(_SIDES) if swapped else _SIDES, strict=True))
+        letters = dict(zip(evaluation.sides, reversed(SIDES) if swapped else SIDES, strict=True))
         label = letters.get(label, label)
     return Trial(
         id=_digits(wish, "row", name, row["id"]),
@@ -187,7 +187,6 @@ def _write_pages(
     folder: Path,
 ) -> None:
     folder.mkdir(parents=True)
-    sounds = Sounds(folder, inside=wish.inside)
     intro = render("screens/intro", kind="text", html=f"<h1>Audit</h1><p>{INTRO}</p>")
     for page in plan.pages:
         used: dict[str, str] = {}
@@ -196,7 +195,7 @@ def _write_pages(
             values = _shown(mode, rows[trial.prompt_id], swapped=trial.swapped)
             for sha256 in _clips_of(values).values():
                 if sha256[:16] not in used:
-                    used[sha256[:16]] = sounds.address(clips[sha256].path, sha256)
+                    used[sha256[:16]] = sound_address(folder, clips[sha256].path, sha256, inside=wish.inside)
             trials.append((trial.id, _screen(evaluation, values)))
         write_page(folder, plan.study, page, 0.95, [intro], trials, used)
 
@@ -219,7 +218,7 @@ def _clips_of(values: Mapping[str, Any]) -> dict[str, str]:
 
 def _screen(evaluation: Evaluation, values: Mapping[str, Any]) -> str:
     clips = {name: value[:16] for name, value in _clips_of(values).items()}
-    heard = {letter: clips.pop(f"{letter}_audio") for letter in _SIDES if f"{letter}_audio" in clips}
+    heard = {letter: clips.pop(f"{letter}_audio") for letter in SIDES if f"{letter}_audio" in clips}
     if not heard and clips:
         heard = {"a": clips.pop(next(iter(clips)))}
     hidden = {name for name in values if names_clip(name) or names_image(name) or name == "options"}

@@ -41,10 +41,9 @@ def write_pages(study: Study, plan: StudyPlan, folder: Path) -> None:
         InputError: a clip cannot be played by browsers or is not there, a text is missing, or a page grew too large.
     """
     folder.mkdir(parents=True)
-    sounds = Sounds(folder, inside=study.sound == "inside")
     for page in plan.pages:
-        screens = _Screens(study, plan, sounds)
-        trials = [(trial.id, screens.trial(study, trial)) for trial in page.trials]
+        screens = _Screens(study, plan, folder)
+        trials = [(trial.id, screens.trial(trial)) for trial in page.trials]
         write_page(folder, study.name, page, study.must_hear, screens.intro(), trials, screens.used)
 
 
@@ -102,36 +101,30 @@ def write_page(
     (folder / f"{page.name}.html").write_text(html, "utf-8")
 
 
-class Sounds:
-    """Clips as pages name them: data inside a page, or a path in its folder. A name tells nothing of the file."""
+def sound_address(folder: Path, path: Path, digest: str, *, inside: bool) -> str:
+    """Where a page finds a clip: data inside it, or a path in its folder; a name tells nothing of the file.
 
-    def __init__(self, folder: Path, *, inside: bool) -> None:
-        self._folder, self._inside = folder, inside
-
-    def address(self, path: Path, digest: str) -> str:
-        """Where a page finds a clip.
-
-        Raises:
-            InputError: browsers do not play such a file.
-        """
-        ending = path.suffix.lower()
-        if ending not in PLAYABLE:
-            known = ", ".join(PLAYABLE)
-            raise InputError(f"clip '{path.name}': browsers play {known}; found '{ending}'; convert it first")
-        if self._inside:
-            return f"data:{PLAYABLE[ending]};base64,{base64.b64encode(path.read_bytes()).decode()}"
-        target = self._folder / CLIPS / f"{digest[:16]}{ending}"
-        if not target.exists():
-            target.parent.mkdir(exist_ok=True)
-            place(path, target)
-        return f"{CLIPS}/{target.name}"
+    Raises:
+        InputError: browsers do not play such a file.
+    """
+    ending = path.suffix.lower()
+    if ending not in PLAYABLE:
+        known = ", ".join(PLAYABLE)
+        raise InputError(f"clip '{path.name}': browsers play {known}; found '{ending}'; convert it first")
+    if inside:
+        return f"data:{PLAYABLE[ending]};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    target = folder / CLIPS / f"{digest[:16]}{ending}"
+    if not target.exists():
+        target.parent.mkdir(exist_ok=True)
+        place(path, target)
+    return f"{CLIPS}/{target.name}"
 
 
 class _Screens:
     """What is shown, as HTML; text of tables and files is escaped, Markdown takes no HTML."""
 
-    def __init__(self, study: Study, plan: StudyPlan, sounds: Sounds) -> None:
-        self._study, self._plan, self._sounds = study, plan, sounds
+    def __init__(self, study: Study, plan: StudyPlan, folder: Path) -> None:
+        self._study, self._plan, self._folder = study, plan, folder
         self._criteria = _markdown(study, study.criteria)
         self.used: dict[str, str] = {}
 
@@ -146,8 +139,9 @@ class _Screens:
             shown.append(render("screens/example", says=example.says, **self._facts(prompt_id, clips)))
         return shown or [render("screens/intro", kind="text", html=_DEFAULT_INTRO)]
 
-    def trial(self, study: Study, trial: Trial) -> str:
+    def trial(self, trial: Trial) -> str:
         """One screen with clips and questions."""
+        study = self._study
         return render(
             "screens/trial",
             kind=study.kind,
@@ -181,7 +175,8 @@ class _Screens:
         except OSError as error:
             raise InputError(f"clip '{audio}': {error.strerror}") from None
         if digest[:16] not in self.used:
-            self.used[digest[:16]] = self._sounds.address(path, digest)
+            inside = self._study.sound == "inside"
+            self.used[digest[:16]] = sound_address(self._folder, path, digest, inside=inside)
         return digest[:16]
 
 
