@@ -21,7 +21,7 @@ from earmark.tasks.importers.table import named_rows, table_file
 from earmark.tasks.people.choosing import OTHER, Known, Material, Pair, pages_of
 from earmark.tasks.people.page import clip_path, write_pages, write_plan
 from earmark.tasks.store.sql import query, view_parquet
-from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.store.versions import Store
 
 Read = TypeVar("Read", Prompt, Generation)
 
@@ -95,7 +95,7 @@ def _material(study: Study, store: Store | None) -> tuple[Material, list[Reject]
         generations=generations,
         digests=digests,
         groups=_groups(study) if study.kind == "ratings" else {},
-        uncertain=_uncertain(store.find(study.uncertain_in)) if store and study.uncertain_in else (),
+        uncertain=_uncertain(store, study.uncertain_in) if study.uncertain_in else (),
         known=_known(study, generations) if study.checks.known else (),
     )
     return material, rejects
@@ -157,8 +157,10 @@ def _known(study: Study, generations: dict[str, Generation]) -> list[Known]:
     return [Known(pair, expected) for pair, expected in known.items()]
 
 
-def _uncertain(version: Version) -> set[frozenset[str]]:
+def _uncertain(store: Store | None, written: str) -> set[frozenset[str]]:
     """Pairs for which a dimension was answered in more than one way."""
+    assert store is not None, "a store holds the version that says what is uncertain"
+    version = store.find(written)
     with duckdb.connect() as connection:
         for table in ("pairs", "judgments"):
             view_parquet(connection, table, sorted((version.folder / table).glob("*.parquet")))
