@@ -43,75 +43,59 @@ def agreement(
         own: of each comparison, an annotator's own votes by choice: the rate is then over pairs of one vote of theirs
             and one of another's; alpha stays that of the comparisons.
     """
-    held = np.asarray(counts, float)
-    enough = held.sum(axis=1) >= 2
-    held = held[enough]
-    if not len(held):
+    votes = np.asarray(counts, float)
+    enough = votes.sum(axis=1) >= 2
+    votes = votes[enough]
+    if not len(votes):
         return None
-    theirs = None if own is None else np.asarray(own, float)[enough]
-    sizes = held.sum(axis=1)
-    pairs, same = _pairs(held, theirs)
+    sizes = votes.sum(axis=1)
+    if own is None:
+        pairs, same = sizes * (sizes - 1) / 2, (votes * (votes - 1) / 2).sum(axis=1)
+    else:
+        theirs = np.asarray(own, float)[enough]
+        pairs, same = theirs.sum(axis=1) * (votes - theirs).sum(axis=1), (theirs * (votes - theirs)).sum(axis=1)
     # for each comparison: vote pairs, those that agree, disagreement, and the votes by choice
-    parts = np.column_stack([pairs, same, (sizes**2 - (held**2).sum(axis=1)) / (sizes - 1), held])
-    once = parts.sum(axis=0)[None]
-    rate, alpha = _rate(once)[0], _alpha(once)[0]
-    rates, alphas = _resampled(parts, draws, seed) if len(held) > 1 else (np.array([]), np.array([]))
+    parts = np.column_stack([pairs, same, (sizes**2 - (votes**2).sum(axis=1)) / (sizes - 1), votes])
+    (rate,), (alpha,) = _figures(parts.sum(axis=0)[None])
+    rates, alphas = _figures(_resampled(parts, draws, seed) if len(votes) > 1 else parts[:0])
     return Agreement(
-        comparisons=len(held),
-        votes=int(sizes.sum()),
-        vote_pairs=int(pairs.sum()),
-        agree=int(same.sum()),
-        rate=float(rate),
-        **dict(zip(("rate_low", "rate_high"), _interval(rates, draws), strict=True)),
-        alpha=float(alpha) if np.isfinite(alpha) else None,
-        **dict(zip(("alpha_low", "alpha_high"), _interval(alphas, draws), strict=True)),
+        len(votes),
+        int(sizes.sum()),
+        int(pairs.sum()),
+        int(same.sum()),
+        float(rate),
+        *_interval(rates, draws),
+        float(alpha) if np.isfinite(alpha) else None,
+        *_interval(alphas, draws),
     )
 
 
-def alpha(counts: npt.ArrayLike) -> float:
-    """Krippendorff's nominal alpha of votes by unit and value; NaN where it is not defined."""
-    held = np.asarray(counts, float)
-    held = held[held.sum(axis=1) >= 2]
-    sizes = held.sum(axis=1)
-    disagreement = ((sizes**2 - (held**2).sum(axis=1)) / (sizes - 1)).sum() if len(held) else 0.0
-    return float(_alpha(np.concatenate([[0.0, 0.0, disagreement], held.sum(axis=0)])[None])[0])
+def alpha(counts: npt.ArrayLike) -> float | None:
+    """Krippendorff's nominal alpha of votes by unit and value; None where it is not defined."""
+    votes = np.asarray(counts, float)
+    votes = votes[votes.sum(axis=1) >= 2]
+    sizes = votes.sum(axis=1)
+    disagreement = ((sizes**2 - (votes**2).sum(axis=1)) / (sizes - 1)).sum()
+    _, (value,) = _figures(np.array([[0.0, 0.0, disagreement, *votes.sum(axis=0)]]))
+    return float(value) if np.isfinite(value) else None
 
 
-def _pairs(held: Counts, theirs: Counts | None) -> tuple[Counts, Counts]:
-    """Pairs of votes of each comparison, and those that agree."""
-    if theirs is None:
-        sizes = held.sum(axis=1)
-        return sizes * (sizes - 1) / 2, (held * (held - 1) / 2).sum(axis=1)
-    others = held - theirs
-    return theirs.sum(axis=1) * others.sum(axis=1), (theirs * others).sum(axis=1)
-
-
-def _rate(sums: Counts) -> Counts:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        rates: Counts = sums[:, 1] / sums[:, 0]
-    return rates
-
-
-def _alpha(sums: Counts) -> Counts:
+def _figures(sums: Counts) -> tuple[Counts, Counts]:
+    """Rates and alphas, from sums of the parts of comparisons."""
     by_choice = sums[:, 3:]
     total = by_choice.sum(axis=1)
     expected = total**2 - (by_choice**2).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        found: Counts = np.where(expected > 0, 1 - (total - 1) * sums[:, 2] / expected, np.nan)
-    return found
+        return sums[:, 1] / sums[:, 0], np.where(expected > 0, 1 - (total - 1) * sums[:, 2] / expected, np.nan)
 
 
-def _resampled(parts: Counts, draws: int, seed: int) -> tuple[Counts, Counts]:
-    """Rates and alphas of resamples: comparisons that look alike are drawn as one kind, which is the same and fast."""
+def _resampled(parts: Counts, draws: int, seed: int) -> Counts:
+    """Sums of resamples: comparisons that look alike are drawn as one kind, which is the same and fast."""
     kinds, count = np.unique(parts, axis=0, return_counts=True)
     source = np.random.default_rng(seed)
     step = max(1, _AT_ONCE // len(kinds))
-    sums = [
-        source.multinomial(len(parts), count / count.sum(), size=min(step, draws - start)) @ kinds
-        for start in range(0, draws, step)
-    ]
-    drawn = np.concatenate(sums)
-    return _rate(drawn), _alpha(drawn)
+    sizes = [min(step, draws - start) for start in range(0, draws, step)]
+    return np.concatenate([source.multinomial(len(parts), count / count.sum(), size=size) @ kinds for size in sizes])
 
 
 def _interval(values: Counts, draws: int) -> tuple[float | None, float | None]:

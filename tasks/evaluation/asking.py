@@ -201,7 +201,7 @@ class Questioner:
         elif self._evaluation.kind == "preference":
             means = [_mean(draws) for draws in values.values()]
             leads = [means[0] - means[1]] if self._mode.each is not None else means
-            chosen = {self._leader(lead) for lead in leads}
+            chosen = {leader(self._evaluation, lead) for lead in leads}
             found.score = _mean(leads)
             found.choice = chosen.pop() if len(chosen) == 1 else INCONSISTENT
         else:
@@ -210,10 +210,6 @@ class Questioner:
             if self._mode.items is not None:
                 found.items = [{"item": name, "score": score} for name, score in zip(names, scores, strict=True)]
             found.score = _mean(scores)
-
-    def _leader(self, lead: float) -> str:
-        first, second = self._evaluation.sides
-        return first if lead > 0 else second if lead < 0 else "tie"
 
     def _check_blind(self) -> None:
         """Refuse a control that would leave nothing to ask about, or ask what is no control."""
@@ -233,7 +229,13 @@ class Questioner:
     def _rendered(self, prompt: Prompt, row: Mapping[str, Any], values: Mapping[str, Any]) -> tuple[Message, ...]:
         try:
             messages = prompt.render(**values)
-            return tuple(map(_without_audio, messages)) if self._blind == "audio" else messages
+            if self._blind != "audio":
+                return messages
+            told = Text(NO_AUDIO)
+            return tuple(
+                Message(one.role, tuple(told if isinstance(part, Audio) else part for part in one.parts))
+                for one in messages
+            )
         except PromptError as error:
             shown = [name for name in self._mode.shown.values() if names_clip(name) or names_image(name)]
             missing = [name for name in shown if row[name] is None]
@@ -276,12 +278,10 @@ class Questioner:
             return float(value["p_yes"]) if isinstance(value, dict) else float(str(value).casefold() == "yes")
         if self.answer == "scalar":
             return float(value["score"] if isinstance(value, dict) else value)
-        return self._side(str(value), asked.swapped) if self.answer == "preference" else str(value)
-
-    def _side(self, position: str, swapped: bool) -> str:
-        """What a judge prefers, in the evaluation's own words: swapped, A of the prompt is the second side."""
-        sides = dict(zip("AB", reversed(self._evaluation.sides) if swapped else self._evaluation.sides, strict=True))
-        return sides.get(position, position)
+        if self.answer == "preference":  # in the evaluation's own words: swapped, A of the prompt is the second side
+            sides = reversed(self._evaluation.sides) if asked.swapped else self._evaluation.sides
+            return dict(zip("AB", sides, strict=True)).get(str(value), str(value))
+        return str(value)
 
     def _part(self, name: str, value: Any) -> Any:
         if value is None:
@@ -329,13 +329,14 @@ def _commonest(chosen: Sequence[str]) -> str:
     return "tie" if others and others[0][1] == count else first
 
 
+def leader(evaluation: Evaluation, lead: float) -> str:
+    """Which side scores higher, by how much the first leads."""
+    first, second = evaluation.sides
+    return first if lead > 0 else second if lead < 0 else "tie"
+
+
 def _mean(values: Sequence[float]) -> float:
     return sum(values) / len(values)
-
-
-def _without_audio(message: Message) -> Message:
-    parts = (Text(NO_AUDIO) if isinstance(part, Audio) else part for part in message.parts)
-    return Message(message.role, tuple(parts))
 
 
 def swapped_sides(values: Mapping[str, Any]) -> dict[str, Any]:

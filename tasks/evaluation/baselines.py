@@ -9,7 +9,7 @@ from typing import Any
 
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.audio.probe import Probe
-from earmark.tasks.evaluation.asking import Prediction
+from earmark.tasks.evaluation.asking import Prediction, leader
 from earmark.tasks.evaluation.samples import LETTERS
 
 MEASURES = {"longest": "duration_s", "loudest": "level_dbfs"}
@@ -64,7 +64,7 @@ def _measured(
             values = [getattr(clips[row[name]], measure) for name in columns]
             if evaluation.kind == "scalar":
                 return values[0]
-            return "tie" if values[0] == values[1] else evaluation.sides[values[1] > values[0]]
+            return leader(evaluation, values[0] - values[1])
 
         return decide
 

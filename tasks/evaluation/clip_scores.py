@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
@@ -19,17 +18,12 @@ BESIDE = ("file", "clip_sha256")  # columns that a template has beside the clip'
 _WAYS = ("id", "clip_sha256", "file")
 
 
-@dataclass(frozen=True)
-class ClipScores:
+class ClipScores(NamedTuple):
     """The file's rows: names of clips, and scores by column (empty cells as None)."""
 
     path: Path
     names: Sequence[str]
     scores: Mapping[str, Sequence[float | None]]
-
-    def column(self, evaluation: Evaluation) -> str | None:
-        """The column that speaks of an evaluation; None if there is none."""
-        return next((name for name in (evaluation.dimension, ANY) if name in self.scores), None)
 
 
 def read_clip_scores(path: Path, dimensions: Collection[str]) -> ClipScores:
@@ -52,26 +46,25 @@ def read_clip_scores(path: Path, dimensions: Collection[str]) -> ClipScores:
             f"{', '.join(table.column_names)}"
         )
     names = ["" if name is None else str(name) for name in table["clip"].to_pylist()]
-    return ClipScores(
-        path,
-        names,
-        {
-            column: [
-                None if cell is None or cell == "" else number(f"{path}, row {place}", column, cell)
-                for place, cell in enumerate(table[column].to_pylist(), 1)
-            ]
-            for column in columns
-        },
-    )
+    scores = {
+        column: [
+            None if cell is None or cell == "" else number(f"{path}, row {place}", column, cell)
+            for place, cell in enumerate(table[column].to_pylist(), 1)
+        ]
+        for column in columns
+    }
+    return ClipScores(path, names, scores)
 
 
-def clip_rows(scores: ClipScores, samples: Samples, evaluation: Evaluation) -> dict[str, int]:
+def _clip_rows(scores: ClipScores, clips: Mapping[str, Mapping[str, Any]], table: str, key: str) -> dict[str, int]:
     """The file's row of each clip of the version that it names: by id, by SHA-256, or by file as published.
+
+    Args:
+        clips: by id, those of the table, whose ids are in the column `key`.
 
     Raises:
         InputError: it names a clip that is unknown, one twice, or a file that several different clips have.
     """
-    clips = _clips(samples, evaluation)
     ways: dict[str, dict[str, list[str]]] = {way: {} for way in _WAYS}
     for clip in clips.values():
         for way in _WAYS:
@@ -83,8 +76,8 @@ def clip_rows(scores: ClipScores, samples: Samples, evaluation: Evaluation) -> d
         named = next((ways[way][name] for way in _WAYS if name in ways[way]), None)
         if named is None:
             raise InputError(
-                f"{where}: unknown clip '{name[:80]}': expected {_key(evaluation)} of the table {_table(evaluation)}, "
-                "a SHA-256 or a file name as published"
+                f"{where}: unknown clip '{name[:80]}': expected {key} of the table {table}, a SHA-256 or a file name "
+                "as published"
             )
         if len({clips[one]["clip_sha256"] or one for one in named}) > 1:
             raise InputError(f"{where}: the file '{name[:80]}' names {len(named)} clips: name them by their ids")
@@ -95,21 +88,23 @@ def clip_rows(scores: ClipScores, samples: Samples, evaluation: Evaluation) -> d
     return found
 
 
-def clip_predictions(
-    scores: ClipScores, samples: Samples, evaluation: Evaluation
-) -> tuple[dict[str, Prediction], Reachable | None] | None:
+def clip_predictions(scores: ClipScores, samples: Samples) -> tuple[dict[str, Prediction], Reachable | None] | None:
     """What the file says of an evaluation's samples, and how many preferences any scores of clips could meet.
 
     Returns:
         None where the file speaks of none of the evaluation's clips, or not of its dimension.
 
     Raises:
-        InputError: as `clip_rows`; or clips of the evaluation are missing.
+        InputError: as `_clip_rows`; or clips of the evaluation are missing.
     """
-    column = scores.column(evaluation)
-    if column is None:
+    evaluation = samples.evaluation
+    column = next((name for name in (evaluation.dimension, ANY) if name in scores.scores), None)
+    if column is None or evaluation.clips is None:
         return None
-    places = clip_rows(scores, samples, evaluation)
+    table, key = evaluation.clips
+    asked = samples.connection.cursor().sql(f'SELECT "{key}" AS id, clip_sha256, file FROM "{table}"')
+    clips = {row["id"]: row for row in asked.to_arrow_table().to_pylist()}
+    places = _clip_rows(scores, clips, table, key)
     names = evaluation.clip_columns
     rows = [row for batch in samples.batches(10_000, ["id", "target", *names]) for row in batch]
     wanted = {row[name] for row in rows for name in names}
@@ -133,7 +128,7 @@ def clip_predictions(
             found[row["id"]] = preferred(row["id"], known[0] - known[1], evaluation)
     if evaluation.kind == "scalar":
         return found, None
-    content = {name: clip["clip_sha256"] or name for name, clip in _clips(samples, evaluation).items()}
+    content = {name: clip["clip_sha256"] or name for name, clip in clips.items()}
     return found, reachable(_vote(row, evaluation, content) for row in rows)
 
 
@@ -144,20 +139,3 @@ def _vote(row: Mapping[str, Any], evaluation: Evaluation, content: Mapping[str, 
     if row["target"] == "tie":
         return min(first, second), max(first, second), True
     return first, second, False
-
-
-def _clips(samples: Samples, evaluation: Evaluation) -> dict[str, dict[str, Any]]:
-    """Every clip of the version, by its id."""
-    query = f'SELECT "{_key(evaluation)}" AS id, clip_sha256, file FROM "{_table(evaluation)}"'
-    rows = samples.connection.cursor().sql(query).to_arrow_table().to_pylist()
-    return {row["id"]: row for row in rows}
-
-
-def _table(evaluation: Evaluation) -> str:
-    assert evaluation.clips is not None
-    return evaluation.clips[0]
-
-
-def _key(evaluation: Evaluation) -> str:
-    assert evaluation.clips is not None
-    return evaluation.clips[1]

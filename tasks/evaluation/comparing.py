@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
-from earmark.tasks.evaluation.comparison import TEST, as_markdown, as_svg, check_samples, compare, ranking
+from earmark.tasks.evaluation.comparison import TEST, as_markdown, as_svg, compare, ranking
 from earmark.tasks.evaluation.judging import examinee, judge
 from earmark.tasks.evaluation.reading import read, read_clips
 from earmark.tasks.evaluation.recording import RECORD as EVALUATION
 from earmark.tasks.evaluation.results import Threshold, source_of
 from earmark.tasks.evaluation.samples import NoSamples, Wish, find_evaluation
 from earmark.tasks.evaluation.scores import read_table
-from earmark.tasks.exports.folder import building, write_facts
+from earmark.tasks.exports.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.versions import Store, Version
 
 RECORD, PLOT = "comparison.json", "intervals.svg"
@@ -68,9 +68,7 @@ def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) 
         raise InputError(f"--compare: no evaluation that every model was measured on ({each})")
     tables = [_compared(one, {name: held[one.name] for name, held in runs.items()}) for one in shared]
     facts = {
-        "corpus": measure.version.corpus,
-        "version": measure.version.name,
-        "manifest_sha256": measure.version.manifest.digest(),
+        **version_facts(measure.version),
         "models": listed,
         "runs": {name: {one.name: str(held[one.name]) for one in shared} for name, held in runs.items()},
         "test": TEST,
@@ -78,10 +76,8 @@ def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) 
         "ranking": ranking(listed, tables),
         "without": [one.name for one in known if one not in shared],
     }
-    folder = (out or measure.store.root / "evaluations" / _folder(facts)).absolute()
-    with building(folder, force=True, record=RECORD) as place:
-        write_facts(place, RECORD, facts, {"README.md": as_markdown(facts, PLOT), PLOT: as_svg(facts)})
-    return facts, folder
+    folder = out or records_of(measure.store, measure.version) / _folder(facts)
+    return facts, write_record(folder, RECORD, facts, {"README.md": as_markdown(facts, PLOT), PLOT: as_svg(facts)})
 
 
 def _name(entrant: str) -> str:
@@ -135,11 +131,8 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
     every = [one for one in measure.corpus.evaluations if one.modes]
     wanted = [one.name for one in every if wish.evaluation == one.name or (wish.evaluation is None and not one.beside)]
     for name in wanted or [find_evaluation(measure.corpus, wish.evaluation).name]:
-        try:
-            facts, folder = judge(*place, config, replace(wish, evaluation=name), None)
-        except NoSamples:
-            continue
-        held[facts["evaluation"]] = folder
+        with suppress(NoSamples):
+            _, held[name] = judge(*place, config, replace(wish, evaluation=name), None)
     return held
 
 
@@ -152,11 +145,10 @@ def _compared(evaluation: Evaluation, folders: dict[str, Path]) -> dict[str, Any
         rows[name] = {row["id"]: row for row in table.to_pylist()}
         said = json.loads((folder / EVALUATION).read_bytes()).get("threshold")
         thresholds[name] = said and Threshold(**said)
-    check_samples(evaluation.name, rows)
     return compare(evaluation, rows, thresholds)
 
 
 def _folder(facts: dict[str, Any]) -> str:
     key = json.dumps([facts["models"], facts["runs"]], sort_keys=True)
-    words = re.sub(r"[^A-Za-z0-9._-]+", "-", "-vs-".join(facts["models"]))[:80].strip("-.")
-    return f"{facts['corpus']}/{facts['version']}/compare-{words}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
+    words = file_word("-vs-".join(facts["models"]))[:80].strip("-.")
+    return f"compare-{words}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"

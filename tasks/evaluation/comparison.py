@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from html import escape
-from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -14,16 +12,17 @@ from scipy.stats import rankdata
 from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.asking import Prediction
-from earmark.tasks.evaluation.results import LABELS, NOT_MEASURED, Measured, Threshold, cells, headings, markdown_table
-from earmark.tasks.evaluation.statistics import (
-    DRAWS,
-    Difference,
-    correlations,
-    difference,
-    discrimination,
-    holm,
-    resample,
+from earmark.tasks.evaluation.results import (
+    LABELS,
+    NOT_MEASURED,
+    Measured,
+    Threshold,
+    cell,
+    cells,
+    headings,
+    markdown_table,
 )
+from earmark.tasks.evaluation.statistics import DRAWS, pair_differences, resample
 
 TEST = (
     f"paired bootstrap over clusters, {DRAWS:,} resamples, the same for every model; p at least 2 of 2^clusters, then "
@@ -35,59 +34,48 @@ HEADLINE = {"yes_no": "accuracy", "preference": "accuracy", "choice": "accuracy"
 Rows = Mapping[str, Mapping[str, Any]]  # what an evaluation wrote of each sample (`predictions.parquet`), by id
 
 
-def check_samples(evaluation: str, runs: Mapping[str, Rows]) -> None:
-    """Refuse models that were measured on other samples than the first.
-
-    Raises:
-        InputError: they were.
-    """
-    (first, known), *others = runs.items()
-    for name, rows in others:
-        if odd := sorted(known.keys() ^ rows.keys()):
-            raise InputError(
-                f"--compare: '{name}' was measured on {len(rows):,} samples of '{evaluation}', '{first}' on "
-                f"{len(known):,}; the first that only one of them has is '{odd[0]}': measure both with the same "
-                "--split, --language and --limit"
-            )
-
-
 def compare(
     evaluation: Evaluation, runs: Mapping[str, Rows], thresholds: Mapping[str, Threshold | None]
 ) -> dict[str, Any]:
-    """Models on an evaluation's samples.
+    """Models on an evaluation's samples; `runs` and `thresholds` are by model, and the runs of the same samples.
 
     A sample that left the evaluation of one model leaves those of all. Correlations and AUROC are over the samples that
     every model answered.
 
-    Args:
-        runs: by model, what was written of the same samples.
-        thresholds: by model.
-
     Returns:
         `rows`: one a model; `differences`: of each pair and metric, first less second; `left_out` and `unanswered`:
         how many samples.
+
+    Raises:
+        InputError: models were measured on other samples than the first.
     """
-    names, first = list(runs), next(iter(runs.values()))
+    (first_name, first), *others = runs.items()
+    for name, rows in others:
+        if odd := sorted(first.keys() ^ rows.keys()):
+            raise InputError(
+                f"--compare: '{name}' was measured on {len(rows):,} samples of '{evaluation.name}', '{first_name}' on "
+                f"{len(first):,}; the first that only one of them has is '{odd[0]}': measure both with the same "
+                "--split, --language and --limit"
+            )
+    said = {name: {one: _prediction(row) for one, row in rows.items()} for name, rows in runs.items()}
     kept = [one for one in first if all(rows[one]["reason"] not in NOT_MEASURED for rows in runs.values())]
-    answered = [one for one in kept if all(_answered(rows[one]) for rows in runs.values())]
+    answered = [one for one in kept if all(held[one].answered for held in said.values())]
     used = answered if evaluation.kind == "scalar" else kept
+    everyone = np.flatnonzero(np.isin(used, answered))
     truth = [_sample(evaluation, first[one]) for one in used]
-    table, shares = [], {}
-    for name, rows in runs.items():
-        measured = Measured(evaluation, truth, [_prediction(rows[one]) for one in used], thresholds[name])
+    table = []
+    found: dict[str, dict[str, tuple[float | None, Any]]] = {}  # by metric and model: its value, and over resamples
+    for name, held in said.items():
+        measured = Measured(evaluation, truth, [held[one] for one in used], thresholds[name])
         table.append(measured.row(None, name, range(len(used))))
-        shares[name] = measured.credits
-    clusters = None if "cluster" not in (truth or [{}])[0] else [row["cluster"] for row in truth]
-    found: dict[str, dict[str, tuple[float | None, Any]]] = {name: {} for name in names}
-    for place, name in enumerate(names):
-        value = table[place]["metrics"].get("accuracy")
-        if value is not None and used:
-            right = shares[name]["accuracy"]
-            drawn = resample("accuracy", right, right, clusters)
-            found[name]["accuracy"] = value["value"], drawn["accuracy"]
+        if used and evaluation.kind != "scalar":
+            right = measured.credits["accuracy"]
+            drawn = resample("accuracy", right, right, measured.clusters)["accuracy"]
+            found.setdefault("accuracy", {})[name] = table[-1]["metrics"]["accuracy"]["value"], drawn
         if evaluation.kind in ("scalar", "yes_no") and answered:
-            found[name] |= _scored(evaluation, first, runs[name], answered)
-    count = len(used) if clusters is None else len({*clusters})
+            for metric, values in measured.resampled(everyone).items():
+                found.setdefault(metric, {})[name] = values
+    count = len(used) if not truth or "cluster" not in truth[0] else len({row["cluster"] for row in truth})
     return {
         "evaluation": evaluation.name,
         "kind": evaluation.kind,
@@ -97,36 +85,8 @@ def compare(
         "left_out": len(first) - len(kept),
         "unanswered": len(kept) - len(answered),
         "rows": table,
-        "differences": [one for metric in found[names[0]] for one in _differences(metric, found, count)],
+        "differences": [one for metric, values in found.items() for one in pair_differences(metric, values, count)],
     }
-
-
-def _scored(evaluation: Evaluation, truth: Rows, rows: Rows, ids: Sequence[str]) -> dict[str, tuple[Any, Any]]:
-    """What scores are worth, and the same over resamples."""
-    scores = [rows[one]["score"] for one in ids]
-    samples = [_sample(evaluation, truth[one]) for one in ids]
-    clusters = None if "cluster" not in samples[0] else [one["cluster"] for one in samples]
-    targets = [float(one["target"]) for one in samples]
-    once = (correlations if evaluation.kind == "scalar" else discrimination)(scores, targets, clusters)
-    drawn = resample("correlations" if evaluation.kind == "scalar" else "discrimination", scores, targets, clusters)
-    return {name: (once[name].value, drawn[name]) for name in once}
-
-
-def _differences(
-    metric: str, found: Mapping[str, Mapping[str, tuple[float | None, Any]]], clusters: int
-) -> Iterator[dict[str, Any]]:
-    pairs = list(combinations(found, 2))
-    told: list[Difference] = []
-    for first, second in pairs:
-        (value, drawn), (other, beside) = found[first][metric], found[second][metric]
-        told.append(difference(value, other, drawn - beside, clusters))
-    corrected = holm([one.p for one in told])
-    for (first, second), one, p in zip(pairs, told, corrected, strict=True):
-        yield {"metric": metric, "first": first, "second": second, **asdict(one), "p_holm": p}
-
-
-def _answered(row: Mapping[str, Any]) -> bool:
-    return row["score"] is not None or row["choice"] is not None
 
 
 def _sample(evaluation: Evaluation, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -192,20 +152,12 @@ def difference_rows(differences: Sequence[Mapping[str, Any]]) -> list[list[str]]
         [
             f"{one['first']} − {one['second']}",
             LABELS.get(one["metric"], one["metric"]),
-            _gap(one),
+            cell(one, "+.3f"),
             _p(one["p"]),
             _p(one["p_holm"]),
         ]
         for one in differences
     ]
-
-
-def _gap(one: Mapping[str, Any]) -> str:
-    if one["value"] is None:
-        return "–"
-    if one["low"] is None:
-        return f"{one['value']:+.3f}"
-    return f"{one['value']:+.3f} [{one['low']:+.3f}, {one['high']:+.3f}]"
 
 
 def _p(value: float | None) -> str:

@@ -54,13 +54,10 @@ def make_controls(folder: Path, rows: Sequence[Row], qualify: Qualify, sides: Si
             better = tuple(row[f"a_{name}"] for name in CLIP)
             turned = _hash(seed, control, "turned", row[sides.item])[0] % 2 == 1
             two = dict(zip("ab", (worse, better) if turned else (better, worse), strict=True))
+            names = [f"{side}_{name}" for side in two for name in CLIP]
             yield {
                 **row,
-                **{
-                    f"{side}_{name}": value
-                    for side, clip in two.items()
-                    for name, value in zip(CLIP, clip, strict=True)
-                },
+                **dict(zip(names, chain(*two.values()), strict=True)),
                 sides.item: f"{control} {row[sides.item]}",
                 "control": control,
                 "domain": row[sides.domain],

@@ -67,10 +67,7 @@ def frechet(reference: Gaussian, embeddings: npt.ArrayLike) -> float:
 
 
 def fad(reference: Gaussian, embeddings: npt.ArrayLike) -> Fad:
-    """The distance, its interval and its extrapolation.
-
-    Args:
-        embeddings: (samples, dimensions).
+    """The distance of embeddings (samples, dimensions), its interval and its extrapolation.
 
     Raises:
         ValueError: as `frechet`.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -10,13 +9,13 @@ from typing import Any, TypeVar
 
 from earmark.schemas.config import checked, read_toml
 from earmark.schemas.corpus import Corpus
-from earmark.schemas.evaluations import Evaluation, Examinee
-from earmark.tasks.annotation.session import Session
+from earmark.schemas.evaluations import Examinee, Mode
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.sessions import open_session
 from earmark.tasks.evaluation.asking import Asked, NoMedia, Prediction, Questioner
 from earmark.tasks.evaluation.recording import choose_threshold, record
-from earmark.tasks.evaluation.samples import Samples, Wish, find_clips, find_evaluation, find_mode, select_samples
+from earmark.tasks.evaluation.samples import Samples, Wish, find_evaluation, find_mode, select_samples
+from earmark.tasks.exports.clips import clip_files
 from earmark.tasks.store.versions import Store, Version
 
 SAMPLES_AT_ONCE = 500
@@ -52,76 +51,61 @@ def judge(
         EarmarkError: no sample was answered.
     """
     evaluation = find_evaluation(corpus, wish.evaluation)
-    mode = find_mode(evaluation, wish.mode).name
+    mode = find_mode(evaluation, wish.mode)
     prompts: dict[str, str] = {}
-    with tempfile.TemporaryDirectory(prefix="earmark-") as temporary, open_session(store, config) as session:
-        spill = Path(temporary)
+    with (
+        open_session(store, config) as session,
+        select_samples(version, corpus, evaluation, wish.part) as samples,
+    ):
 
         def predict(samples: Samples) -> dict[str, Prediction]:
-            questioner = _questioner(samples, version, store, config, evaluation, wish, spill)
+            questioner = _questioner(samples, store, config, mode, wish)
             predictions: dict[str, Prediction] = {}
             with working(f"judge {evaluation.name}", samples.count) as work:
-                for found in _answers(samples, questioner, session):
-                    predictions.update(found)
-                    work.advance(len(found))
+                for asked, without in _asked(samples, questioner):
+                    outcomes = iter(session.ask([one.request for group in asked.values() for one in group]).outcomes)
+                    for sample, group in asked.items():
+                        predictions[sample] = questioner.read(sample, group, [next(outcomes) for _ in group])
+                    predictions |= without
+                    work.advance(len(asked) + len(without))
             prompts.update(questioner.prompts)
             return predictions
 
-        with select_samples(version, corpus, evaluation, wish.part, spill) as samples:
-            threshold = choose_threshold(version, corpus, evaluation, wish, samples, predict)
-            predictions = predict(samples)
-            asked: dict[str, Any] = {"mode": mode, "annotator": config.annotator, "scores": None}
-            asked |= {"prompts": prompts, "both_orders": wish.both_orders, "draws": wish.draws, "blind": wish.blind}
-            asked["spent_usd"] = session.spent_usd
-            return record(version, store, samples, evaluation, wish, predictions, asked, out, threshold)
+        threshold = choose_threshold(samples, wish, predict)
+        predictions = predict(samples)
+        asked: dict[str, Any] = {"mode": mode.name, "annotator": config.annotator, "scores": None}
+        asked |= {"prompts": prompts, "both_orders": wish.both_orders, "draws": wish.draws, "blind": wish.blind}
+        asked["spent_usd"] = session.spent_usd
+        return record(store, samples, wish, predictions, asked, out, threshold)
 
 
 def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, wish: Wish) -> dict[str, Any]:
     """What `judge` would ask; nothing is asked."""
     evaluation = find_evaluation(corpus, wish.evaluation)
-    with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
-        spill = Path(temporary)
-        with select_samples(version, corpus, evaluation, wish.part, spill) as samples:
-            questioner = _questioner(samples, version, store, config, evaluation, wish, spill)
-            with open_session(store, config) as session:
-                told = session.forecast(one.request for _, asked in _questions(samples, questioner) for one in asked)
-            mode = find_mode(evaluation, wish.mode).name
-            about = f"{samples.count:,} samples of {evaluation.name}, mode {mode}"
-            return {"annotator": config.annotator, "about": about, **asdict(told)}
-
-
-def _questioner(
-    samples: Samples, version: Version, store: Store, config: Examinee, evaluation: Evaluation, wish: Wish, folder: Path
-) -> Questioner:
     mode = find_mode(evaluation, wish.mode)
+    with select_samples(version, corpus, evaluation, wish.part) as samples:
+        questioner = _questioner(samples, store, config, mode, wish)
+        with open_session(store, config) as session:
+            batches = (asked for asked, _ in _asked(samples, questioner))
+            plan = session.forecast(one.request for asked in batches for group in asked.values() for one in group)
+        about = f"{samples.count:,} samples of {evaluation.name}, mode {mode.name}"
+        return {"annotator": config.annotator, "about": about, **asdict(plan)}
+
+
+def _questioner(samples: Samples, store: Store, config: Examinee, mode: Mode, wish: Wish) -> Questioner:
     shown = () if wish.blind == "audio" else mode.columns
-    clips = find_clips(samples, shown, version, store, folder / "clips", wish.roots)
-    drawn = "swapped" in samples.columns
-    pictures = folder / "images"
-    return Questioner(evaluation, mode, config, clips, pictures, drawn, wish.both_orders, wish.draws, wish.blind)
+    clips = clip_files(samples.clips(shown), samples.version, store, samples.folder / "clips", wish.roots)
+    drawn, images = "swapped" in samples.columns, samples.folder / "images"
+    return Questioner(samples.evaluation, mode, config, clips, images, drawn, wish.both_orders, wish.draws, wish.blind)
 
 
-def _questions(samples: Samples, questioner: Questioner) -> Iterator[tuple[str, list[Asked]]]:
+def _asked(samples: Samples, questioner: Questioner) -> Iterator[tuple[dict[str, list[Asked]], dict[str, Prediction]]]:
+    """A batch of samples after the other: the requests about each, and the samples whose clip is not at hand."""
     for rows in samples.batches(SAMPLES_AT_ONCE, questioner.columns):
-        asked, _ = _asked(rows, questioner)
-        yield from asked.items()
-
-
-def _answers(samples: Samples, questioner: Questioner, session: Session) -> Iterator[dict[str, Prediction]]:
-    """Predictions, a batch of samples after the other."""
-    for rows in samples.batches(SAMPLES_AT_ONCE, questioner.columns):
-        asked, without = _asked(rows, questioner)
-        outcomes = iter(session.ask([one.request for held in asked.values() for one in held]).outcomes)
-        said = {sample: questioner.read(sample, held, [next(outcomes) for _ in held]) for sample, held in asked.items()}
-        yield {**said, **without}
-
-
-def _asked(rows: list[dict[str, Any]], questioner: Questioner) -> tuple[dict[str, list[Asked]], dict[str, Prediction]]:
-    """The requests about each sample, and those samples that cannot be asked about because a clip is not at hand."""
-    asked, without = {}, {}
-    for row in rows:
-        try:
-            asked[row["id"]] = questioner.requests(row)
-        except NoMedia as fault:
-            without[row["id"]] = Prediction(row["id"], reason="no_media", detail=str(fault))
-    return asked, without
+        asked, without = {}, {}
+        for row in rows:
+            try:
+                asked[row["id"]] = questioner.requests(row)
+            except NoMedia as fault:
+                without[row["id"]] = Prediction(row["id"], reason="no_media", detail=str(fault))
+        yield asked, without

@@ -23,11 +23,7 @@ def ask_each(walk: Walk[Config], stage: Stage, config: Any, rows: Rows) -> dict[
     """Lead all rows through a walk once for each judge, by the judge's label; one judge ends before the next begins.
 
     So of judges whose models are in this process one at a time takes the GPU, and a judge that fails costs the others
-    nothing.
-
-    Args:
-        walk: asks the role `judge`.
-        rows: as the walk takes them.
+    nothing. The walk asks the role `judge`.
     """
     judges = config.by_judge()
     if len(judges) == 1:
@@ -66,7 +62,5 @@ def alphas(connection: duckdb.DuckDBPyConnection, counts: str) -> pa.Table:
     groups: dict[tuple[Any, ...], list[list[int]]] = {}
     for row in table.to_pylist():
         groups.setdefault(tuple(row[name] for name in names), []).extend([row["votes"]] * row["items"])
-    found = [{**dict(zip(names, group, strict=True)), "alpha": alpha(held)} for group, held in groups.items()]
-    schema = pa.schema([*(table.schema.field(name) for name in names), ("alpha", pa.float64())])
-    return pa.Table.from_pylist([{**row, "alpha": row["alpha"] if row["alpha"] == row["alpha"] else None}
-                                 for row in found], schema)  # fmt: skip
+    found = [{**dict(zip(names, group, strict=True)), "alpha": alpha(votes)} for group, votes in groups.items()]
+    return pa.Table.from_pylist(found, pa.schema([*map(table.schema.field, names), ("alpha", pa.float64())]))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +14,11 @@ import pyarrow.parquet as pq
 from earmark.schemas.errors import InputError
 from earmark.tasks.evaluation.comparison import DIFFERENCES, TEST, as_svg, difference_rows
 from earmark.tasks.evaluation.entries import MEASURES, Entry, borda_points, borda_ranks, two_stage_ranks
-from earmark.tasks.evaluation.results import markdown_table
+from earmark.tasks.evaluation.results import cell, markdown_table
 from earmark.tasks.evaluation.scorers import names_of, score_in
-from earmark.tasks.evaluation.statistics import difference, holm, resample
-from earmark.tasks.evaluation.submission import CLIPS, MEANS, RECORD, records_of
-from earmark.tasks.exports.folder import building, write_facts
+from earmark.tasks.evaluation.statistics import pair_differences, resample
+from earmark.tasks.evaluation.submission import CLIPS, MEANS, RECORD
+from earmark.tasks.exports.folder import records_of, version_facts, write_record
 from earmark.tasks.store.versions import Store, Version
 
 BOARD, PLOT, EVERY = "leaderboard.json", "intervals.svg", "all"
@@ -46,9 +44,7 @@ def rank_submissions(
     """
     records = scored(version, store, systems)
     facts = {
-        "corpus": version.corpus,
-        "version": version.name,
-        "manifest_sha256": version.manifest.digest(),
+        **version_facts(version),
         "systems": [one["system"] for one, _ in records],
         "measured_by": records[0][0]["measured_by"],
         "test": TEST,
@@ -61,11 +57,9 @@ def rank_submissions(
         "unscored": {one["system"]: one["unscored"] for one, _ in records if one.get("unscored")},
     }
     key = hashlib.sha256(json.dumps(facts["systems"]).encode()).hexdigest()[:8]
-    folder = (out or records_of(store, version) / f"leaderboard-{key}").absolute()
-    with building(folder, force=True, record=BOARD) as place:
-        plots = {plot: as_svg(_plotted(facts, kinds)) for plot, kinds in _plots(facts).items()}
-        write_facts(place, BOARD, facts, {"README.md": as_markdown(facts), **plots})
-    return facts, folder
+    folder = out or records_of(store, version) / f"leaderboard-{key}"
+    plots = {plot: as_svg(_plotted(facts, kinds)) for plot, kinds in _plots(facts).items()}
+    return facts, write_record(folder, BOARD, facts, {"README.md": as_markdown(facts), **plots})
 
 
 def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple[dict[str, Any], Path]]:
@@ -160,27 +154,20 @@ def _differences(folders: Mapping[str, Path]) -> list[dict[str, Any]]:
     """Of each pair of systems, by the paired bootstrap over prompts: means over clips alone, which FAD is not."""
     rows = {name: {row["id"]: row for row in pq.read_table(path / CLIPS).to_pylist()} for name, path in folders.items()}
     found = []
-    first = next(iter(next(iter(rows.values())).values()))
-    for measure in (*MEANS, *names_of(first)):
-        values = {name: {key: _clip_value(row, measure) for key, row in held.items()} for name, held in rows.items()}
-        shared = [key for key in next(iter(values.values()))
-                  if all(held.get(key) is not None for held in values.values())]  # fmt: skip
+    first = next(iter(rows.values()))
+    for measure in (*MEANS, *names_of(next(iter(first.values())))):
+        values = {name: {key: _of_clip(row, measure) for key, row in held.items()} for name, held in rows.items()}
+        shared = [key for key in first if all(held.get(key) is not None for held in values.values())]
         if not shared:
             continue
         means = {name: [held[key] for key in shared] for name, held in values.items()}
-        drawn = {name: resample("accuracy", held, held)["accuracy"] for name, held in means.items()}
-        pairs = list(combinations(means, 2))
-        told = [
-            difference(float(np.mean(means[a])), float(np.mean(means[b])), drawn[a] - drawn[b], len(shared))
-            for a, b in pairs
-        ]
-        for (a, b), one, p in zip(pairs, told, holm([one.p for one in told]), strict=True):
-            found.append({"metric": measure, "first": a, "second": b, **asdict(one), "p_holm": p})
+        drawn = {name: (float(np.mean(held)), resample("accuracy", held, held)["accuracy"])
+                 for name, held in means.items()}  # fmt: skip
+        found += pair_differences(measure, drawn, len(shared))
     return found
 
 
-def _clip_value(row: Mapping[str, Any], measure: str) -> Any:
-    """What a row of `clips.parquet` has of a measure that is a mean over clips."""
+def _of_clip(row: Mapping[str, Any], measure: str) -> Any:
     return row[MEANS[measure]] if measure in MEANS else score_in(row, measure)
 
 
@@ -281,14 +268,7 @@ def figures(row: Mapping[str, Any]) -> list[str]:
     """FAD, FAD∞, CLAP score, CCS and the scores of scorers as text; in brackets, 95 %."""
     distance = row["fad"]
     beyond = "–" if distance is None or distance["infinity"] is None else f"{distance['infinity']:.3f}"
-    return [_cell(distance), beyond, _cell(row["clap"]), _cell(row["ccs"]), *map(_cell, row["scores"].values())]
-
-
-def _cell(measure: Mapping[str, Any] | None) -> str:
-    if measure is None:
-        return "–"
-    bounds = "" if measure["low"] is None else f" [{measure['low']:.3f}, {measure['high']:.3f}]"
-    return f"{measure['value']:.3f}{bounds}"
+    return [cell(distance), beyond, cell(row["clap"]), cell(row["ccs"]), *map(cell, row["scores"].values())]
 
 
 def notes(facts: Mapping[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ from earmark.schemas.corpus import Corpus
 from earmark.tasks.build.report import HEARD_S, read_sounds
 from earmark.tasks.evaluation.submission import CLIPS, generation_of, prompts_of
 from earmark.tasks.store.figures import Browser, Clip, Page, Row, Section
-from earmark.tasks.store.files import replacing
+from earmark.tasks.store.files import write_text
 from earmark.tasks.store.report import render_report
 from earmark.tasks.store.versions import Store, Version
 
@@ -55,9 +55,7 @@ def write_page(
         summary="What each system made of the same prompt, beside what was measured of the clip.",
     )
     manifest = version.manifest.model_copy(update={"steps": (), "rows": {"prompts": {"all": len(rows)}}})
-    path.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path.absolute()) as place:
-        place.write_text(render_report(manifest, story, page), encoding="utf-8", newline="\n")
+    write_text(path.absolute(), render_report(manifest, story, page))
     return sum(clip.sha256 not in sounds for clip in played)
 
 

@@ -49,17 +49,13 @@ class Given(NamedTuple):
 
 @dataclass(frozen=True)
 class Exam(Generic[Config]):
-    """What a corpus declares so that its judges can be qualified.
+    """What a corpus declares so that its judges can be qualified."""
 
-    Attributes:
-        walk: asks the role `judge` about rows.
-        questions: rows for the walk, made of the table of gold and of the rows that will be asked about; each has
-            besides `control`, `domain`, and `truth`: the right answer by dimension, where it is known.
-        answers: what a draw of the walk says in each dimension that was asked; a draw without an answer has no value.
-    """
-
-    walk: Walk[Config]
+    walk: Walk[Config]  # asks the role `judge` about rows
+    # rows for the walk, made of the table of gold and of the rows that will be asked about; each has besides `control`,
+    # `domain`, and `truth`: the right answer by dimension, where it is known
     questions: Callable[[Stage, Config, Rows], Iterable[Row]]
+    # what a draw of the walk says in each dimension that was asked; a draw without an answer has no value
     answers: Callable[[Row], Iterable[Given]]
 
 

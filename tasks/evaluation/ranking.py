@@ -21,9 +21,9 @@ from scipy.sparse.csgraph import connected_components
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
-from earmark.tasks.evaluation.results import markdown_table
+from earmark.tasks.evaluation.results import cell, markdown_table
 from earmark.tasks.evaluation.statistics import COVERS
-from earmark.tasks.exports.folder import building, write_facts
+from earmark.tasks.exports.folder import records_of, version_facts, write_record
 from earmark.tasks.exports.rows import opened
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version
@@ -41,9 +41,6 @@ Row = Mapping[str, Any]
 def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | None) -> tuple[dict[str, Any], Path]:
     """Rank the systems of a version on each board (a source or dimension) and by modality, and write a folder.
 
-    Args:
-        corpus: its corpus, whose `ranked` query gives the votes.
-
     Raises:
         StoreError: the corpus holds no preferences between systems, or the version none.
     """
@@ -58,15 +55,11 @@ def rank_systems(version: Version, corpus: Corpus, store: Store, out: Path | Non
     if not rows:
         raise StoreError(f"{version.corpus}@{version.name} has no vote on two clips of different, named systems")
     facts = {
-        "corpus": version.corpus,
-        "version": version.name,
-        "manifest_sha256": version.manifest.digest(),
+        **version_facts(version),
         "boards": [{"board": name, "modality": part, **board_of(held)} for name, part, held in _boards(rows)],
     }
-    folder = (out or store.root / "evaluations" / version.corpus / version.name / "ranking").absolute()
-    with building(folder, force=True, record=RECORD) as place:
-        write_facts(place, RECORD, facts, {"README.md": as_markdown(facts)})
-    return facts, folder
+    folder = out or records_of(store, version) / "ranking"
+    return facts, write_record(folder, RECORD, facts, {"README.md": as_markdown(facts)})
 
 
 def _boards(rows: Sequence[Row]) -> Iterator[tuple[str, str | None, list[Row]]]:
@@ -176,17 +169,13 @@ def grids(facts: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, ...], list
             (
                 "–" if one["rank"] is None else str(one["rank"]),
                 one["system"],
-                _score(one),
+                cell(one, ".0f"),
                 f"{one['votes']:,}",
                 f"{one['win_share']:.3f}",
             )
             for one in board["systems"]
         ]
         yield f"{title}: {board['votes']:,} votes, {board['ties']:,} of them ties", HEAD, rows
-
-
-def _score(one: Row) -> str:
-    return f"{one['value']:.0f}" + ("" if one["low"] is None else f" [{one['low']:.0f}, {one['high']:.0f}]")
 
 
 def notes(facts: Mapping[str, Any]) -> list[str]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.clip_scores import clip_predictions, read_clip_scores
 from earmark.tasks.evaluation.recording import choose_threshold, record
-from earmark.tasks.evaluation.samples import NoSamples, Samples, Wish, find_evaluation, select_samples
+from earmark.tasks.evaluation.samples import NoSamples, Wish, find_evaluation, select_samples
 from earmark.tasks.evaluation.scores import order_of, read_scores, require_form
 from earmark.tasks.evaluation.templates import clips_of, write_clips_template, write_samples_template
 from earmark.tasks.store.files import sha256_file
@@ -30,15 +28,9 @@ def read(
         InputError: as `read_scores`.
     """
     evaluation = find_evaluation(corpus, wish.evaluation)
-    with (
-        tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
-        select_samples(version, corpus, evaluation, wish.part, Path(temporary)) as samples,
-    ):
-        threshold = choose_threshold(
-            version, corpus, evaluation, wish, samples, lambda others: read_scores(path, evaluation, others)
-        )
-        predictions = read_scores(path, evaluation, samples)
-        return record(version, store, samples, evaluation, wish, predictions, _file(path, evaluation), out, threshold)
+    with select_samples(version, corpus, evaluation, wish.part) as samples:
+        threshold = choose_threshold(samples, wish, partial(read_scores, path))
+        return record(store, samples, wish, read_scores(path, samples), _file(path, evaluation), out, threshold)
 
 
 def read_clips(
@@ -57,17 +49,22 @@ def read_clips(
     scores = read_clip_scores(path, {one.dimension for one in corpus.evaluations if one.clips})
     tables, without = [], []
     for evaluation in evaluations:
-        with _selected(version, corpus, evaluation, wish) as samples:
-            found = clip_predictions(scores, samples, evaluation) if samples else None
-            if samples is None or found is None:
-                without.append(evaluation.name)
-                continue
-            predictions, most = found
-            asked = {**_file(path, evaluation), "per_clip": True}
-            if most is not None:
-                asked["reachable"] = {"accuracy": most.met / samples.count, "exact": most.exact}
-            place = out / evaluation.name if out and len(evaluations) > 1 else out
-            tables.append(record(version, store, samples, evaluation, wish, predictions, asked, place))
+        try:
+            with select_samples(version, corpus, evaluation, wish.part) as samples:
+                found = clip_predictions(scores, samples)
+                if found is None:
+                    without.append(evaluation.name)
+                    continue
+                predictions, most = found
+                asked = {**_file(path, evaluation), "per_clip": True}
+                if most is not None:
+                    asked["reachable"] = {"accuracy": most.met / samples.count, "exact": most.exact}
+                place = out / evaluation.name if out and len(evaluations) > 1 else out
+                tables.append(record(store, samples, wish, predictions, asked, place))
+        except NoSamples:
+            if wish.evaluation is not None:
+                raise
+            without.append(evaluation.name)
     if not tables:
         raise InputError(f"{path}: no clip of {', '.join(without)} is in it")
     return tables, without
@@ -86,16 +83,14 @@ def write_template(version: Version, corpus: Corpus, path: Path, wish: Wish) -> 
     if wish.evaluation is None and any(one.clips for one in corpus.evaluations):
         held = []
         for evaluation in _of_clips(corpus, wish):
-            with _selected(version, corpus, evaluation, wish) as samples:
-                if samples:
-                    held.append((evaluation, clips_of(samples, evaluation)))
+            with suppress(NoSamples), select_samples(version, corpus, evaluation, wish.part) as samples:
+                held.append((evaluation, clips_of(samples)))
         if not held:
             raise NoSamples(f"{version.corpus}@{version.name} has no sample of any evaluation")
         return write_clips_template(path, held), "--clip-scores"
     evaluation = find_evaluation(corpus, wish.evaluation)
-    with _selected(version, corpus, evaluation, replace(wish, evaluation=evaluation.name)) as samples:
-        assert samples is not None
-        return write_samples_template(path, evaluation, samples), "--scores"
+    with select_samples(version, corpus, evaluation, wish.part) as samples:
+        return write_samples_template(path, samples), "--scores"
 
 
 def _of_clips(corpus: Corpus, wish: Wish) -> list[Evaluation]:
@@ -105,20 +100,6 @@ def _of_clips(corpus: Corpus, wish: Wish) -> list[Evaluation]:
         require_form(only)
         return [only]
     return [one for one in corpus.evaluations if one.clips and not one.beside]
-
-
-@contextmanager
-def _selected(version: Version, corpus: Corpus, evaluation: Evaluation, wish: Wish) -> Iterator[Samples | None]:
-    """The samples of an evaluation; None where the version has none and the evaluation was not named."""
-    with tempfile.TemporaryDirectory(prefix="earmark-") as temporary, ExitStack() as stack:
-        try:
-            samples = stack.enter_context(select_samples(version, corpus, evaluation, wish.part, Path(temporary)))
-        except NoSamples:
-            if wish.evaluation is not None:
-                raise
-            yield None
-            return
-        yield samples
 
 
 def _file(path: Path, evaluation: Evaluation) -> dict[str, Any]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,45 +10,34 @@ from typing import Any
 
 import pyarrow as pa
 
-from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import ConfigError, EarmarkError, StoreError
 from earmark.schemas.evaluations import Evaluation
-from earmark.schemas.views import names_clip
 from earmark.tasks.build.media import media_index
 from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.baselines import baselines
 from earmark.tasks.evaluation.results import NOT_MEASURED, Threshold, as_markdown, count, credits_of
 from earmark.tasks.evaluation.samples import EVERY, HELD_OUT, LETTERS, Samples, Wish, select_samples
 from earmark.tasks.evaluation.statistics import best_threshold
-from earmark.tasks.exports.folder import building, write_facts
-from earmark.tasks.store.parquet import write_rows
-from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.exports.folder import file_word, records_of, version_facts, write_record
+from earmark.tasks.store.parquet import row_schema
+from earmark.tasks.store.versions import Store
 
 RECORD = "evaluation.json"
+ITEMS = pa.list_(pa.struct([("item", pa.string()), ("score", pa.float64())]))
 PREDICTIONS = pa.schema(
     [
-        ("id", pa.string()),
-        ("split", pa.string()),
-        ("target", pa.string()),
-        ("cluster", pa.string()),
-        ("score", pa.float64()),
-        ("choice", pa.string()),
-        ("right", pa.bool_()),
-        ("reason", pa.string()),
-        ("detail", pa.string()),
-        ("items", pa.list_(pa.struct([("item", pa.string()), ("score", pa.float64())]))),
-        ("request_keys", pa.list_(pa.string())),
+        *row_schema(
+            "id string, split string, target string, cluster string, score float64, choice string, right bool, "
+            "reason string, detail string"
+        ),
+        pa.field("items", ITEMS),
+        pa.field("request_keys", pa.list_(pa.string())),
     ]
 )
 
 
 def choose_threshold(
-    version: Version,
-    corpus: Corpus,
-    evaluation: Evaluation,
-    wish: Wish,
-    samples: Samples,
-    predict: Callable[[Samples], dict[str, Prediction]],
+    samples: Samples, wish: Wish, predict: Callable[[Samples], dict[str, Prediction]]
 ) -> Threshold | None:
     """The threshold that is named, or the best of a split that is not measured; None without either wish.
 
@@ -61,18 +48,17 @@ def choose_threshold(
     split = wish.tune_on
     if wish.threshold is None and split is None:
         return None
+    evaluation = samples.evaluation
     if evaluation.kind != "yes_no":
         raise ConfigError(f"evaluation '{evaluation.name}' asks for no yes or no: leave --threshold and --tune-on out")
     if split is None:
         assert wish.threshold is not None
         return Threshold(wish.threshold, "--threshold")
-    if split in (*HELD_OUT, EVERY) or split in samples.splits():
+    measured = samples.connection.execute("SELECT DISTINCT split FROM judged.samples").fetchall()
+    if split in (*HELD_OUT, EVERY) or (split,) in measured:
         raise StoreError(f"--tune-on {split}: a threshold is chosen on a split that is not measured; name another")
     part = replace(wish.part, split=split, limit=None)
-    with (
-        tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
-        select_samples(version, corpus, evaluation, part, Path(temporary)) as others,
-    ):
+    with select_samples(samples.version, samples.corpus, evaluation, part) as others:
         found = predict(others)
         truth = {row["id"]: row["target"] for rows in others.batches(10_000, ["id", "target"]) for row in rows}
     scored = [(one.score, truth[one.id]) for one in found.values() if one.score is not None]
@@ -82,10 +68,8 @@ def choose_threshold(
 
 
 def record(
-    version: Version,
     store: Store,
     samples: Samples,
-    evaluation: Evaluation,
     wish: Wish,
     predictions: dict[str, Prediction],
     asked: dict[str, Any],
@@ -93,26 +77,23 @@ def record(
     threshold: Threshold | None = None,
 ) -> tuple[dict[str, Any], Path]:
     """Count, and write the folder."""
-    grouped = dict.fromkeys(name for group in evaluation.groups for name in group.split("+"))
-    columns = [*dict.fromkeys(["id", "split", "target", *grouped])]
+    version, evaluation = samples.version, samples.evaluation
+    grouped = [name for group in evaluation.groups for name in group.split("+")]
     extra = ("cluster", "swapped", "audio", "a_audio", "b_audio")
-    if evaluation.triplets:
-        columns += [name for name in (evaluation.triplets, *evaluation.clip_columns) if name not in columns]
-    columns += [name for name in extra if name in samples.columns and name not in columns]
-    rows = [row for batch in samples.batches(10_000, columns) for row in batch]
+    turns = (evaluation.triplets, *evaluation.clip_columns) if evaluation.triplets else ()
+    columns = ["id", "split", "target", *grouped, *turns, *(name for name in extra if name in samples.columns)]
+    rows = [row for batch in samples.batches(10_000, [*dict.fromkeys(columns)]) for row in batch]
     if evaluation.kind == "choice":
-        rows = _with_options(rows, samples.sizes(evaluation), predictions)
+        rows = _with_options(rows, samples.sizes(), predictions)
     if not any(one.answered for one in predictions.values()):
         commonest = Counter(one.reason for one in predictions.values()).most_common(1)[0][0]
         detail = next(one.detail for one in predictions.values() if one.reason == commonest)
         raise EarmarkError(f"no sample has an answer; most for '{commonest}', such as: {detail}")
-    clips = samples.clips([name for name in extra if name in samples.columns and names_clip(name)])
+    clips = samples.clips(extra)
     measured = [row for row in rows if predictions[row["id"]].reason not in NOT_MEASURED]
     controls, without = baselines(evaluation, measured, media_index(store).measured(clips) if clips else {})
     facts = {
-        "corpus": version.corpus,
-        "version": version.name,
-        "manifest_sha256": version.manifest.digest(),
+        **version_facts(version),
         "evaluation": evaluation.name,
         "kind": evaluation.kind,
         "says": evaluation.says,
@@ -123,11 +104,9 @@ def record(
         **count(evaluation, rows, predictions, threshold, controls),
         "without": without,
     }
-    folder = (out or store.root / "evaluations" / _name(facts)).absolute()
-    with building(folder, force=True, record=RECORD) as place:
-        write_rows(place / "predictions.parquet", PREDICTIONS, _written(evaluation, rows, predictions))
-        write_facts(place, RECORD, facts, {"README.md": as_markdown(facts)})
-    return facts, folder
+    folder, written = out or records_of(store, version) / _name(facts), _written(evaluation, rows, predictions)
+    pages = {"README.md": as_markdown(facts)}
+    return facts, write_record(folder, RECORD, facts, pages, predictions=(PREDICTIONS, written))
 
 
 def _with_options(
@@ -165,5 +144,4 @@ def _name(facts: dict[str, Any]) -> str:
     parts += ["both-orders"] if facts.get("both_orders") else []
     parts += [f"{facts['draws']}-draws"] if facts.get("draws", 1) > 1 else []
     parts += [f"blind-{facts['blind']}"] if facts.get("blind") else []
-    named = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.") for part in parts if part)
-    return f"{facts['corpus']}/{facts['version']}/{named}"
+    return file_word(*parts)

@@ -28,7 +28,8 @@ from earmark.tasks.audio.probe import Probe
 from earmark.tasks.build.media import media_index
 from earmark.tasks.build.registry import all_corpora
 from earmark.tasks.store.files import sha256_file
-from earmark.tasks.store.manifest import MANIFEST, FileEntry, Manifest
+from earmark.tasks.store.manifest import MANIFEST, Manifest
+from earmark.tasks.store.parquet import file_entry
 from earmark.tasks.store.versions import Store, Version
 
 
@@ -38,8 +39,6 @@ def released(path: Path, layout: str, store: Store, roots: Sequence[Path]) -> It
 
     Args:
         path: the file, or a folder of such files.
-        layout: one that a corpus names.
-        store: whose media index measures the clips.
         roots: folders with the clips, tried in order; the file's own without one.
 
     Raises:
@@ -99,11 +98,7 @@ def _written(folder: Path, corpus: Corpus, tables: dict[str, list[dict[str, Any]
         schema = pa.schema([pa.field(field.name, field.type) for field in schemas[name]])
         path = folder / f"{name}.parquet"
         pq.write_table(pa.Table.from_pylist(rows, schema), path)
-        size = path.stat().st_size
-        entry = FileEntry(
-            path=path.name, sha256=sha256_file(path), bytes=size, rows=len(rows), table=name, split=UNSPLIT
-        )
-        entries.append(entry)
+        entries.append(file_entry(path, folder, name, UNSPLIT))
         counts[name] = {UNSPLIT: len(rows)}
     manifest = Manifest(
         corpus=corpus.name, version=folder.name, build_key="", inputs=inputs, config={}, code="", libraries={},

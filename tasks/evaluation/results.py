@@ -14,7 +14,7 @@ import pandas as pd
 from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.rubric_rewards import SHARE, YES, decide
 from earmark.tasks.evaluation.asking import INCONSISTENT, Prediction
-from earmark.tasks.evaluation.statistics import SMALL, accuracy, correlations, discrimination
+from earmark.tasks.evaluation.statistics import SMALL, accuracy, correlations, discrimination, resample
 
 ALL = "all"
 MEAN = "mean of groups"
@@ -25,6 +25,7 @@ LABELS = {
     "lcc": "LCC", "srcc": "SRCC", "ktau": "K-Tau",
     "ccs": "CCS", "clap": "CLAP", "fad": "FAD",
 }  # fmt: skip
+SCORED = {"scalar": correlations, "yes_no": discrimination}  # what scores are worth, by kind
 NOT_MEASURED = ("no_media", "no_items", "no_such_option")
 """Reasons for which a sample leaves the evaluation: nobody was asked, or no answer would be right."""
 
@@ -81,29 +82,32 @@ class Measured:
         self.credits = {name: np.array([one[name] for one in credits]) for name in (credits[0] if credits else ())}
         if self._kind == "yes_no" and not any(one.items for one in predictions):
             self.credits.pop("accuracy_share", None)
-        if self._kind in ("scalar", "yes_no"):
+        if self._kind in SCORED:
             self._scores = np.array([np.nan if one.score is None else one.score for one in predictions])
             self._targets = np.array([row["target"] for row in rows], float)
-        self._clusters = (
-            pd.factorize(np.array([row["cluster"] for row in rows], object), use_na_sentinel=False)[0]
-            if rows and "cluster" in rows[0]
-            else None
-        )
+        self.clusters = None
+        if rows and "cluster" in rows[0]:
+            self.clusters = pd.factorize(np.array([row["cluster"] for row in rows], object), use_na_sentinel=False)[0]
 
     def row(self, group: str | None, value: str, places: Any) -> dict[str, Any]:
         """A row of the table: the samples at these places."""
         places = np.asarray(places)
         answered = places[self.answered[places]]
-        clusters, of_answered = (None if self._clusters is None else self._clusters[at] for at in (places, answered))
+        clusters, of_answered = (None if self.clusters is None else self.clusters[at] for at in (places, answered))
         metrics = {name: accuracy(credit[places], clusters) for name, credit in self.credits.items()}
-        if self._kind == "scalar":
-            metrics |= correlations(self._scores[answered], self._targets[answered], of_answered)
-        if self._kind == "yes_no":
-            metrics |= discrimination(self._scores[answered], self._targets[answered], of_answered)
+        if self._kind in SCORED:
+            metrics |= SCORED[self._kind](self._scores[answered], self._targets[answered], of_answered)
         facts = {name: {"value": one.value, "low": one.low, "high": one.high} for name, one in metrics.items()}
         small = any(one.small for one in metrics.values())
         counts = {"samples": len(places), "answered": len(answered)}
         return {"group": group, "value": value, **counts, "small": small, "metrics": facts}
+
+    def resampled(self, places: Any) -> dict[str, tuple[float | None, Any]]:
+        """What scores are worth at these places, which have an answer, and the same over resamples."""
+        x, y = self._scores[places], self._targets[places]
+        clusters = None if self.clusters is None else self.clusters[places]
+        drawn = resample("correlations" if self._kind == "scalar" else "discrimination", x, y, clusters)
+        return {name: (one.value, drawn[name]) for name, one in SCORED[self._kind](x, y, clusters).items()}
 
 
 def count(
@@ -119,9 +123,8 @@ def count(
 
     Args:
         rows: a row a sample: `id`, `target`, the columns of its groups, and `cluster` where it has one.
-        predictions: by id, one for each row.
+        predictions: by id, one for each row; of baselines, by the name of who makes them too.
         threshold: of yes by score, beside the rules about items.
-        baselines: predictions by the name of who makes them.
 
     Returns:
         `rows`: one for all, then one a group, then one a baseline; `left_out`: samples in no row, by reason;
@@ -183,11 +186,9 @@ def _members(group: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, l
             if None not in values:
                 found.setdefault(values, []).append(place)
     ordered = sorted(found, key=lambda values: [(isinstance(v, str), v) for v in values])
-    return [(" / ".join(map(_said, values)), found[values]) for values in ordered]
-
-
-def _said(value: Any) -> str:
-    return ("yes" if value else "no") if isinstance(value, bool) else str(value)
+    words = {True: "yes", False: "no"}
+    named = [[words[v] if isinstance(v, bool) else str(v) for v in values] for values in ordered]
+    return [(" / ".join(name), found[values]) for name, values in zip(named, ordered, strict=True)]
 
 
 def _mean(group: str, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -211,16 +212,17 @@ def cells(facts: Mapping[str, Any]) -> Iterator[list[str]]:
     names = list(facts["rows"][0]["metrics"])
     for row in facts["rows"]:
         name = row["value"] if row["group"] is None else f"{row['group']}: {row['value']}"
-        shown = [_cell(row["metrics"][one]) if one in row["metrics"] else "" for one in names]
+        shown = [cell(row["metrics"][one]) if one in row["metrics"] else "" for one in names]
         yield [name + (" °" if row["small"] else ""), f"{row['samples']:,}", f"{row['answered']:,}", *shown]
 
 
-def _cell(metric: Mapping[str, float | None]) -> str:
-    if metric["value"] is None:
+def cell(metric: Mapping[str, float | None] | None, form: str = ".3f") -> str:
+    """A value as text, with its interval where it has one."""
+    if metric is None or metric["value"] is None:
         return "–"
     if metric["low"] is None or metric["high"] is None:
-        return f"{metric['value']:.3f}"
-    return f"{metric['value']:.3f} [{metric['low']:.3f}, {metric['high']:.3f}]"
+        return f"{metric['value']:{form}}"
+    return f"{metric['value']:{form}} [{metric['low']:{form}}, {metric['high']:{form}}]"
 
 
 def notes(facts: Mapping[str, Any]) -> list[str]:

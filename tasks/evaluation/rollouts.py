@@ -7,7 +7,6 @@ draws. What is found is a record beside the version, keyed by its digest, which 
 from __future__ import annotations
 
 import hashlib
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,8 +14,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from earmark.schemas.annotation import DECIDES
 from earmark.schemas.corpus import Corpus
@@ -30,21 +27,14 @@ from earmark.tasks.annotation.request import Audio, AudioForm, Message, Part, Re
 from earmark.tasks.build.progress import working
 from earmark.tasks.build.sessions import open_session
 from earmark.tasks.exports.clips import Clip, clip_files
-from earmark.tasks.exports.folder import building, write_facts
-from earmark.tasks.exports.rows import DRAWS, ROLLOUTS, Selection, select_view
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.exports.folder import file_word, version_facts, write_record
+from earmark.tasks.exports.rows import ROLLOUTS, Selection, select_view
+from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.versions import Store, Version
 
-COLUMNS = pa.schema(
-    [
-        ("id", pa.string()),
-        ("draw", pa.int64()),  # from 0
-        ("text", pa.string()),  # the completion; null without one
-        ("reward", pa.float64()),
-        ("right", pa.bool_()),
-        ("reason", pa.string()),  # why there is no completion
-        ("request_key", pa.string()),
-    ]
+# draws are counted from 0; the text is null where there is no completion, and the reason says why
+COLUMNS = row_schema(
+    "id string, draw int64, text string, reward float64, right bool, reason string, request_key string"
 )
 
 
@@ -85,9 +75,7 @@ def roll(
         reason = Counter(row[5] for row in rows).most_common(1)[0][0]
         raise EarmarkError(f"no draw has a completion; most for '{reason}'")
     facts = {
-        "corpus": version.corpus,
-        "version": version.name,
-        "manifest_sha256": version.manifest.digest(),
+        **version_facts(version),
         "view": view.name,
         "annotator": config.annotator,
         "temperature": config.temperature,
@@ -96,11 +84,8 @@ def roll(
         **summary(rows, wish.draws),
         "spent_usd": spent,
     }
-    folder = (out or store.root / "rollouts" / _name(facts, config)).absolute()
-    with building(folder, force=True, record=ROLLOUTS) as place:
-        write_rows(place / DRAWS, COLUMNS, rows)
-        write_facts(place, ROLLOUTS, facts)
-    return facts, folder
+    folder = out or store.root / "rollouts" / version.corpus / version.name / _name(facts, config)
+    return facts, write_record(folder, ROLLOUTS, facts, rollouts=(COLUMNS, rows))
 
 
 def forecast(version: Version, corpus: Corpus, store: Store, config: Policy, wish: Wish) -> dict[str, Any]:
@@ -190,5 +175,4 @@ def _name(facts: Mapping[str, Any], config: Policy) -> str:
     samples, usually = (one.model_dump(mode="json") for one in (config, Policy(annotator=config.annotator)))
     if other := {name: samples[name] for name in (*DECIDES, "hearing") if samples[name] != usually[name]}:
         parts.append(hashlib.sha256(canonical(other).encode()).hexdigest()[:8])
-    named = "-".join(re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.") for part in parts)
-    return f"{facts['corpus']}/{facts['version']}/{named}"
+    return file_word(*parts)

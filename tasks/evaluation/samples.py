@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,10 +15,9 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
 from earmark.schemas.evaluations import Blind, Evaluation, Mode
 from earmark.schemas.views import names_clip
-from earmark.tasks.exports.clips import Clip, clip_files
 from earmark.tasks.exports.rows import opened
 from earmark.tasks.store.sql import literal, query
-from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.store.versions import Version
 
 TARGETS = {"yes_no": ("BOOLEAN",), "preference": ("VARCHAR",), "scalar": ("DOUBLE", "FLOAT"), "choice": ("VARCHAR",)}
 HELD_OUT, EVERY = ("test", "ood"), "all"
@@ -56,9 +56,13 @@ class Wish:
 class Samples:
     """The chosen rows: they lie in the connection's table `judged.samples`, all ids in `judged.everything`."""
 
+    version: Version
+    corpus: Corpus
+    evaluation: Evaluation
     connection: duckdb.DuckDBPyConnection
     columns: tuple[str, ...]
     count: int
+    folder: Path  # for what is written about them; it is gone when they are
 
     def batches(self, size: int, columns: Sequence[str]) -> Iterator[list[dict[str, Any]]]:
         """The rows in order of their ids."""
@@ -67,25 +71,21 @@ class Samples:
         for batch in reader:
             yield batch.to_pylist()
 
-    def splits(self) -> set[str]:
-        """The splits that they are of."""
-        return {row[0] for row in self.connection.execute("SELECT DISTINCT split FROM judged.samples").fetchall()}
-
-    def sizes(self, evaluation: Evaluation) -> dict[str, int]:
+    def sizes(self) -> dict[str, int]:
         """How many options, or items, each chosen sample has, by id; empty where the evaluation has no such column."""
-        named = [mode.options if evaluation.kind == "choice" else mode.items for mode in evaluation.modes]
+        kind, modes = self.evaluation.kind, self.evaluation.modes
+        named = [mode.options if kind == "choice" else mode.items for mode in modes]
         column = next((name for name in named if name in self.columns), None)
-        if column is None or evaluation.kind not in ("choice", "yes_no"):
+        if column is None or kind not in ("choice", "yes_no"):
             return {}
         return dict(self.connection.execute(f'SELECT id, len("{column}") FROM judged.samples').fetchall())
 
     def clips(self, columns: Sequence[str]) -> set[str]:
-        """The clips that these columns name."""
-        found: set[str] = set()
-        for name in columns:
-            rows = self.connection.execute(f'SELECT DISTINCT "{name}" FROM judged.samples WHERE "{name}" IS NOT NULL')
-            found.update(row[0] for row in rows.fetchall())
-        return found
+        """The clips that those of these columns name that hold clips and are there."""
+        named = [f'SELECT "{name}" AS clip FROM judged.samples' for name in columns if names_clip(name)
+                 and name in self.columns]  # fmt: skip
+        rows = self.connection.execute(" UNION ".join(["SELECT NULL::VARCHAR AS clip", *named])).fetchall()
+        return {clip for (clip,) in rows if clip is not None}
 
 
 def find_evaluation(corpus: Corpus, name: str | None) -> Evaluation:
@@ -121,19 +121,17 @@ def find_mode(evaluation: Evaluation, name: str | None) -> Mode:
 
 
 @contextmanager
-def select_samples(
-    version: Version, corpus: Corpus, evaluation: Evaluation, part: Part, spill: Path
-) -> Iterator[Samples]:
+def select_samples(version: Version, corpus: Corpus, evaluation: Evaluation, part: Part) -> Iterator[Samples]:
     """The samples of an evaluation.
-
-    Args:
-        spill: an existing folder for what does not fit in memory.
 
     Raises:
         NoSamples: the version has none.
         StoreError: no sample is left, or the query does not keep the contract of `schemas/evaluations.py`.
     """
-    with opened(version, corpus, spill) as connection:
+    with (
+        tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
+        opened(version, corpus, Path(temporary)) as connection,
+    ):
         connection.execute("CREATE SCHEMA judged")  # apart from the tables of versions, which may be called the same
         connection.execute(f"CREATE VIEW judged.asked AS {_filled(query(evaluation.sql), evaluation)}")
         columns = {row[0]: row[1] for row in connection.execute("DESCRIBE judged.asked").fetchall()}
@@ -142,14 +140,14 @@ def select_samples(
         _check_rows(connection, evaluation)
         _choose(connection, evaluation, part, columns)
         count = connection.execute("SELECT count(*) FROM judged.samples").fetchall()[0][0]
-        yield Samples(connection, tuple(columns), count)
+        yield Samples(version, corpus, evaluation, connection, tuple(columns), count, Path(temporary))
 
 
 def _filled(sql: str, evaluation: Evaluation) -> str:
     """The query with its parameters as literals: a view takes none."""
     for name in sorted(evaluation.params, key=len, reverse=True):
         value = evaluation.params[name]
-        sql = sql.replace(f"${name}", "'" + value.replace("'", "''") + "'" if isinstance(value, str) else repr(value))
+        sql = sql.replace(f"${name}", literal(value) if isinstance(value, str) else repr(value))
     return sql
 
 
@@ -209,11 +207,3 @@ def _wanted(where: str, known: list[str], split: str | None) -> list[str]:
     if split not in known:
         raise StoreError(f"{where} has no sample in split '{split}'; splits: {', '.join(known) or 'none'}")
     return [split]
-
-
-def find_clips(
-    samples: Samples, columns: Sequence[str], version: Version, store: Store, folder: Path, roots: Sequence[Path]
-) -> dict[str, Clip]:
-    """The file of every clip that the samples name in the columns that a mode shows; as `clip_files`."""
-    wanted = samples.clips([name for name in columns if names_clip(name)])
-    return clip_files(wanted, version, store, folder, roots)

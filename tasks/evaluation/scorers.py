@@ -72,11 +72,7 @@ def described(scorers: Sequence[Scorer]) -> dict[str, Any]:
 
 
 def clip_scores(clips: Mapping[str, Audio], scorers: Sequence[Scorer], store: Store) -> dict[str, list[Scored]]:
-    """The scores of each clip, by the clip's name.
-
-    Args:
-        clips: by name, as messages call them; scorers decide on the form.
-        scorers: as `read_scorers` gives them.
+    """The scores of each clip, by the clip's name, as messages call it; scorers decide on the form of its sound.
 
     Raises:
         EarmarkError: a scorer gave no clip a score.

@@ -14,26 +14,16 @@ import pyarrow as pa
 from earmark.schemas.errors import InputError, StoreError
 from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.files import require_regular
-from earmark.tasks.evaluation.asking import INCONSISTENT, Prediction
+from earmark.tasks.evaluation.asking import INCONSISTENT, Prediction, leader
 from earmark.tasks.evaluation.samples import LETTERS, Samples
 from earmark.tasks.store.sql import exactly, literal
 
-READERS = {
-    ".csv": "read_csv({}, header = true, all_varchar = true)",
-    ".tsv": "read_csv({}, header = true, all_varchar = true, delim = '\t')",
-    ".jsonl": "read_ndjson({})",
-    ".ndjson": "read_ndjson({})",
-    ".parquet": "read_parquet({})",
-}
-FORMS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "yes_no": (("items",), ("score",), ("choice",)),
-    "scalar": (("score",),),
-    "choice": (("choice",),),
-}
-SAYS = {
-    "yes_no": "items (a list: of each, the probability of yes), score (probability of yes, 0 to 1) or choice (yes, no)",
-    "scalar": "score (a number)",
-    "choice": "choice (a letter)",
+FORMATS = {  # how a file of that ending is read, and written
+    ".csv": ("read_csv({}, header = true, all_varchar = true)", "FORMAT csv, HEADER"),
+    ".tsv": ("read_csv({}, header = true, all_varchar = true, delim = '\t')", "FORMAT csv, HEADER, DELIMITER '\t'"),
+    ".jsonl": ("read_ndjson({})", "FORMAT json"),
+    ".ndjson": ("read_ndjson({})", "FORMAT json"),
+    ".parquet": ("read_parquet({})", "FORMAT parquet"),
 }
 
 
@@ -55,48 +45,52 @@ def order_of(evaluation: Evaluation) -> str:
     return f"{' and '.join(evaluation.sides)} are {evaluation.order}"
 
 
-def _forms(evaluation: Evaluation) -> tuple[tuple[str, ...], ...]:
-    """The columns that a file may have, the first that it has being read."""
-    if evaluation.kind == "preference":
-        return ("choice",), tuple(f"score_{side}" for side in evaluation.sides), ("score",)
-    return FORMS[evaluation.kind]
-
-
-def _says(evaluation: Evaluation) -> str:
-    if evaluation.kind != "preference":
-        return SAYS[evaluation.kind]
+def _forms(evaluation: Evaluation) -> tuple[str, list[tuple[str, ...]]]:
+    """The columns that a file may have, in words, and by name; the first that it has are read."""
     first, second = evaluation.sides
-    return (
-        f"choice ({first}, {second}, tie), or score_{first} and score_{second}, or score (above 0 where {first} is "
-        f"better), where {order_of(evaluation)}"
-    )
+    match evaluation.kind:
+        case "preference":
+            says = (
+                f"choice ({first}, {second}, tie), or score_{first} and score_{second}, or score (above 0 where "
+                f"{first} is better), where {order_of(evaluation)}"
+            )
+            return says, [("choice",), (f"score_{first}", f"score_{second}"), ("score",)]
+        case "yes_no":
+            says = "items (a list: of each, the probability of yes), score (probability of yes, 0 to 1) or choice"
+            return f"{says} (yes, no)", [("items",), ("score",), ("choice",)]
+        case "scalar":
+            return "score (a number)", [("score",)]
+    return "choice (a letter)", [("choice",)]
 
 
-def read_scores(path: Path, evaluation: Evaluation, samples: Samples) -> dict[str, Prediction]:
+def read_scores(path: Path, samples: Samples) -> dict[str, Prediction]:
     """What a file says of the chosen samples; a sample whose cells are empty has no answer.
 
     Args:
-        path: a file with the column `id` and, by the evaluation's kind, those of `_says`.
+        path: a file with the column `id` and, by the evaluation's kind, those of `_forms`.
         samples: the chosen ones; the file may speak of the others too.
 
     Raises:
         InputError: the file cannot be read, lacks a column, names an id twice or one that is unknown, leaves one out,
             or holds something that is no score.
     """
-    rows, form = _rows(path, evaluation)
+    table, evaluation = read_table(path), samples.evaluation
+    says, forms = _forms(evaluation)
+    form = next((form for form in forms if {*form} <= {*table.column_names}), None)
+    if "id" not in table.column_names or form is None:
+        raise InputError(f"{path}: expected the columns id and {says}; found {', '.join(table.column_names)}")
     known = {row[0] for row in samples.connection.execute("SELECT id FROM judged.everything").fetchall()}
     wanted = {row[0] for row in samples.connection.execute("SELECT id FROM judged.samples").fetchall()}
-    sizes = samples.sizes(evaluation)
+    sizes = samples.sizes()
     found: dict[str, Prediction] = {}
-    for place, row in enumerate(rows, 1):
+    for place, row in enumerate(table.select(["id", *form]).to_pylist(), 1):
         where = f"{path}, row {place}"
         name = "" if row["id"] is None else str(row["id"])
         if name not in known:
             raise InputError(f"{where}: unknown id '{name[:80]}': no sample of '{evaluation.name}' has it")
         if name in found:
             raise InputError(f"{where}: id '{name}' stands there twice")
-        found[name] = _prediction(where, name, row, form, evaluation)
-        _check_options(where, found[name], evaluation, sizes.get(name))
+        found[name] = _prediction(where, name, row, form, evaluation, sizes.get(name))
     if missing := sorted(wanted - found.keys()):
         raise InputError(
             f"{path}: {len(missing):,} of {len(wanted):,} samples are missing, the first is '{missing[0]}'; "
@@ -105,13 +99,15 @@ def read_scores(path: Path, evaluation: Evaluation, samples: Samples) -> dict[st
     return {name: found[name] for name in wanted}
 
 
-def _rows(path: Path, evaluation: Evaluation) -> tuple[list[dict[str, Any]], tuple[str, ...]]:
-    table = read_table(path)
-    columns = table.column_names
-    form = next((form for form in _forms(evaluation) if set(form) <= set(columns)), None)
-    if "id" not in columns or form is None:
-        raise InputError(f"{path}: expected the columns id and {_says(evaluation)}; found {', '.join(columns)}")
-    return table.select(["id", *form]).to_pylist(), form
+def format_of(path: Path) -> tuple[str, str]:
+    """How DuckDB reads a file of scores, and how it writes one.
+
+    Raises:
+        InputError: it has an ending that is none of a table.
+    """
+    if path.suffix.lower() not in FORMATS:
+        raise InputError(f"{path}: expected a file that ends in {', '.join(FORMATS)}")
+    return FORMATS[path.suffix.lower()]
 
 
 def read_table(path: Path) -> pa.Table:
@@ -120,9 +116,7 @@ def read_table(path: Path) -> pa.Table:
     Raises:
         InputError: it is none of these, or cannot be read.
     """
-    reader = READERS.get(path.suffix.lower())
-    if reader is None:
-        raise InputError(f"{path}: expected a file that ends in {', '.join(READERS)}")
+    reader, _ = format_of(path)
     try:
         require_regular(path)
         with duckdb.connect() as connection:
@@ -136,15 +130,15 @@ def read_table(path: Path) -> pa.Table:
 
 
 def _prediction(
-    where: str, name: str, row: Mapping[str, Any], form: tuple[str, ...], evaluation: Evaluation
+    where: str, name: str, row: Mapping[str, Any], form: tuple[str, ...], evaluation: Evaluation, size: int | None
 ) -> Prediction:
     values = [row[column] for column in form]
     if form == ("items",):
-        return _of_items(where, name, values[0])
+        return _of_items(where, name, values[0], size)
     if all(value is None or value == "" for value in values):
         return empty(name)
     if form == ("choice",):
-        return _chosen(where, name, str(values[0]).strip(), evaluation)
+        return _chosen(where, name, str(values[0]).strip(), evaluation, size)
     numbers = [number(where, column, value) for column, value in zip(form, values, strict=True)]
     if evaluation.kind != "preference":
         return Prediction(name, score=_share(where, numbers[0]) if evaluation.kind == "yes_no" else numbers[0])
@@ -153,8 +147,7 @@ def _prediction(
 
 def preferred(name: str, lead: float, evaluation: Evaluation) -> Prediction:
     """The clip that scores higher, by how much the first leads."""
-    first, second = evaluation.sides
-    return Prediction(name, score=lead, choice=first if lead > 0 else second if lead < 0 else "tie")
+    return Prediction(name, score=lead, choice=leader(evaluation, lead))
 
 
 def empty(name: str) -> Prediction:
@@ -162,7 +155,7 @@ def empty(name: str) -> Prediction:
     return Prediction(name, reason="no_score", detail="the file's cells are empty")
 
 
-def _of_items(where: str, name: str, cell: Any) -> Prediction:
+def _of_items(where: str, name: str, cell: Any, size: int | None) -> Prediction:
     """Of a list of probabilities, in CSV as JSON; one without any number is no answer."""
     try:
         values = json.loads(cell or "[]") if isinstance(cell, str | None) else cell
@@ -173,6 +166,8 @@ def _of_items(where: str, name: str, cell: Any) -> Prediction:
     if all(value is None for value in values):
         return empty(name)
     numbers = [_share(where, number(where, "items", value)) for value in values]
+    if size is not None and len(numbers) != size:
+        raise InputError(f"{where}: expected {size} items, found {len(numbers)}")
     items = [{"item": str(place), "score": value} for place, value in enumerate(numbers, 1)]
     return Prediction(name, score=sum(numbers) / len(numbers), items=items)
 
@@ -183,17 +178,7 @@ def _share(where: str, value: float) -> float:
     return value
 
 
-def _check_options(where: str, one: Prediction, evaluation: Evaluation, size: int | None) -> None:
-    """Refuse a letter that names no option, and a list that is not as long as the sample's items."""
-    if size is None:
-        return
-    if evaluation.kind == "choice" and one.choice and LETTERS.index(one.choice) >= size:
-        raise InputError(f"{where}: expected a letter from A to {LETTERS[size - 1]}, found '{one.choice}'")
-    if one.items and len(one.items) != size:
-        raise InputError(f"{where}: expected {size} items, found {len(one.items)}")
-
-
-def _chosen(where: str, name: str, said: str, evaluation: Evaluation) -> Prediction:
+def _chosen(where: str, name: str, said: str, evaluation: Evaluation, size: int | None) -> Prediction:
     if evaluation.kind == "yes_no":
         if said.casefold() not in ("yes", "no"):
             raise InputError(f"{where}: expected yes or no, found {said[:80]!r}")
@@ -205,6 +190,8 @@ def _chosen(where: str, name: str, said: str, evaluation: Evaluation) -> Predict
         return Prediction(name, choice=said.casefold())
     if len(said) != 1 or not said.isascii() or not said.isalpha():
         raise InputError(f"{where}: expected a letter, found {said[:80]!r}")
+    if size is not None and LETTERS.index(said.upper()) >= size:
+        raise InputError(f"{where}: expected a letter from A to {LETTERS[size - 1]}, found '{said.upper()}'")
     return Prediction(name, choice=said.upper())
 
 

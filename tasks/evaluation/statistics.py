@@ -8,9 +8,10 @@ for a processor's own memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -39,8 +40,7 @@ class Estimate:
     # low, high: the interval that covers 95 %; None for fewer than two clusters, or an undefined value
     low: float | None
     high: float | None
-    samples: int  # how many samples it is of
-    clusters: int  # how many clusters they fall into
+    clusters: int  # how many clusters the samples fall into
 
     @property
     def small(self) -> bool:
@@ -58,16 +58,16 @@ def accuracy(right: npt.ArrayLike, clusters: npt.ArrayLike | None = None) -> Est
     rights = np.asarray(right, float)
     which = _clusters(len(rights), clusters)
     if not len(rights):
-        return Estimate(None, None, None, 0, 0)
+        return _certain(None, which)
     sizes = np.bincount(which).astype(float)
     hits = np.bincount(which, weights=rights)
     value = float(rights.mean())
     if len(sizes) < 2:
-        return Estimate(value, None, None, len(rights), len(sizes))
+        return Estimate(value, None, None, len(sizes))
     # clusters that look alike are drawn as one kind, which is the same and fast
     kinds, counts = np.unique(np.stack([sizes, hits]), axis=1, return_counts=True)
     drawn = np.random.default_rng(0).multinomial(len(sizes), counts / counts.sum(), size=DRAWS)
-    return _estimate(value, (drawn @ kinds[1]) / (drawn @ kinds[0]), len(rights), len(sizes))
+    return Estimate(value, *_interval((drawn @ kinds[1]) / (drawn @ kinds[0])), len(sizes))
 
 
 def mean_of(values: Sequence[float | None]) -> dict[str, Any] | None:
@@ -79,9 +79,7 @@ def mean_of(values: Sequence[float | None]) -> dict[str, Any] | None:
     return {"value": found.value, "low": found.low, "high": found.high, "clips": len(known)}
 
 
-def correlations(
-    x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0
-) -> dict[str, Estimate]:
+def correlations(x: npt.ArrayLike, y: npt.ArrayLike, clusters: npt.ArrayLike | None = None) -> dict[str, Estimate]:
     """`lcc`, `srcc` and `ktau`, -1 to 1. Arguments as for `accuracy`; x and y are finite.
 
     Raises:
@@ -90,18 +88,18 @@ def correlations(
     xs, ys = _pair_of(x, y)
     which = _clusters(len(xs), clusters)
     if len(xs) < 2 or np.ptp(xs) == 0 or np.ptp(ys) == 0:
-        return {name: _undefined(which) for name in ("lcc", "srcc", "ktau")}
+        return dict.fromkeys(("lcc", "srcc", "ktau"), _certain(None, which))
     order = np.argsort(xs, kind="stable")  # what stands in order need not be put in order in every resample
     xs, ys, which = xs[order], ys[order], which[order]
     once = {"lcc": pearsonr(xs, ys), "srcc": spearmanr(xs, ys), "ktau": kendalltau(xs, ys)}
     values = {name: float(found.statistic) for name, found in once.items()}
     if np.array_equal(xs, ys):
-        return {name: _certain(1.0, which) for name in values}
-    return _resampled(values, _correlator(xs, ys), which, seed)
+        return dict.fromkeys(values, _certain(1.0, which))
+    return _resampled(values, _correlator(xs, ys), which)
 
 
 def discrimination(
-    scores: npt.ArrayLike, truth: npt.ArrayLike, clusters: npt.ArrayLike | None = None, *, seed: int = 0
+    scores: npt.ArrayLike, truth: npt.ArrayLike, clusters: npt.ArrayLike | None = None
 ) -> dict[str, Estimate]:
     """`auroc` and `eer`, 0 to 1, of scores against yes and no.
 
@@ -114,14 +112,14 @@ def discrimination(
     xs, ys = _pair_of(scores, truth)
     which = _clusters(len(xs), clusters)
     if len(np.unique(ys)) < 2:
-        return {name: _undefined(which) for name in ("auroc", "eer")}
+        return dict.fromkeys(("auroc", "eer"), _certain(None, which))
     order = np.argsort(xs, kind="stable")
     xs, ys, which = xs[order], ys[order], which[order]
     metric = _discriminator(xs, ys > 0)
     values = {name: float(found[0]) for name, found in metric(np.ones((1, len(xs)), np.int32)).items()}
     if values["auroc"] in (0.0, 1.0):
         return {name: _certain(value, which) for name, value in values.items()}
-    return _resampled(values, metric, which, seed)
+    return _resampled(values, metric, which)
 
 
 @dataclass(frozen=True)
@@ -141,9 +139,7 @@ def resample(
 
     Args:
         metric: `accuracy` of how right samples are (x; y is not looked at), `correlations`, or `discrimination`.
-        x: what a model gives, a number a sample.
-        y: what is true.
-        clusters: as for `accuracy`.
+        x, y: what a model gives, a number a sample, and what is true.
 
     Returns:
         `DRAWS` values of each metric; NaN where it is not defined.
@@ -151,11 +147,11 @@ def resample(
     xs, ys = _pair_of(x, y)
     which = _clusters(len(xs), clusters)
     if metric == "accuracy":
-        return _draws(lambda weights: {"accuracy": weights @ xs / weights.sum(axis=1)}, which, 0)
+        return _draws(lambda weights: {"accuracy": weights @ xs / weights.sum(axis=1)}, which)
     if len(xs) < 2 or np.ptp(xs) == 0 or np.ptp(ys) == 0:
         names = ("lcc", "srcc", "ktau") if metric == "correlations" else ("auroc", "eer")
         return {name: np.full(DRAWS, np.nan) for name in names}
-    return _draws(_correlator(xs, ys) if metric == "correlations" else _discriminator(xs, ys > 0), which, 0)
+    return _draws(_correlator(xs, ys) if metric == "correlations" else _discriminator(xs, ys > 0), which)
 
 
 def difference(first: float | None, second: float | None, resampled: Floats, clusters: int) -> Difference:
@@ -166,14 +162,29 @@ def difference(first: float | None, second: float | None, resampled: Floats, clu
     """
     if first is None or second is None:
         return Difference(None, None, None, None)
-    value = first - second
-    finite = resampled[np.isfinite(resampled)]
-    if len(finite) < DRAWS // 2:
-        return Difference(value, None, None, None)
-    low, high = np.quantile(finite, [(1 - COVERS) / 2, (1 + COVERS) / 2])
-    beyond = 1 + min(np.sum(finite <= 0), np.sum(finite >= 0))
+    low, high = _interval(resampled)
+    if low is None:
+        return Difference(first - second, None, None, None)
+    beyond = 1 + min(np.sum(resampled <= 0), np.sum(resampled >= 0))  # what is not defined is neither
     least = 2.0 ** (1 - min(clusters, 50))
-    return Difference(value, float(low), float(high), min(1.0, max(least, float(2 * beyond / (1 + len(finite))))))
+    p = min(1.0, max(least, float(2 * beyond / (1 + np.isfinite(resampled).sum()))))
+    return Difference(first - second, low, high, p)
+
+
+def pair_differences(
+    metric: str, values: Mapping[str, tuple[float | None, Floats]], clusters: int
+) -> list[dict[str, Any]]:
+    """The difference of each pair of models, first less second, its p raised by Holm over the pairs.
+
+    Args:
+        values: of each model, the metric's value and that of each resample.
+    """
+    pairs = list(combinations(values, 2))
+    found = [difference(values[a][0], values[b][0], values[a][1] - values[b][1], clusters) for a, b in pairs]
+    return [
+        {"metric": metric, "first": a, "second": b, **asdict(one), "p_holm": p}
+        for (a, b), one, p in zip(pairs, found, holm([one.p for one in found]), strict=True)
+    ]
 
 
 def holm(values: Sequence[float | None]) -> list[float | None]:
@@ -218,41 +229,36 @@ def _clusters(count: int, labels: Any) -> Places:
     return pd.factorize(np.asarray(labels))[0].astype(np.int64)
 
 
-def _undefined(which: Places) -> Estimate:
-    return Estimate(None, None, None, len(which), int(which.max()) + 1 if len(which) else 0)
-
-
-def _certain(value: float, which: Places) -> Estimate:
-    """What holds of every pair of samples, and so of every resample."""
-    found = _undefined(which)
-    bound = value if found.clusters > 1 else None
-    return Estimate(value, bound, bound, found.samples, found.clusters)
+def _certain(value: float | None, which: Places) -> Estimate:
+    """What holds of every pair of samples, and so of every resample; or a value that is not defined."""
+    clusters = int(which.max(initial=-1)) + 1
+    bound = value if clusters > 1 else None
+    return Estimate(value, bound, bound, clusters)
 
 
 Metric: TypeAlias = Callable[[Weights], dict[str, Floats]]
 
 
-def _resampled(values: dict[str, float], metric: Metric, which: Places, seed: int) -> dict[str, Estimate]:
+def _resampled(values: dict[str, float], metric: Metric, which: Places) -> dict[str, Estimate]:
     """Estimates of several metrics over the same resamples."""
     clusters = int(which.max()) + 1
     if clusters < 2:
-        return {name: Estimate(value, None, None, len(which), clusters) for name, value in values.items()}
-    drawn = _draws(metric, which, seed)
-    return {name: _estimate(value, drawn[name], len(which), clusters) for name, value in values.items()}
+        return {name: Estimate(value, None, None, clusters) for name, value in values.items()}
+    drawn = _draws(metric, which)
+    return {name: Estimate(value, *_interval(drawn[name]), clusters) for name, value in values.items()}
 
 
-def _draws(metric: Metric, which: Places, seed: int) -> dict[str, Floats]:
-    """Metrics over resamples, which are the same for the same clusters and seed."""
+def _draws(metric: Metric, which: Places) -> dict[str, Floats]:
+    """Metrics over resamples, which are the same for the same clusters."""
     clusters = int(which.max()) + 1
     rows = max(1, _AT_ONCE // len(which))
     sizes = [min(rows, DRAWS - start) for start in range(0, DRAWS, rows)]
-    sources = np.random.default_rng(seed).spawn(len(sizes))
 
     def block(size: int, source: np.random.Generator) -> dict[str, Floats]:
         return metric(_weights(which, clusters, size, source))
 
     with ThreadPoolExecutor(_THREADS) as threads:
-        blocks = list(threads.map(block, sizes, sources))
+        blocks = list(threads.map(block, sizes, np.random.default_rng(0).spawn(len(sizes))))
     return {name: np.concatenate([found[name] for found in blocks]) for name in blocks[0]}
 
 
@@ -263,13 +269,13 @@ def _weights(which: Places, clusters: int, size: int, source: np.random.Generato
     return counts if clusters == len(which) else np.take(counts, which, axis=1)
 
 
-def _estimate(value: float, resampled: Floats, samples: int, clusters: int) -> Estimate:
-    """The interval from resamples; those in which the metric is not defined are left out."""
+def _interval(resampled: Floats) -> tuple[float | None, float | None]:
+    """What covers 95 % of the resamples in which a metric is defined; None where that is fewer than half of them."""
     finite = resampled[np.isfinite(resampled)]
     if len(finite) < DRAWS // 2:
-        return Estimate(value, None, None, samples, clusters)
+        return None, None
     low, high = np.quantile(finite, [(1 - COVERS) / 2, (1 + COVERS) / 2])
-    return Estimate(value, float(low), float(high), samples, clusters)
+    return float(low), float(high)
 
 
 # -- of a block of resamples --------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ its own clips alone. The record lies beside the version, keyed by its digest.
 from __future__ import annotations
 
 import hashlib
-import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,34 +33,31 @@ from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.build.sessions import open_session
 from earmark.tasks.evaluation import scorers
 from earmark.tasks.evaluation.asking import Asked, Prediction, Questioner
-from earmark.tasks.evaluation.entries import concept_shares
+from earmark.tasks.evaluation.entries import HEARD, concept_shares
 from earmark.tasks.evaluation.frechet import Gaussian, fad
 from earmark.tasks.evaluation.statistics import mean_of
 from earmark.tasks.exports.clips import Clip, clip_files
-from earmark.tasks.exports.folder import building, write_facts
+from earmark.tasks.exports.folder import file_word, records_of, version_facts, write_record
 from earmark.tasks.store.manifest import digest_of
-from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.parquet import row_schema
 from earmark.tasks.store.versions import Store, Version
 
 RECORD, CLIPS = "score.json", "clips.parquet"
 AUDIO = (".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a")
 SILENT_DBFS, SILENT_SHARE, CLIPPED_SHARE, LENGTH_OFF = -60.0, 0.9, 0.001, 0.05
 ALL = "all"
+PROBED = ("clip_sha256", "duration_s", "level_dbfs", "silent_share")
+CONCEPTS = pa.list_(pa.struct([("concept", pa.string()), ("p_yes", pa.float64()), ("reason", pa.string())]))
 COLUMNS = pa.schema(
     [
-        ("id", pa.string()),
-        ("groups", pa.list_(pa.string())),  # `column: value`
-        ("clip_sha256", pa.string()),
-        ("duration_s", pa.float64()),
-        ("level_dbfs", pa.float64()),
-        ("silent_share", pa.float64()),
-        ("clipped_share", pa.float64()),
-        ("faults", pa.list_(pa.string())),
-        ("clap", pa.float64()),
-        ("concepts", pa.list_(pa.struct([("concept", pa.string()), ("p_yes", pa.float64()), ("reason", pa.string())]))),
-        ("coverage", pa.float64()),  # share of the answered concepts that is heard
-        ("request_keys", pa.list_(pa.string())),
-        ("scores", scorers.SCORES),
+        *row_schema(  # a group is `column: value`
+            "id string, groups string[], clip_sha256 string, duration_s float64, level_dbfs float64, "
+            "silent_share float64, clipped_share float64, faults string[], clap float64"
+        ),
+        pa.field("concepts", CONCEPTS),
+        pa.field("coverage", pa.float64()),  # share of the answered concepts that is heard
+        pa.field("request_keys", pa.list_(pa.string())),
+        pa.field("scores", scorers.SCORES),
     ]
 )
 
@@ -91,14 +87,6 @@ class Made(NamedTuple):
     probe: Probe
 
 
-class Submission(NamedTuple):
-    """What was submitted: usable clips in the order of prompts, ids without one and why, files that are no prompt's."""
-
-    made: list[Made]
-    lacking: dict[str, str]
-    unused: int
-
-
 def score(
     version: Version, corpus: Corpus, store: Store, judge: Examinee | None, wish: Wish, out: Path | None
 ) -> tuple[dict[str, Any], Path]:
@@ -116,8 +104,7 @@ def score(
     generation = generation_of(corpus)
     if wish.reference is not None and wish.clap is None:
         raise InputError("--reference: FAD needs a model: name a CLAP model with --clap, or leave --reference out")
-    submission = _submitted(version, store, generation, wish)
-    made = submission.made
+    made, lacking, unused = _submitted(version, store, generation, wish)
     scores = scorers.clip_scores(_audio(made, generation), wish.scorers, store)
     model = None if wish.clap is None else similarity_of(store, wish.clap)
     fits, vectors, reference = _embedded(made, generation, model, wish, store)
@@ -125,16 +112,14 @@ def score(
     system = wish.system or wish.generations.resolve().name
     rows = _rows(made, generation, wish, fits, answers, scores)
     facts = {
-        "corpus": version.corpus,
-        "version": version.name,
-        "manifest_sha256": version.manifest.digest(),
+        **version_facts(version),
         "system": system,
         "team": wish.team,
         "track": wish.track,
-        "prompts": len(made) + len(submission.lacking),
+        "prompts": len(made) + len(lacking),
         "clips": len(made),
-        "lacking": submission.lacking,
-        "unused_files": submission.unused,
+        "lacking": lacking,
+        "unused_files": unused,
         "measured_by": {
             "clap": model and {"model": model.model, "sha256": model.digest},
             "reference": reference and {**reference[1], "name": wish.reference},
@@ -150,11 +135,9 @@ def score(
                                           if one["reason"]).items())),
         "unscored": scorers.unscored(rows),
     }  # fmt: skip
-    folder = (out or records_of(store, version) / f"score-{_word(system)}").absolute()
-    with building(folder, force=True, record=RECORD) as place:
-        write_rows(place / CLIPS, COLUMNS, [tuple(row[name] for name in COLUMNS.names) for row in rows])
-        write_facts(place, RECORD, facts)
-    return facts, folder
+    folder = out or records_of(store, version) / f"score-{_word(system)}"
+    kept = [tuple(row[name] for name in COLUMNS.names) for row in rows]
+    return facts, write_record(folder, RECORD, facts, clips=(COLUMNS, kept))
 
 
 def forecast(
@@ -162,16 +145,14 @@ def forecast(
 ) -> list[dict[str, Any]]:
     """What `score` would ask of the judge and of each scorer; nothing is asked."""
     generation = generation_of(corpus)
-    made = _submitted(version, store, generation, wish).made
-    plans = [] if judge is None else [_judge_forecast(made, generation, judge, store)]
+    made, *_ = _submitted(version, store, generation, wish)
+    plans = []
+    if judge is not None:
+        with _questions(made, generation, judge) as asked, open_session(store, judge) as session:
+            plan = session.forecast(one.request for _, group, _ in asked for one in group)
+        about = f"{len(generation.concepts)} concepts of {len(made):,} clips"
+        plans = [{"annotator": judge.annotator, "about": about, **asdict(plan)}]
     return [*plans, *scorers.scorer_forecasts(_audio(made, generation), wish.scorers, store)]
-
-
-def _judge_forecast(made: Sequence[Made], generation: Generation, judge: Examinee, store: Store) -> dict[str, Any]:
-    with _questions(made, generation, judge) as asked, open_session(store, judge) as session:
-        plan = session.forecast(one.request for _, held, _ in asked for one in held)
-    about = f"{len(generation.concepts)} concepts of {len(made):,} clips"
-    return {"annotator": judge.annotator, "about": about, **asdict(plan)}
 
 
 def generation_of(corpus: Corpus) -> Generation:
@@ -185,19 +166,16 @@ def generation_of(corpus: Corpus) -> Generation:
     return corpus.generation
 
 
-def records_of(store: Store, version: Version) -> Path:
-    """The folder of records beside a version."""
-    return store.root / "evaluations" / version.corpus / version.name
-
-
 def _word(name: str) -> str:
     """A folder's name for a system; where it is not the system's own, with what tells it from others like it."""
-    word = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.") or "system"
+    word = file_word(name) or "system"
     return word if word == name else f"{word}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _submitted(version: Version, store: Store, generation: Generation, wish: Wish) -> Submission:
-    """The clip of each prompt, by the file's name."""
+def _submitted(
+    version: Version, store: Store, generation: Generation, wish: Wish
+) -> tuple[list[Made], dict[str, str], int]:
+    """Usable clips in the order of prompts, the prompts without one and why, and how many files are no prompt's."""
     if not wish.generations.is_dir():
         raise InputError(f"--generations: expected a folder of clips: {wish.generations}")
     rows = {row[generation.key]: row for row in prompts_of(version, generation)}
@@ -221,7 +199,7 @@ def _submitted(version: Version, store: Store, generation: Generation, wish: Wis
             f"first is '{name}' ({why}); a file is called like its prompt's {generation.key}; --partial leaves them out"
         )
     made = [Made(row, paths[name], one) for name, row in rows.items() if isinstance(one := probes.get(name), Probe)]
-    return Submission(made, lacking, unused)
+    return made, lacking, unused
 
 
 def prompts_of(version: Version, generation: Generation) -> list[dict[str, Any]]:
@@ -351,8 +329,7 @@ def _rows(
             {
                 "id": one.row[generation.key],
                 "groups": [f"{name}: {one.row[name]}" for name in generation.groups if one.row[name] is not None],
-                **{name: getattr(one.probe, name) for name in ("clip_sha256", "duration_s", "level_dbfs")},
-                "silent_share": one.probe.silent_share,
+                **{name: getattr(one.probe, name) for name in PROBED},
                 "clipped_share": clipped,
                 "faults": faults_of(one.probe, clipped, wish.length_s),
                 "clap": fit,
@@ -411,10 +388,9 @@ MEANS = {"ccs": "coverage", "clap": "clap"}  # measures that are means over clip
 
 def _by_concept(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The share of clips in which each kind of concept is heard, of those with an answer."""
-    held: dict[str, list[float | None]] = {}
+    heard: dict[str, list[bool]] = {}
     for row in rows:
         for one in row["concepts"]:
-            held.setdefault(one["concept"], []).append(one["p_yes"])
-    shares = {name: [one for one in concept_shares([value] for value in values) if one is not None]
-              for name, values in held.items()}  # fmt: skip
-    return {name: float(np.mean(known)) for name, known in shares.items() if known}
+            if one["p_yes"] is not None:
+                heard.setdefault(one["concept"], []).append(one["p_yes"] > HEARD)
+    return {name: float(np.mean(known)) for name, known in heard.items()}

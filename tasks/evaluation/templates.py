@@ -12,19 +12,17 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.evaluations import Evaluation
 from earmark.tasks.evaluation.clip_scores import ANY
 from earmark.tasks.evaluation.samples import Samples
+from earmark.tasks.evaluation.scores import format_of
+from earmark.tasks.store.files import replacing
 from earmark.tasks.store.sql import literal
 
-FORMATS = {
-    ".csv": "FORMAT csv, HEADER", ".tsv": "FORMAT csv, HEADER, DELIMITER '\t'", ".jsonl": "FORMAT json",
-    ".ndjson": "FORMAT json", ".parquet": "FORMAT parquet",
-}  # fmt: skip
 
-
-def clips_of(samples: Samples, evaluation: Evaluation) -> pa.Table:
+def clips_of(samples: Samples) -> pa.Table:
     """The clips of an evaluation's samples: `clip`, `file`, `clip_sha256`."""
-    assert evaluation.clips is not None
-    table, key = evaluation.clips
-    wanted = " UNION ".join(f'SELECT "{name}" AS clip FROM judged.samples' for name in evaluation.clip_columns)
+    assert samples.evaluation.clips is not None
+    table, key = samples.evaluation.clips
+    columns = samples.evaluation.clip_columns
+    wanted = " UNION ".join(f'SELECT "{name}" AS clip FROM judged.samples' for name in columns)
     return (
         samples.connection.cursor()
         .sql(f'SELECT clip, file, clip_sha256 FROM ({wanted}) JOIN "{table}" ON "{key}" = clip ORDER BY clip')
@@ -41,8 +39,9 @@ def write_clips_template(path: Path, clips: Sequence[tuple[Evaluation, pa.Table]
         return _write(path, connection, f"SELECT *, {empty} FROM (SELECT DISTINCT * FROM named_clips) ORDER BY clip")
 
 
-def write_samples_template(path: Path, evaluation: Evaluation, samples: Samples) -> int:
+def write_samples_template(path: Path, samples: Samples) -> int:
     """Write a row a sample, with the columns to fill, and of clips which they are."""
+    evaluation = samples.evaluation
     clips = "".join(f', "{name}"' for name in evaluation.clip_columns)
     items = next((mode.items for mode in evaluation.modes if mode.items), None)
     match evaluation.kind:
@@ -60,17 +59,11 @@ def write_samples_template(path: Path, evaluation: Evaluation, samples: Samples)
 
 
 def _write(path: Path, connection: duckdb.DuckDBPyConnection, query: str) -> int:
-    form = FORMATS.get(path.suffix.lower())
-    if form is None:
-        raise InputError(f"{path}: expected a file that ends in {', '.join(FORMATS)}")
+    _, form = format_of(path)
     if path.exists():
         raise InputError(f"{path}: the file exists, and its scores with it; name another")
     if not path.parent.is_dir():
         raise InputError(f"{path}: no such folder")
-    part = path.with_name(f".{path.name}.part")
-    try:
-        rows = connection.execute(f"COPY ({query}) TO {literal(str(part))} ({form})").fetchall()
-        part.rename(path)
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as part:
+        rows = connection.execute(f"COPY ({query}) TO {literal(part)} ({form})").fetchall()
     return int(rows[0][0])

@@ -43,7 +43,6 @@ class Target:
     command: str = ""  # how to train or load, with `{train}`, `{split}` and `{name}` to fill in
     whole: str = ""  # the one file of all splits; without it, one a split
     configs: tuple[str, ...] = ()  # folders of files by split, where there are several
-    clap: str | None = None  # the CLAP model whose embeddings are exported, in place of rows
 
 
 @dataclass(frozen=True)
@@ -132,7 +131,7 @@ def _for_clips(wish: Wish) -> Target:
         raise StoreError(
             f"--for {EMBEDDINGS} takes a version's clips: expected no --view, --table, --blind, --rollouts"
         )
-    return Target(FORMATS.find(EMBEDDINGS), plain, clips=False, command=LOAD, clap=wish.clap)
+    return Target(FORMATS.find(EMBEDDINGS), plain, clips=False, command=LOAD)
 
 
 def _for_own(added: list[tuple[Writer, View]], wish: Wish) -> Target:

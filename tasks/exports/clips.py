@@ -77,9 +77,10 @@ def write_clips(
     if not wanted:
         return clips
     with working("write clips", len(wanted)) as work:
-        for holder in _holders(version, store):
+        holders = _holders(version, store)
+        for holder in holders:
             _from_tables(clips, wanted, holder, work)
-        _from_files(clips, wanted, version, store, roots, work)
+        _from_files(clips, wanted, holders, store, roots, work)
     if missing := sorted(wanted - clips.suffixes.keys()):
         seen = media_index(store).places(set(missing))
         named = [f"{clip[:16]}…{f' (was {seen[clip][0]})' if clip in seen else ''}" for clip in missing[:SHOWN]]
@@ -94,10 +95,7 @@ def write_clips(
 def clip_files(
     wanted: set[str], version: Version, store: Store, folder: Path, roots: Sequence[Path]
 ) -> dict[str, Clip]:
-    """The file of every clip: where the media index saw it unchanged, else written to a folder.
-
-    Args:
-        wanted: SHA-256 of each clip.
+    """The file of every clip, by SHA-256: where the media index saw it unchanged, else written to a folder.
 
     Raises:
         InputError: clips are missing.
@@ -167,11 +165,11 @@ def _embedded(file: pq.ParquetFile, group: int, column: str) -> Iterator[tuple[s
 
 
 def _from_files(
-    clips: Clips, wanted: set[str], version: Version, store: Store, roots: Sequence[Path], work: Work
+    clips: Clips, wanted: set[str], holders: Sequence[Version], store: Store, roots: Sequence[Path], work: Work
 ) -> None:
     """Take what lies in files: the version's own, those that the index has seen, those below the roots."""
     own: dict[str, list[Path]] = {}
-    for holder in _holders(version, store):
+    for holder in holders:
         for entry in holder.manifest.files:
             own.setdefault(entry.sha256, []).append(holder.folder / entry.path)
     index = media_index(store)

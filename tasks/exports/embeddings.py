@@ -20,9 +20,6 @@ from earmark.tasks.store.versions import Store, Version
 class Embedder:
     """A CLAP model and the clips of a selection, each of which has gone through it once the object is made.
 
-    Args:
-        model: a folder, or a name on the Hub.
-
     Raises:
         MissingExtraError: a clip is to be embedded, and transformers or torch is missing.
         ConfigError: the model cannot be loaded.

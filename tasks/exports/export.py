@@ -18,7 +18,7 @@ from earmark.tasks.build.progress import working
 from earmark.tasks.exports.choosing import Target, Wish, choose
 from earmark.tasks.exports.clips import Clips, write_clips
 from earmark.tasks.exports.embeddings import Embedder
-from earmark.tasks.exports.folder import RECORD, building, write_facts
+from earmark.tasks.exports.folder import RECORD, building, version_facts, write_facts
 from earmark.tasks.exports.readme import render_readme
 from earmark.tasks.exports.rows import Selection, rollouts_of, select_clips, select_table, select_view
 from earmark.tasks.exports.sinks import Batch, write_lines, write_parquet, write_tars
@@ -31,8 +31,7 @@ SPILL, PACKED = ".spill", ".packed"
 def export(version: Version, corpus: Corpus, store: Store, folder: Path, wish: Wish) -> dict[str, Any]:
     """Write a version's rows, and the clips that they name, in a trainer's form; what `export.json` says.
 
-    Args:
-        folder: where the export goes; it appears whole or not at all.
+    The folder appears whole or not at all.
 
     Raises:
         StoreError: format, view and split do not go together, the view's rows are not fit, or the folder is taken.
@@ -52,7 +51,7 @@ def _write(place: Path, version: Version, corpus: Corpus, store: Store, wish: Wi
     """Write all files of an export below `place`."""
     spill = place / SPILL
     spill.mkdir()
-    if target.clap is not None:
+    if wish.clap is not None:
         selecting = select_clips(version, corpus, spill, wish.split, wish.limit)
     elif target.view is None:
         selecting = select_table(version, corpus, str(wish.table), spill, wish.split, wish.limit)
@@ -76,8 +75,8 @@ def _write_rows(
         home = place / PACKED if packed else place
         clips = write_clips(home, selection.clips(), version, store, wish.roots)
     embedder = None
-    if target.clap is not None:
-        embedder = Embedder(selection, version, store, target.clap, place / SPILL / "clips", wish.roots)
+    if wish.clap is not None:
+        embedder = Embedder(selection, version, store, wish.clap, place / SPILL / "clips", wish.roots)
     with working(f"write {selection.name}", sum(selection.counts.values())) as work:
         for name, splits in [("", list(selection.counts))] if target.whole else [(s, [s]) for s in selection.counts]:
             rows = work.watching(chain.from_iterable(map(selection.rows, splits)))
@@ -91,9 +90,7 @@ def _write_rows(
     drawn = rollouts_of(wish.rollouts, version, target.view) if wish.rollouts and target.view else None
     return {
         "format": target.format.name,
-        "corpus": version.corpus,
-        "version": version.name,
-        "manifest_sha256": version.manifest.digest(),
+        **version_facts(version),
         "view" if target.view else "table": selection.name,
         "limit": wish.limit,
         "blind": wish.blind,
@@ -109,13 +106,11 @@ def _write_rows(
 
 
 def _write_split(place: Path, split: str, target: Target, batches: Iterator[pa.RecordBatch], clips: Clips) -> None:
+    named = _with_files(batches, clips) if target.clips else batches
     if target.format.write is not None:
-        target.format.write(
-            _with_files(batches, clips) if target.clips else batches,
-            place / (target.whole or f"{split}{target.format.suffix}"),
-        )
+        target.format.write(named, place / (target.whole or f"{split}{target.format.suffix}"))
         return
-    rows: Iterator[Batch] = ((batch.schema, _shaped(batch, target, clips)) for batch in batches)
+    rows: Iterator[Batch] = ((batch.schema, list(map(target.shape, batch.to_pylist()))) for batch in named)
     if target.format.sink == "parquet":
         write_parquet(place / f"{split}.parquet", rows)
     elif target.format.sink == "tar":
@@ -124,28 +119,14 @@ def _write_split(place: Path, split: str, target: Target, batches: Iterator[pa.R
         write_lines(place / f"{split}.jsonl", rows)
 
 
-def _shaped(batch: pa.RecordBatch, target: Target, clips: Clips) -> list[dict[str, Any]]:
-    """Rows as the trainer's, with clips named by their files."""
-    rows = batch.to_pylist()
-    if target.clips:
-        single = [name for name in batch.schema.names if names_file(name)]
-        for row in rows:
-            for name in single:
-                row[name] = clips.path(row[name])
-            for name in ("audios", "images"):
-                if row.get(name):
-                    row[name] = [clips.path(clip) for clip in row[name]]
-    return [target.shape(row) for row in rows]
-
-
 def _with_files(batches: Iterable[pa.RecordBatch], clips: Clips) -> Iterator[pa.RecordBatch]:
-    """Batches for a corpus's own writer, with clips named by their files."""
+    """Batches with clips named by their files."""
     for batch in batches:
         columns = dict(zip(batch.schema.names, batch.columns, strict=True))
         for name in columns:
             if names_file(name):
                 columns[name] = pa.array([clips.path(clip) for clip in batch[name].to_pylist()], pa.string())
         for name in {"audios", "images"} & columns.keys():
-            shown = [[clips.path(clip) for clip in held or []] for held in batch[name].to_pylist()]
+            shown = [row and [clips.path(clip) for clip in row] for row in batch[name].to_pylist()]
             columns[name] = pa.array(shown, pa.list_(pa.string()))
         yield pa.RecordBatch.from_pydict(columns)

@@ -5,16 +5,22 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from earmark.schemas.errors import StoreError
 from earmark.tasks.store.files import sync
+from earmark.tasks.store.parquet import write_rows
+from earmark.tasks.store.versions import Store, Version
 
 RECORD = "export.json"  # what tells an export from anyone's folder
+KeptRows = tuple[pa.Schema, Sequence[tuple[Any, ...]]]
 
 
 @contextmanager
@@ -51,6 +57,33 @@ def write_facts(place: Path, record: str, facts: Mapping[str, Any], pages: Mappi
     """Write the record of a folder as JSON, and pages beside it, by file name."""
     for name, text in {record: json.dumps(facts, indent=1, ensure_ascii=False) + "\n", **(pages or {})}.items():
         (place / name).write_text(text, encoding="utf-8", newline="\n")
+
+
+def write_record(
+    folder: Path, record: str, facts: Mapping[str, Any], pages: Mapping[str, str] | None = None, **tables: KeptRows
+) -> Path:
+    """Write a folder of facts, with pages and tables (`<name>.parquet`), over an earlier one of its kind; gives it."""
+    with building(folder.absolute(), force=True, record=record) as place:
+        for name, (schema, rows) in tables.items():
+            write_rows(place / f"{name}.parquet", schema, rows)
+        write_facts(place, record, facts, pages)
+    return folder.absolute()
+
+
+def version_facts(version: Version) -> dict[str, str]:
+    """The facts that say which version a record is about."""
+    return {"corpus": version.corpus, "version": version.name, "manifest_sha256": version.manifest.digest()}
+
+
+def records_of(store: Store, version: Version) -> Path:
+    """The folder of records beside a version."""
+    return store.root / "evaluations" / version.corpus / version.name
+
+
+def file_word(*parts: str) -> str:
+    """A file's name made of words, the empty ones left out."""
+    words = (re.sub(r"[^A-Za-z0-9._-]+", "-", part).strip("-.") for part in parts if part)
+    return "-".join(words)
 
 
 def _check_free(folder: Path, force: bool | None, record: str) -> None:
@@ -90,11 +123,9 @@ def _settle(place: Path, folder: Path, force: bool | None, record: str) -> None:
     for path in sorted(place.iterdir()):  # what says which clips there are; a clip's name says what it must hold
         sync(path)
     _check_free(folder, force, record)
+    old = folder.with_name(f".{folder.name}.replaced")
     if folder.is_dir():
-        old = folder.with_name(f".{folder.name}.replaced")
         folder.rename(old)
-        place.rename(folder)
-        shutil.rmtree(old)
-    else:
-        place.rename(folder)
+    place.rename(folder)
+    shutil.rmtree(old, ignore_errors=True)
     sync(folder.parent)

@@ -9,31 +9,27 @@ import yaml
 from earmark.tasks.exports.choosing import Target
 from earmark.tasks.store.card import content_mark
 
-_SUFFIX = {"parquet": "parquet", "jsonl": "jsonl"}
-
 
 def render_readme(record: dict[str, Any], target: Target) -> str:
     """The README's text. Its YAML lets `load_dataset` read the folder as it is."""
     splits = list(record["rows"])
-    head = ""
-    if target.format.sink in _SUFFIX:
-        files = [{"split": split, "path": f"{split}.{_SUFFIX[target.format.sink]}"} for split in splits]
+    sink = target.format.sink
+    if sink in ("parquet", "jsonl"):
         mark = content_mark(facts["sha256"] for facts in record["files"].values())
+        files = [{"split": split, "path": f"{split}.{sink}"} for split in splits]
         configs = [{"config_name": "default", "description": mark, "data_files": files}]
-        head = f"---\n{yaml.safe_dump({'configs': configs}, sort_keys=False)}---\n"
-    elif target.configs:
+    else:
+        paths = {
+            config: {split: f"{config}/{split}{target.format.suffix}" for split in splits} for config in target.configs
+        }
         configs = [
             {
                 "config_name": config,
-                "data_files": [
-                    {"split": split, "path": path}
-                    for split in splits
-                    if (path := f"{config}/{split}{target.format.suffix}") in record["files"]
-                ],
+                "data_files": [{"split": s, "path": path} for s, path in held.items() if path in record["files"]],
             }
-            for config in target.configs
+            for config, held in paths.items()
         ]
-        head = f"---\n{yaml.safe_dump({'configs': configs}, sort_keys=False)}---\n"
+    head = f"---\n{yaml.safe_dump({'configs': configs}, sort_keys=False)}---\n" if configs else ""
     says = f"{target.view.says}\n\n" if target.view else ""
     counts = "".join(f"| {split} | {count:,} |\n" for split, count in record["rows"].items())
     command = command_of(target, record)

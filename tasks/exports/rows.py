@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import StoreError
-from earmark.schemas.tables import UNSPLIT, Table, embeds
+from earmark.schemas.tables import UNSPLIT, embeds
 from earmark.schemas.views import ANSWERS, FORBIDDEN, REQUIRED, View, names_file
 from earmark.tasks.store.card import split_order
 from earmark.tasks.store.sql import connect, query, quoted, view_parquet
@@ -35,14 +35,9 @@ class Selection:
     columns: tuple[str, ...]  # its columns
     counts: dict[str, int]  # rows by split, in the order of splits
 
-    @property
-    def audio(self) -> tuple[str, ...]:
-        """The columns that name one clip a row."""
-        return tuple(name for name in self.columns if names_file(name))
-
     def clips(self) -> Iterator[str]:
         """Every clip that a row names, once, in order: SHA-256, or `<SHA-256>.<extension>` from a table."""
-        parts = [f'SELECT "{name}" AS clip FROM selected' for name in self.audio]
+        parts = [f'SELECT "{name}" AS clip FROM selected' for name in self.columns if names_file(name)]
         listed = [name for name in ("audios", "images") if name in self.columns]
         parts += [f"SELECT unnest({name}) AS clip FROM selected" for name in listed]
         if parts:
@@ -52,10 +47,7 @@ class Selection:
                 yield from batch["clip"].to_pylist()
 
     def check(self, view: View, *, clips: bool) -> None:
-        """Check that every row has what its kind needs.
-
-        Args:
-            clips: whether clips are needed as files.
+        """Check that every row has what its kind needs, and its clips where they are needed as files.
 
         Raises:
             StoreError: a row lacks a value or a clip, or a preference is none.
@@ -119,9 +111,9 @@ def select_view(
     """
     with opened(version, corpus, spill) as connection:
         connection.execute(f"CREATE TABLE everything AS {query(view.sql)}", dict(view.params) or None)
-        names, types = _described(connection, "everything")
-        _check_columns(view, names)
-        prompt = types.get("prompt", "VARCHAR")
+        everything = connection.table("everything")
+        _check_columns(view, everything.columns)
+        prompt = dict(zip(everything.columns, map(str, everything.types), strict=True)).get("prompt", "VARCHAR")
         if prompt not in ("VARCHAR", "VARCHAR[]"):
             raise StoreError(f"view '{view.name}': expected prompt as VARCHAR or VARCHAR[], found {prompt}")
         twice = connection.execute("SELECT id FROM everything GROUP BY id HAVING count(*) > 1 LIMIT 1").fetchall()
@@ -132,7 +124,7 @@ def select_view(
             draws = str(rollouts / DRAWS)
             easy = 'SELECT id FROM read_parquet($draws) GROUP BY id HAVING bool_and(coalesce("right", false))'
             connection.execute(f"DELETE FROM everything WHERE id IN ({easy})", {"draws": draws})
-        yield _choose(connection, view.name, "SELECT *, id AS _order FROM everything", names, split, limit)
+        yield _choose(connection, view.name, "SELECT *, id AS _order FROM everything", split, limit)
 
 
 @contextmanager
@@ -144,16 +136,17 @@ def select_table(
     Raises:
         StoreError: there is no such table or split, or it is empty.
     """
-    table = _table(corpus, version, name)
+    tables = {table.name: table for table in corpus.tables if table.name in version.manifest.rows}
+    if name not in tables:
+        raise StoreError(f"{version.corpus} {version.name} has no table '{name}'; tables: {', '.join(tables)}")
+    table = tables[name]
     with opened(version, corpus, spill) as connection:
         names = [f'"{c}".path AS "{c}{"" if names_file(c) else "_audio"}"' for c in table.embedded]
         selected = ", ".join([f'"{field.name}"' for field in table.schema if not embeds(field)] + names)
         split_column = "" if "split" in table.schema.names else f", '{UNSPLIT}' AS split"
-        rows = f"SELECT {selected}{split_column} FROM {quoted(name)}"
-        connection.execute(f"CREATE VIEW everything AS {rows}")
-        columns, _ = _described(connection, "everything")
+        connection.execute(f"CREATE VIEW everything AS SELECT {selected}{split_column} FROM {quoted(name)}")
         numbered = "SELECT *, row_number() OVER () AS _order FROM everything"
-        yield _choose(connection, name, numbered, columns, split, limit)
+        yield _choose(connection, name, numbered, split, limit)
 
 
 @contextmanager
@@ -181,7 +174,7 @@ def select_clips(
                 "build a version with audio"
             )
         rows = "SELECT *, clip_sha256 AS _order FROM everything"
-        yield _choose(connection, "clips", rows, ["clip_sha256", "split"], split, limit)
+        yield _choose(connection, "clips", rows, split, limit)
 
 
 def rollouts_of(folder: Path, version: Version, view: View) -> dict[str, Any]:
@@ -210,13 +203,6 @@ def view_columns(version: Version, corpus: Corpus, view: View) -> tuple[str, ...
     return tuple(row[0] for row in described)
 
 
-def _table(corpus: Corpus, version: Version, name: str) -> Table:
-    tables = {table.name: table for table in corpus.tables if table.name in version.manifest.rows}
-    if name not in tables:
-        raise StoreError(f"{version.corpus} {version.name} has no table '{name}'; tables: {', '.join(tables)}")
-    return tables[name]
-
-
 @contextmanager
 def opened(version: Version, corpus: Corpus, spill: Path | None) -> Iterator[duckdb.DuckDBPyConnection]:
     """DuckDB with each table of a version as a view of that name; what does not fit in memory goes to `spill`."""
@@ -229,12 +215,7 @@ def opened(version: Version, corpus: Corpus, spill: Path | None) -> Iterator[duc
 
 
 def _choose(
-    connection: duckdb.DuckDBPyConnection,
-    name: str,
-    rows: str,
-    columns: list[str],
-    split: str | None,
-    limit: int | None,
+    connection: duckdb.DuckDBPyConnection, name: str, rows: str, split: str | None, limit: int | None
 ) -> Selection:
     """Make the table `selected`: the rows of the wanted splits, numbered in order within each."""
     connection.execute(
@@ -251,6 +232,7 @@ def _choose(
         raise StoreError(f"'{name}' has no rows in this version: nothing to export")
     if odd := [key for key in counts if not _SPLIT.fullmatch(key or "")]:
         raise StoreError(f"'{name}': expected splits named by letters, found {odd[0]!r}")
+    columns = [column for column in connection.table("selected").columns if column != "_place"]
     return Selection(connection, name, tuple(columns), {key: counts[key] for key in split_order(list(counts))})
 
 
@@ -262,8 +244,3 @@ def _check_columns(view: View, names: list[str]) -> None:
         raise StoreError(f"view '{view.name}': expected chosen and rejected, or chosen_audio and rejected_audio")
     if banned := [name for name in names if name in FORBIDDEN]:
         raise StoreError(f"view '{view.name}': trainers add a column named '{banned[0]}' to their loss; rename it")
-
-
-def _described(connection: duckdb.DuckDBPyConnection, name: str) -> tuple[list[str], dict[str, str]]:
-    described = connection.execute(f"DESCRIBE {name}").fetchall()
-    return [row[0] for row in described], {row[0]: row[1] for row in described}

@@ -57,14 +57,9 @@ def media(row: Row) -> dict[str, list[str]]:
     return {"audios": list(row.get("audios") or []), **seen}
 
 
-def user(content: str) -> list[dict[str, str]]:
-    """A conversation's first turn."""
-    return [{"role": "user", "content": content}]
-
-
-def assistant(content: str) -> list[dict[str, str]]:
-    """An answer's turn."""
-    return [{"role": "assistant", "content": content}]
+def turn(role: str, content: str) -> list[dict[str, str]]:
+    """One turn of a conversation."""
+    return [{"role": role, "content": content}]
 
 
 def completion(row: Row) -> str:
@@ -79,39 +74,43 @@ def extras(row: Row, *known: str) -> dict[str, Any]:
 
 def trl_preference(row: Row) -> dict[str, Any]:
     """TRL's preference with an explicit prompt, conversational."""
-    prompt = user(prompt_text(row, LEFT_OUT))
-    both = {name: assistant(defuse(row[name])) for name in ("chosen", "rejected")}
+    prompt = turn("user", prompt_text(row, LEFT_OUT))
+    both = {name: turn("assistant", defuse(row[name])) for name in ("chosen", "rejected")}
     return {"id": row["id"], "prompt": prompt, **both}
 
 
 def trl_sft(row: Row) -> dict[str, Any]:
     """TRL's prompt and completion, conversational: loss falls on the completion alone."""
-    return {"id": row["id"], "prompt": user(prompt_text(row, LEFT_OUT)), "completion": assistant(completion(row))}
+    return {
+        "id": row["id"],
+        "prompt": turn("user", prompt_text(row, LEFT_OUT)),
+        "completion": turn("assistant", completion(row)),
+    }
 
 
 def trl_grpo(row: Row) -> dict[str, Any]:
     """TRL's prompt; the other columns reach the reward function."""
-    return {"prompt": user(prompt_text(row, LEFT_OUT)), **extras(row, "prompt", "audios", "images")}
+    return {"prompt": turn("user", prompt_text(row, LEFT_OUT)), **extras(row, "prompt", "audios", "images")}
 
 
 def swift_preference(row: Row) -> dict[str, Any]:
     """ms-swift: two texts as answer and `rejected_response`, two clips as two conversations with clips of their own."""
-    ask, audios = user(prompt_text(row, AUDIO)), list(row.get("audios") or [])
+    ask, audios = turn("user", prompt_text(row, AUDIO)), list(row.get("audios") or [])
     if row.get("chosen") is not None:
-        answered = {"messages": ask + assistant(defuse(row["chosen"])), "audios": audios}
+        answered = {"messages": ask + turn("assistant", defuse(row["chosen"])), "audios": audios}
         return {"id": row["id"], **answered, "rejected_response": defuse(row["rejected"])}
     return {
         "id": row["id"],
-        "messages": ask + assistant(AUDIO),
+        "messages": ask + turn("assistant", AUDIO),
         "audios": [*audios, row["chosen_audio"]],
-        "rejected_messages": ask + assistant(AUDIO),
+        "rejected_messages": ask + turn("assistant", AUDIO),
         "rejected_audios": [*audios, row["rejected_audio"]],
     }
 
 
 def swift_sft(row: Row) -> dict[str, Any]:
     """ms-swift: one conversation and its clips."""
-    messages = user(prompt_text(row, AUDIO)) + assistant(completion(row))
+    messages = turn("user", prompt_text(row, AUDIO)) + turn("assistant", completion(row))
     return {"id": row["id"], "messages": messages, **media(row)}
 
 
@@ -120,7 +119,7 @@ def swift_grpo(row: Row) -> dict[str, Any]:
 
     A column whose name means something to ms-swift is called `extra_…`.
     """
-    prompt = {"messages": user(prompt_text(row, AUDIO)), **media(row)}
+    prompt = {"messages": turn("user", prompt_text(row, AUDIO)), **media(row)}
     others = extras(row, "prompt", "audios", "images")
     return {**prompt, **{f"extra_{name}" if name in SWIFT_WORDS else name: value for name, value in others.items()}}
 
@@ -129,9 +128,9 @@ def llama_factory_preference(row: Row) -> dict[str, Any]:
     """LLaMA-Factory's ranking rows in ShareGPT form, with OpenAI's names of roles."""
     return {
         "id": row["id"],
-        "messages": user(prompt_text(row, AUDIO)),
-        "chosen": assistant(defuse(row["chosen"]))[0],
-        "rejected": assistant(defuse(row["rejected"]))[0],
+        "messages": turn("user", prompt_text(row, AUDIO)),
+        "chosen": turn("assistant", defuse(row["chosen"]))[0],
+        "rejected": turn("assistant", defuse(row["rejected"]))[0],
         "audios": list(row.get("audios") or []),
     }
 

@@ -59,12 +59,9 @@ def write_lines(path: Path, batches: Iterable[Batch]) -> None:
 
 
 def write_tars(folder: Path, split: str, batches: Iterable[Batch], clips: Path) -> list[Path]:
-    """Write WebDataset shards: a sample is `<number>.json` and its clips, as `<number>.chosen.flac`, for example.
+    """Write WebDataset shards, `<split>-000000.tar`, …, of rows whose clips are paths below `clips`.
 
-    Args:
-        folder: where `<split>-000000.tar`, … go.
-        batches: rows whose clips are paths below `clips`.
-        clips: the folder of the clips.
+    A sample is `<number>.json` and its clips, as `<number>.chosen.flac`, for example.
     """
     shards: list[Path] = []
     with ExitStack() as shard:

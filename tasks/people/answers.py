@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import statistics
 import zlib
 from collections import Counter, defaultdict
@@ -20,7 +19,6 @@ from earmark.tasks.evaluation.agreement import alpha
 
 MOST_BYTES = 8 << 20
 _ANSWERS = TypeAdapter(dict[str, Answer])
-_OTHER = {"a": "b", "b": "a"}
 Row = dict[str, Any]
 
 
@@ -63,11 +61,7 @@ def read_plan(folder: Path) -> StudyPlan:
 
 
 def parse_answers(plan: StudyPlan, content: bytes, name: str) -> Returned:
-    """Check one returned file.
-
-    Args:
-        plan: the study's.
-        name: how messages call it.
+    """Check one returned file, which messages call by the name.
 
     Raises:
         InputError: it is no answer file, belongs to another study, was changed, or answers what was not asked.
@@ -119,11 +113,8 @@ def read_answers(plan: StudyPlan, folder: Path, files: Iterable[Path]) -> tuple[
             if path.stat().st_size > MOST_BYTES:
                 raise InputError(f"{path.name}: larger than {MOST_BYTES >> 20} MB")
             one = parse_answers(plan, path.read_bytes(), path.name)
-        except OSError as error:
-            refused.append(f"{path.name}: {error.strerror}")
-            continue
-        except InputError as error:
-            refused.append(str(error))
+        except (OSError, InputError) as error:
+            refused.append(f"{path.name}: {error.strerror}" if isinstance(error, OSError) else str(error))
             continue
         before = kept.get(one.page)
         if before is None or _goes_on(one, before):
@@ -239,8 +230,7 @@ def agreement_of(plan: StudyPlan, returned: Iterable[Returned]) -> dict[str, flo
             if trial := trials.get(trial_id):
                 for question, by_pair in counts.items():
                     by_pair[frozenset(trial.clips.values())][_clip(trial, answer.response[question])] += 1
-    values = {question: alpha(_table(by_pair)) for question, by_pair in counts.items()}
-    return {question: None if math.isnan(value) else value for question, value in values.items()}
+    return {question: alpha(_table(by_pair)) for question, by_pair in counts.items()}
 
 
 def _table(by_pair: Mapping[frozenset[str], Counter[str]]) -> list[list[int]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, NamedTuple
 from earmark.schemas.errors import InputError
 from earmark.schemas.study import Audited, StudyPlan, Trial
 from earmark.tasks.evaluation.agreement import alpha
-from earmark.tasks.exports.folder import building
+from earmark.tasks.exports.folder import building, write_facts
 from earmark.tasks.people.answers import Returned
 from earmark.tasks.people.auditing import QUESTION, UNSURE
 
@@ -92,11 +91,12 @@ def summary(plan: StudyPlan, rows: list[Verdict]) -> dict[str, Any]:
     cells: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for one in rows:
         cells[one.label, one.stratum][one.verdict] += 1
-    table = [
+    table: list[dict[str, Any]] = [
         {"label": label, "stratum": stratum, **{name: counts[name] for name in VERDICTS}, **_precision(counts)}
         | {"rows": audited.totals.get(f"{label}\t{stratum}", 0)}
         for (label, stratum), counts in sorted(cells.items())
     ]
+    decided = sum(cell["rows"] for cell in table if cell["precision"] is not None)
     return {
         "corpus": audited.corpus,
         "version": audited.version,
@@ -107,7 +107,7 @@ def summary(plan: StudyPlan, rows: list[Verdict]) -> dict[str, Any]:
         "audited": len(rows),
         "overall": _overall(table),
         "alone": _alone(rows, audited.totals),
-        "covered": _covered(audited, table),
+        "covered": decided / (sum(audited.totals.values()) or 1),  # of the version's rows, by label and stratum
         "alpha": _agreement(rows),
         "cells": table,
     }
@@ -156,24 +156,17 @@ def _overall(table: list[dict[str, Any]]) -> dict[str, float | None]:
     return {"precision": value, "low": max(0.0, value - below), "high": min(1.0, value + above)}
 
 
-def _covered(audited: Audited, table: list[dict[str, Any]]) -> float:
-    """Share of the version's rows whose label and stratum were audited."""
-    decided = sum(cell["rows"] for cell in table if cell["precision"] is not None)
-    return decided / sum(audited.totals.values()) if audited.totals else 0.0
-
-
 def _agreement(rows: Iterable[Verdict]) -> float | None:
     """Krippendorff's nominal alpha over rows that two or more could tell; None where it is not defined."""
     tables = [Counter(value for value in one.answers.values() if value != UNSURE) for one in rows]
     values = sorted({value for counts in tables for value in counts})
-    found = alpha([[counts[value] for value in values] for counts in tables] or [[0]])
-    return found if found == found else None  # NaN
+    return alpha([[counts[value] for value in values] for counts in tables] or [[0]])
 
 
 def write_record(folder: Path, facts: Mapping[str, Any], rows: Iterable[Verdict]) -> None:
     """Write `audit.json`, and `rows.csv` with every audited row, to withdraw or relabel what is refuted."""
     with building(folder, force=True, record=RECORD) as place:
-        (place / RECORD).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        write_facts(place, RECORD, facts)
         with (place / ROWS).open("w", encoding="utf-8", newline="") as file:
             writer = csv.writer(file)
             writer.writerow(("row", "stratum", "label", "verdict", "instead", "answers", "why"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import secrets
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,25 +20,17 @@ from earmark.schemas.evaluations import Evaluation, Mode, names_image
 from earmark.schemas.study import PAGES, PLAN, Audited, Page, StudyPlan, Trial
 from earmark.schemas.views import names_clip
 from earmark.tasks.evaluation.asking import swapped_sides
-from earmark.tasks.evaluation.samples import (
-    LETTERS,
-    Part,
-    Samples,
-    find_clips,
-    find_evaluation,
-    select_samples,
-)
-from earmark.tasks.exports.clips import Clip
+from earmark.tasks.evaluation.samples import LETTERS, Part, Samples, find_evaluation, select_samples
+from earmark.tasks.exports.clips import Clip, clip_files
 from earmark.tasks.exports.folder import building
-from earmark.tasks.people.page import Sheet, Sounds, page_html, render_screen
+from earmark.tasks.people.choosing import LETTERS as SIDES
+from earmark.tasks.people.choosing import page_names, shared
+from earmark.tasks.people.page import render, sound_address, write_page, write_plan
 from earmark.tasks.store.sql import query, quoted
 from earmark.tasks.store.versions import Store, Version
 
 UNSURE = "unsure"
 QUESTION = "label"
-_SIDES = ("a", "b")
-_WORDS = {"yes_no": (("yes", "Yes"), ("no", "No"), (UNSURE, "I cannot tell"))}
-_BETTER = (("a", "Clip A"), ("b", "Clip B"), ("tie", "Equal"), (UNSURE, "I cannot tell"))
 _MAGIC = {b"\x89PNG": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif", b"RIFF": "image/webp"}
 
 
@@ -61,12 +52,7 @@ class AuditWish:
 
 
 def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditWish, folder: Path) -> StudyPlan:
-    """Draw rows and write a page for each reviewer.
-
-    Args:
-        store: whose media index finds clips.
-        wish: what is audited.
-        folder: absolute; it must be empty or not exist.
+    """Draw rows and write a page for each reviewer, below an absolute folder that is empty or does not exist.
 
     Raises:
         StoreError: no such evaluation or column, no rows, or the folder is not free.
@@ -76,13 +62,10 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditWish,
     mode = _mode(evaluation)
     if wish.stratify is not None and wish.stratify not in evaluation.groups:
         raise StoreError(f"--stratify {wish.stratify}: expected one of {', '.join(evaluation.groups) or 'none'}")
-    with (
-        tempfile.TemporaryDirectory(prefix="earmark-") as temporary,
-        select_samples(version, corpus, evaluation, Part(wish.split, wish.language), Path(temporary)) as samples,
-    ):
+    with select_samples(version, corpus, evaluation, Part(wish.split, wish.language)) as samples:
         totals = _draw_rows(samples, mode, wish)
         rows = [row for batch in samples.batches(1000, [*samples.columns, "stratum"]) for row in batch]
-        clips = find_clips(samples, mode.columns, version, store, Path(temporary), wish.roots)
+        clips = clip_files(samples.clips(mode.columns), version, store, samples.folder, wish.roots)
         pages = _pages(evaluation, rows, wish)
         audited = Audited(
             corpus=version.corpus,
@@ -98,7 +81,7 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditWish,
             study=f"{version.corpus}-{version.name}-{evaluation.name}",
             kind="audit",
             questions=(QUESTION,),
-            choices=_choices(evaluation),
+            choices=tuple(value for value, _ in _answers(evaluation)),
             most_failed=1.0,
             prompts={},
             generations={},
@@ -107,9 +90,7 @@ def start_audit(version: Version, corpus: Corpus, store: Store, wish: AuditWish,
         )
         with building(folder, force=None, record=PLAN) as place:
             _write_pages(plan, evaluation, mode, {row["id"]: row for row in rows}, clips, wish, place / PAGES)
-            kept = place / PLAN
-            kept.touch(mode=0o600)  # it holds the labels and the keys of the pages
-            kept.write_text(plan.model_dump_json(indent=1), "utf-8")
+            write_plan(plan, place)
     return plan
 
 
@@ -121,10 +102,16 @@ def _mode(evaluation: Evaluation) -> Mode:
     raise StoreError(f"evaluation '{evaluation.name}' has no question that a person answers about a whole row")
 
 
-def _choices(evaluation: Evaluation) -> tuple[str, ...]:
-    if evaluation.kind == "choice":
-        return (*LETTERS, UNSURE)
-    return tuple(value for value, _ in (_BETTER if evaluation.kind == "preference" else _WORDS["yes_no"]))
+def _answers(evaluation: Evaluation, options: Sequence[str] = LETTERS) -> list[tuple[str, str]]:
+    """What can be answered, and how the page words it."""
+    match evaluation.kind:
+        case "preference":
+            words = [("a", "Clip A"), ("b", "Clip B"), ("tie", "Equal")]
+        case "choice":
+            words = [(letter, f"{letter}. {text}") for letter, text in zip(LETTERS, options, strict=False)]
+        case _:
+            words = [("yes", "Yes"), ("no", "No")]
+    return [*words, (UNSURE, "I cannot tell")]
 
 
 def _draw_rows(samples: Samples, mode: Mode, wish: AuditWish) -> dict[str, int]:
@@ -160,17 +147,14 @@ def _label(target: Any) -> str:
 
 
 def _pages(evaluation: Evaluation, rows: Sequence[Mapping[str, Any]], wish: AuditWish) -> tuple[Page, ...]:
-    """Each row on the pages with the fewest so far, in an order of each page's own."""
-    names = [f"p{number:03d}" for number in range(1, max(wish.pages, wish.reviewers) + 1)]
-    mine: dict[str, list[Trial]] = {name: [] for name in names}
-    for row in rows:
-        least_busy = sorted(names, key=lambda name: (len(mine[name]), _digits(wish, name, row["id"])))
-        for name in least_busy[: wish.reviewers]:
-            mine[name].append(_trial(evaluation, row, wish, name))
+    """The pages that show each row, in an order of each page's own."""
+    names = page_names(max(wish.pages, wish.reviewers))
+    mine = shared(rows, names, wish.reviewers, lambda name, row: _digits(wish, name, row["id"]))
+    trials = {name: [_trial(evaluation, row, wish, name) for row in of_page] for name, of_page in mine.items()}
     return tuple(
-        Page(name=name, key=secrets.token_hex(16), trials=tuple(sorted(trials, key=lambda trial: trial.id)))
-        for name, trials in mine.items()
-        if trials
+        Page(name=name, key=secrets.token_hex(16), trials=tuple(sorted(of_page, key=lambda trial: trial.id)))
+        for name, of_page in trials.items()
+        if of_page
     )
 
 
@@ -178,7 +162,7 @@ def _trial(evaluation: Evaluation, row: Mapping[str, Any], wish: AuditWish, name
     swapped = evaluation.kind == "preference" and _digits(wish, "letters", name, row["id"]) < "8"
     label = _label(row["target"])
     if evaluation.kind == "preference":
-        letters = dict(zip(evaluation.sides, reversed(_SIDES) if swapped else _SIDES, strict=True))
+        letters = dict(zip(evaluation.sides, reversed(SIDES) if swapped else SIDES, strict=True))
         label = letters.get(label, label)
     return Trial(
         id=_digits(wish, "row", name, row["id"]),
@@ -203,8 +187,7 @@ def _write_pages(
     folder: Path,
 ) -> None:
     folder.mkdir(parents=True)
-    sounds = Sounds(folder, inside=wish.inside)
-    intro = render_screen("intro", kind="text", html=f"<h1>Audit</h1><p>{INTRO}</p>")
+    intro = render("screens/intro", kind="text", html=f"<h1>Audit</h1><p>{INTRO}</p>")
     for page in plan.pages:
         used: dict[str, str] = {}
         trials = []
@@ -212,10 +195,9 @@ def _write_pages(
             values = _shown(mode, rows[trial.prompt_id], swapped=trial.swapped)
             for sha256 in _clips_of(values).values():
                 if sha256[:16] not in used:
-                    used[sha256[:16]] = sounds.address(clips[sha256].path, sha256)
+                    used[sha256[:16]] = sound_address(folder, clips[sha256].path, sha256, inside=wish.inside)
             trials.append((trial.id, _screen(evaluation, values)))
-        sheet = Sheet(plan.study, page, 0.95, [intro], trials, used)
-        (folder / f"{page.name}.html").write_text(page_html(sheet), "utf-8")
+        write_page(folder, plan.study, page, 0.95, [intro], trials, used)
 
 
 INTRO = (
@@ -236,24 +218,19 @@ def _clips_of(values: Mapping[str, Any]) -> dict[str, str]:
 
 def _screen(evaluation: Evaluation, values: Mapping[str, Any]) -> str:
     clips = {name: value[:16] for name, value in _clips_of(values).items()}
-    heard = {letter: clips.pop(f"{letter}_audio") for letter in _SIDES if f"{letter}_audio" in clips}
+    heard = {letter: clips.pop(f"{letter}_audio") for letter in SIDES if f"{letter}_audio" in clips}
     if not heard and clips:
         heard = {"a": clips.pop(next(iter(clips)))}
-    options = values.get("options") if evaluation.kind == "choice" else None
-    choices: Sequence[tuple[str, str]] = _BETTER if evaluation.kind == "preference" else _WORDS["yes_no"]
-    if options is not None:
-        choices = [(LETTERS[at], f"{LETTERS[at]}. {text}") for at, text in enumerate(options)]
-        choices = [*choices, (UNSURE, "I cannot tell")]
     hidden = {name for name in values if names_clip(name) or names_image(name) or name == "options"}
-    return render_screen(
-        "row",
+    return render(
+        "screens/row",
         texts={name.replace("_", " "): value for name, value in values.items() if name not in hidden and value},
         images=[_image(value["bytes"]) for name, value in values.items() if names_image(name) and value.get("bytes")],
         beside={name.removesuffix("_audio").replace("_", " "): clip for name, clip in clips.items()},
         clips=heard,
         question=_asked(evaluation),
-        choices=choices,
-        options=options is not None,
+        choices=_answers(evaluation, values.get("options") or ()),
+        options=evaluation.kind == "choice",
     )
 
 

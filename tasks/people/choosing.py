@@ -5,15 +5,17 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import combinations
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.study import Page, Study, Trial
 from earmark.tasks.importers.music import Generation, Prompt
 
 LETTERS = ("a", "b")
+OTHER = {"a": "b", "b": "a"}
+Item = TypeVar("Item")
 
 
 class Pair(NamedTuple):
@@ -49,9 +51,15 @@ def pages_of(study: Study, material: Material, secret: bytes) -> tuple[Page, ...
         InputError: there are too few pairs, prompts or places on pages for what the config wants.
     """
     trials = _pair_trials(study, material) if study.kind == "pairs" else _rating_trials(study, material)
-    names = _names(study)
-    pages = (Page(name=name, key=_key(secret, study, name), trials=tuple(trials.get(name, ()))) for name in names)
-    return tuple(page for page in pages if page.trials)
+    return tuple(
+        Page(
+            name=name,
+            key=hmac.new(secret, f"{study.name}/{name}".encode(), "sha256").hexdigest()[:32],
+            trials=tuple(trials[name]),
+        )
+        for name in page_names(study.annotators)
+        if trials.get(name)
+    )
 
 
 def chosen_pairs(study: Study, material: Material) -> list[Pair]:
@@ -115,12 +123,8 @@ def _kind(study: Study, material: Material, pair: Pair) -> object:
 
 
 def _pair_trials(study: Study, material: Material) -> dict[str, list[Trial]]:
-    names = _names(study)
-    mine: dict[str, list[Pair]] = {name: [] for name in names}
-    for pair in chosen_pairs(study, material):
-        least_busy = sorted(names, key=lambda name: (len(mine[name]), _draw(study, name, *pair)))
-        for name in least_busy[: study.per_pair]:
-            mine[name].append(pair)
+    pairs, names = chosen_pairs(study, material), page_names(study.annotators)
+    mine = shared(pairs, names, study.per_pair, lambda name, pair: _draw(study, name, *pair))
     return {name: _page_trials(study, name, pairs, material.known) for name, pairs in mine.items() if pairs}
 
 
@@ -142,13 +146,12 @@ def _trial(study: Study, name: str, kind: str, pair: Pair, expected: Mapping[str
     """A trial with its letters; a repeat swaps those of the first time, and a known answer follows its clip."""
     swapped = (_draw(study, name, "letters", *pair) < 0.5) != (kind == "repeat")
     ids = (pair.b, pair.a) if swapped else (pair.a, pair.b)
-    other = dict(zip(LETTERS, reversed(LETTERS), strict=True))
     return Trial(
         id=_digits(study, name, kind, *pair),
         kind=kind,  # type: ignore[arg-type]
         prompt_id=pair.prompt_id,
         clips=dict(zip(LETTERS, ids, strict=True)),
-        expected={question: other[value] if swapped else value for question, value in (expected or {}).items()},
+        expected={question: OTHER[value] if swapped else value for question, value in (expected or {}).items()},
     )
 
 
@@ -172,7 +175,7 @@ def _rating_trials(study: Study, material: Material) -> dict[str, list[Trial]]:
                 raise InputError(f"generations: prompt {prompt_id} has none of system '{missing[0]}'")
             sets[place % len(sets)] += made
     trials = {}
-    for number, name in enumerate(_names(study)):
+    for number, name in enumerate(page_names(study.annotators)):
         mine = sorted(sets[number % len(sets)], key=lambda one: _draw(study, name, one.generation_id))
         trials[name] = [
             Trial(
@@ -186,12 +189,24 @@ def _rating_trials(study: Study, material: Material) -> dict[str, list[Trial]]:
     return trials
 
 
-def _names(study: Study) -> list[str]:
-    return [f"p{number:03d}" for number in range(1, study.annotators + 1)]
+def page_names(count: int) -> list[str]:
+    """What pages are called."""
+    return [f"p{number:03d}" for number in range(1, count + 1)]
 
 
-def _key(secret: bytes, study: Study, name: str) -> str:
-    return hmac.new(secret, f"{study.name}/{name}".encode(), "sha256").hexdigest()[:32]
+def shared(
+    items: Iterable[Item], names: Sequence[str], each: int, draw: Callable[[str, Item], Any]
+) -> dict[str, list[Item]]:
+    """The items of each page: each goes to as many pages as wanted, those with the fewest so far.
+
+    Args:
+        draw: decides among pages with equally many.
+    """
+    mine: dict[str, list[Item]] = {name: [] for name in names}
+    for item in items:
+        for name in sorted(names, key=lambda name: (len(mine[name]), draw(name, item)))[:each]:
+            mine[name].append(item)
+    return mine
 
 
 def _digits(study: Study, *parts: str) -> str:

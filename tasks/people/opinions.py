@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -10,8 +9,8 @@ from earmark.schemas.corpus import Corpus
 from earmark.schemas.errors import InputError
 from earmark.schemas.study import StudyPlan
 from earmark.tasks.evaluation.leaderboard import OPINIONS
-from earmark.tasks.evaluation.submission import prompts_of, records_of
-from earmark.tasks.exports.folder import building
+from earmark.tasks.evaluation.submission import prompts_of
+from earmark.tasks.exports.folder import records_of, write_record
 from earmark.tasks.people.answers import Returned, mean_opinions
 from earmark.tasks.store.versions import Store, Version
 
@@ -21,12 +20,7 @@ def record_opinions(
 ) -> Path:
     """Write the mean opinion scores of a study of ratings, for `earmark score --compare` to show; gives the folder.
 
-    Args:
-        store: where the record goes, replacing that of the same study.
-        version: its prompts are the study's, by their ids.
-        corpus: of the version.
-        plan: the study.
-        returned: the answers that count.
+    The version's prompts are the study's, by their ids. An earlier record of the same study is replaced.
 
     Raises:
         InputError: the study compares clips, nobody answered, or it holds a prompt that the version has not.
@@ -41,7 +35,4 @@ def record_opinions(
     if not rows:
         raise InputError(f"--record {spec}: no answer counts yet")
     facts = {"study": plan.study, "manifest_sha256": version.manifest.digest(), "mos": rows}
-    folder = records_of(store, version) / f"study-{plan.study}"
-    with building(folder, force=True, record=OPINIONS) as place:
-        (place / OPINIONS).write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    return folder
+    return write_record(records_of(store, version) / f"study-{plan.study}", OPINIONS, facts)

@@ -12,13 +12,13 @@ import json
 from functools import cache
 from importlib import resources
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jinja2
 from markdown_it import MarkdownIt
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.study import FORMAT, Page, Study, StudyPlan, Trial
+from earmark.schemas.study import FORMAT, PLAN, Page, Study, StudyPlan, Trial
 from earmark.tasks.store.files import place, sha256_file
 
 PLAYABLE = {
@@ -34,17 +34,6 @@ MOST_INSIDE = 400 << 20  # bytes of sound in one page: a browser takes no text o
 CLIPS = "clips"
 
 
-class Sheet(NamedTuple):
-    """What one page shows."""
-
-    title: str  # the head of the page
-    page: Page  # its name and key
-    must_hear: float  # share of each clip that must be heard
-    intro: list[str]  # HTML of the screens before the first trial
-    trials: list[tuple[str, str]]  # id and HTML of each trial
-    clips: dict[str, str]  # addresses of sounds by the names that the HTML uses
-
-
 def write_pages(study: Study, plan: StudyPlan, folder: Path) -> None:
     """Write the page of each annotator as `<name>.html`, and clips into `clips/` where they are beside.
 
@@ -52,80 +41,90 @@ def write_pages(study: Study, plan: StudyPlan, folder: Path) -> None:
         InputError: a clip cannot be played by browsers or is not there, a text is missing, or a page grew too large.
     """
     folder.mkdir(parents=True)
-    sounds = Sounds(folder, inside=study.sound == "inside")
     for page in plan.pages:
-        screens = _Screens(study, plan, sounds)
-        trials = [(trial.id, screens.trial(study, trial)) for trial in page.trials]
-        sheet = Sheet(study.name, page, study.must_hear, screens.intro(), trials, screens.used)
-        (folder / f"{page.name}.html").write_text(page_html(sheet), "utf-8")
+        screens = _Screens(study, plan, folder)
+        trials = [(trial.id, screens.trial(trial)) for trial in page.trials]
+        write_page(folder, study.name, page, study.must_hear, screens.intro(), trials, screens.used)
 
 
-def page_html(sheet: Sheet) -> str:
-    """The HTML of one page. It names no model: clips are known by letters, trials by digits.
+def write_plan(plan: StudyPlan, folder: Path) -> None:
+    """Write the plan beside the pages."""
+    path = folder / PLAN
+    path.touch(mode=0o600)  # it says which model made what, or the labels, and holds the keys of the pages
+    path.write_text(plan.model_dump_json(indent=1), "utf-8")
+
+
+def write_page(
+    folder: Path,
+    title: str,
+    page: Page,
+    must_hear: float,
+    intro: list[str],
+    trials: list[tuple[str, str]],
+    clips: dict[str, str],
+) -> None:
+    """Write one page, `<name>.html`. It names no model: clips are known by letters, trials by digits.
+
+    Args:
+        must_hear: share of each clip that must be heard.
+        intro, trials: HTML of the screens before the first trial, and of each trial by its id.
+        clips: addresses of sounds by the names that the HTML uses.
 
     Raises:
         InputError: its clips are too large for a page.
     """
-    if (size := sum(map(len, sheet.clips.values()))) > MOST_INSIDE:
+    if (size := sum(map(len, clips.values()))) > MOST_INSIDE:
         raise InputError(
-            f"page {sheet.page.name}: its clips are {size >> 20} MB, most a page holds is {MOST_INSIDE >> 20}; "
+            f"page {page.name}: its clips are {size >> 20} MB, most a page holds is {MOST_INSIDE >> 20}; "
             "put clips beside the pages, or fewer trials on a page"
         )
     content = {
         "format": FORMAT,
-        "study": sheet.title,
-        "page": sheet.page.name,
-        "key": sheet.page.key,
-        "must_hear": sheet.must_hear,
-        "intro": sheet.intro,
-        "trials": [{"id": trial, "html": html} for trial, html in sheet.trials],
-        "clips": sheet.clips,
+        "study": title,
+        "page": page.name,
+        "key": page.key,
+        "must_hear": must_hear,
+        "intro": intro,
+        "trials": [{"id": trial, "html": html} for trial, html in trials],
+        "clips": clips,
     }
     scripts = [_part(f"vendor/{name}") for name in ("jspsych-8.3.0.min.js", "survey-html-form-2.1.0.min.js")]
     scripts.append(_part("page.js"))
-    return (
-        _templates()
-        .get_template("page.html.j2")
-        .render(
-            title=sheet.title,
-            style=_part("page.css"),
-            scripts=scripts,
-            hashes=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts],
-            content=json.dumps(content, ensure_ascii=False).replace("<", "\\u003c"),
-        )
+    html = render(
+        "page",
+        title=title,
+        style=_part("page.css"),
+        scripts=scripts,
+        hashes=[base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts],
+        content=json.dumps(content, ensure_ascii=False).replace("<", "\\u003c"),
     )
+    (folder / f"{page.name}.html").write_text(html, "utf-8")
 
 
-class Sounds:
-    """Clips as pages name them: data inside a page, or a path in its folder. A name tells nothing of the file."""
+def sound_address(folder: Path, path: Path, digest: str, *, inside: bool) -> str:
+    """Where a page finds a clip: data inside it, or a path in its folder; a name tells nothing of the file.
 
-    def __init__(self, folder: Path, *, inside: bool) -> None:
-        self._folder, self._inside = folder, inside
-
-    def address(self, path: Path, digest: str) -> str:
-        """Where a page finds a clip.
-
-        Raises:
-            InputError: browsers do not play such a file.
-        """
-        ending = path.suffix.lower()
-        if ending not in PLAYABLE:
-            known = ", ".join(PLAYABLE)
-            raise InputError(f"clip '{path.name}': browsers play {known}; found '{ending}'; convert it first")
-        if self._inside:
-            return f"data:{PLAYABLE[ending]};base64,{base64.b64encode(path.read_bytes()).decode()}"
-        target = self._folder / CLIPS / f"{digest[:16]}{ending}"
-        if not target.exists():
-            target.parent.mkdir(exist_ok=True)
-            place(path, target)
-        return f"{CLIPS}/{target.name}"
+    Raises:
+        InputError: browsers do not play such a file.
+    """
+    ending = path.suffix.lower()
+    if ending not in PLAYABLE:
+        known = ", ".join(PLAYABLE)
+        raise InputError(f"clip '{path.name}': browsers play {known}; found '{ending}'; convert it first")
+    if inside:
+        return f"data:{PLAYABLE[ending]};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    target = folder / CLIPS / f"{digest[:16]}{ending}"
+    if not target.exists():
+        target.parent.mkdir(exist_ok=True)
+        place(path, target)
+    return f"{CLIPS}/{target.name}"
 
 
 class _Screens:
     """What is shown, as HTML; text of tables and files is escaped, Markdown takes no HTML."""
 
-    def __init__(self, study: Study, plan: StudyPlan, sounds: Sounds) -> None:
-        self._study, self._plan, self._sounds = study, plan, sounds
+    def __init__(self, study: Study, plan: StudyPlan, folder: Path) -> None:
+        self._study, self._plan, self._folder = study, plan, folder
         self._criteria = _markdown(study, study.criteria)
         self.used: dict[str, str] = {}
 
@@ -133,17 +132,18 @@ class _Screens:
         """Consent, instructions and examples, as far as the config has them."""
         study = self._study
         parts = [("consent", _markdown(study, study.consent)), ("text", _markdown(study, study.instructions))]
-        shown = [render_screen("intro", kind=kind, html=html) for kind, html in parts if html]
+        shown = [render("screens/intro", kind=kind, html=html) for kind, html in parts if html]
         for example in study.examples:
             prompt_id = self._plan.generations[example.a].prompt_id
             clips = {"a": example.a, "b": example.b}
-            shown.append(render_screen("example", says=example.says, **self._facts(prompt_id, clips)))
-        return shown or [render_screen("intro", kind="text", html=_DEFAULT_INTRO)]
+            shown.append(render("screens/example", says=example.says, **self._facts(prompt_id, clips)))
+        return shown or [render("screens/intro", kind="text", html=_DEFAULT_INTRO)]
 
-    def trial(self, study: Study, trial: Trial) -> str:
+    def trial(self, trial: Trial) -> str:
         """One screen with clips and questions."""
-        return render_screen(
-            "trial",
+        study = self._study
+        return render(
+            "screens/trial",
             kind=study.kind,
             questions=study.questions,
             ties=study.ties,
@@ -170,9 +170,13 @@ class _Screens:
     def _named(self, table: str, audio: str, digest: str | None = None) -> str:
         """The name of a clip in the page, which is noted as used."""
         path = clip_path(self._study, table, audio)
-        digest = digest or digest_of(path, audio)
+        try:
+            digest = digest or sha256_file(path)
+        except OSError as error:
+            raise InputError(f"clip '{audio}': {error.strerror}") from None
         if digest[:16] not in self.used:
-            self.used[digest[:16]] = self._sounds.address(path, digest)
+            inside = self._study.sound == "inside"
+            self.used[digest[:16]] = sound_address(self._folder, path, digest, inside=inside)
         return digest[:16]
 
 
@@ -189,18 +193,6 @@ def clip_path(study: Study, table: str, audio: str) -> Path:
     return path
 
 
-def digest_of(path: Path, audio: str) -> str:
-    """SHA-256 of a clip.
-
-    Raises:
-        InputError: it cannot be read.
-    """
-    try:
-        return sha256_file(path)
-    except OSError as error:
-        raise InputError(f"clip '{audio}': {error.strerror}") from None
-
-
 _DEFAULT_INTRO = "<h1>Listening test</h1><p>Use headphones, in a quiet place. Play every clip before you answer.</p>"
 
 
@@ -214,8 +206,9 @@ def _markdown(study: Study, written: str | None) -> str | None:
     return str(MarkdownIt("commonmark", {"html": False}).disable("image").render(text))
 
 
-def render_screen(name: str, **values: Any) -> str:
-    return _templates().get_template(f"screens/{name}.html.j2").render(**values)
+def render(name: str, **values: Any) -> str:
+    """The HTML of a template."""
+    return _templates().get_template(f"{name}.html.j2").render(**values)
 
 
 def _part(name: str) -> str:

@@ -66,8 +66,10 @@ class StudyApp:
             return self._take(environ, page.name)
         if method != "GET":
             return _text(HTTPStatus.METHOD_NOT_ALLOWED, "expected GET, or POST of answers")
-        if match[2]:
-            return self._kept(page.name)
+        if match[2]:  # what was sent before, so that a page goes on in another browser
+            path = self._folder / ANSWERS / f"{page.name}.json"
+            kept = path.read_bytes() if path.exists() else b""
+            return HTTPStatus.OK if kept else HTTPStatus.NO_CONTENT, "application/json", kept
         name, kind = f"{page.name}.html", "text/html; charset=utf-8"
         if match[3]:
             name, kind = f"{CLIPS}/{match[3]}", PLAYABLE.get(match[4], "application/octet-stream")
@@ -76,13 +78,6 @@ class StudyApp:
         except OSError:
             return _text(HTTPStatus.NOT_FOUND, "not found")
         return HTTPStatus.OK, kind, content
-
-    def _kept(self, name: str) -> tuple[HTTPStatus, str, bytes]:
-        """What was sent before, so that a page goes on in another browser."""
-        path = self._folder / ANSWERS / f"{name}.json"
-        if not path.exists():
-            return HTTPStatus.NO_CONTENT, "application/json", b""
-        return HTTPStatus.OK, "application/json", path.read_bytes()
 
     def _take(self, environ: WSGIEnvironment, name: str) -> tuple[HTTPStatus, str, bytes]:
         """Keep what a page sends, unless it is no more than is kept already."""

@@ -18,10 +18,10 @@ from earmark.tasks.importers.cells import given, shown
 from earmark.tasks.importers.music import Generation, Prompt, read_generations, read_prompts
 from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import named_rows, table_file
-from earmark.tasks.people.choosing import Known, Material, Pair, pages_of
-from earmark.tasks.people.page import clip_path, write_pages
+from earmark.tasks.people.choosing import OTHER, Known, Material, Pair, pages_of
+from earmark.tasks.people.page import clip_path, write_pages, write_plan
 from earmark.tasks.store.sql import query, view_parquet
-from earmark.tasks.store.versions import Store, Version
+from earmark.tasks.store.versions import Store
 
 Read = TypeVar("Read", Prompt, Generation)
 
@@ -29,13 +29,11 @@ Read = TypeVar("Read", Prompt, Generation)
 def start_study(study: Study, folder: Path, store: Store | None) -> tuple[StudyPlan, list[Reject]]:
     """Write a study's plan, a page for each annotator, and the clips beside them where the config says so.
 
-    Args:
-        study: the config.
-        folder: absolute; it must be empty or not exist.
-        store: where the version lies that says which pairs are uncertain.
+    Gives the plan, and the rows of prompts and generations that cannot be used.
 
-    Returns:
-        The plan, and the rows of prompts and generations that cannot be used.
+    Args:
+        folder: absolute; it must be empty or not exist.
+        store: where the version lies that says which pairs are uncertain; None where the config names none.
 
     Raises:
         InputError: a table, clip or text cannot be read, or there is too little for what the config wants.
@@ -47,22 +45,27 @@ def start_study(study: Study, folder: Path, store: Store | None) -> tuple[StudyP
     used |= {clip for example in study.examples for clip in (example.a, example.b)}
     if unknown := sorted(used - material.generations.keys()):
         raise InputError(f"examples: generation '{shown(unknown[0])}' is not among those of {study.generations}")
-    wanted = {material.generations[clip].prompt_id for clip in used}
+    prompts, generations = {}, {}
+    for clip in sorted(used):
+        made = material.generations[clip]
+        said = {name: getattr(made, name) for name in ("prompt_id", "model", "audio", "conditioned_on")}
+        generations[clip] = Heard(**said, sha256=material.digests[clip])
+        asked = material.prompts[made.prompt_id]
+        said = {name: getattr(asked, name) for name in ("text", "lyrics", "reference_caption")}
+        prompts[made.prompt_id] = Wanted(**said, reference=asked.reference_audio)
     plan = StudyPlan(
         study=study.name,
         kind=study.kind,
         questions=tuple(question.name for question in study.questions),
         choices=_choices(study),
         most_failed=study.checks.most_failed,
-        prompts={i: _wanted(material.prompts[i]) for i in sorted(wanted)},
-        generations={i: _heard(material.generations[i], material.digests[i]) for i in sorted(used)},
+        prompts=dict(sorted(prompts.items())),
+        generations=generations,
         pages=pages,
     )
     with building(folder, force=None, record=PLAN) as place:
         write_pages(study, plan, place / PAGES)
-        kept = place / PLAN
-        kept.touch(mode=0o600)  # it says which model made what, and holds the keys of the pages
-        kept.write_text(plan.model_dump_json(indent=1), "utf-8")
+        write_plan(plan, place)
     return plan, rejects
 
 
@@ -70,25 +73,6 @@ def _choices(study: Study) -> tuple[str, ...]:
     if study.kind == "ratings":
         return tuple(str(value) for value in range(study.scale[0], study.scale[1] + 1))
     return ("a", "b", "tie") if study.ties else ("a", "b")
-
-
-def _wanted(prompt: Prompt) -> Wanted:
-    return Wanted(
-        text=prompt.text,
-        lyrics=prompt.lyrics,
-        reference=prompt.reference_audio,
-        reference_caption=prompt.reference_caption,
-    )
-
-
-def _heard(made: Generation, digest: str) -> Heard:
-    return Heard(
-        prompt_id=made.prompt_id,
-        model=made.model,
-        audio=made.audio,
-        sha256=digest,
-        conditioned_on=made.conditioned_on,
-    )
 
 
 def _material(study: Study, store: Store | None) -> tuple[Material, list[Reject]]:
@@ -111,7 +95,7 @@ def _material(study: Study, store: Store | None) -> tuple[Material, list[Reject]
         generations=generations,
         digests=digests,
         groups=_groups(study) if study.kind == "ratings" else {},
-        uncertain=_uncertain(_version(study, store)) if study.uncertain_in else (),
+        uncertain=_uncertain(store, study.uncertain_in) if study.uncertain_in else (),
         known=_known(study, generations) if study.checks.known else (),
     )
     return material, rejects
@@ -165,7 +149,7 @@ def _known(study: Study, generations: dict[str, Generation]) -> list[Known]:
             )
         first, second = sorted(one.generation_id for one in made if one is not None)
         if first != made[0].generation_id:  # one pair, whichever way a row writes it
-            expected = {name: {"a": "b", "b": "a"}[value] for name, value in expected.items()}
+            expected = {name: OTHER[value] for name, value in expected.items()}
         before = known.setdefault(Pair(made[0].prompt_id, first, second), {})
         if any(before.get(name, value) != value for name, value in expected.items()):
             raise InputError(f"{file.name}, line {line}: contradicts an earlier row about the same pair")
@@ -173,14 +157,10 @@ def _known(study: Study, generations: dict[str, Generation]) -> list[Known]:
     return [Known(pair, expected) for pair, expected in known.items()]
 
 
-def _version(study: Study, store: Store | None) -> Version:
-    if store is None:
-        raise InputError("uncertain_in: expected a store")
-    return store.find(study.uncertain_in or "")
-
-
-def _uncertain(version: Version) -> set[frozenset[str]]:
+def _uncertain(store: Store | None, written: str) -> set[frozenset[str]]:
     """Pairs for which a dimension was answered in more than one way."""
+    assert store is not None, "a store holds the version that says what is uncertain"
+    version = store.find(written)
     with duckdb.connect() as connection:
         for table in ("pairs", "judgments"):
             view_parquet(connection, table, sorted((version.folder / table).glob("*.parquet")))

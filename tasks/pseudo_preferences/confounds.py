@@ -67,13 +67,13 @@ def measure(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: dict
     clusters = np.array([numbers[name] for name in prompts])
     for name, values in features.items():
         differ = values != 0
-        share = accuracy((a_won == (values > 0))[differ], clusters[differ])
-        yield {"feature": name, "choices": share.samples, "share": share.value, "low": share.low, "high": share.high}
+        one = accuracy((a_won == (values > 0))[differ], clusters[differ])
+        yield {"feature": name, "choices": int(differ.sum()), "share": one.value, "low": one.low, "high": one.high}
     if features and len(numbers) > 1:
         share = accuracy(predicted(prompts, a_won, np.stack([*features.values()], axis=1)) == a_won, clusters)
         majority = max(float(a_won.mean()), 1 - float(a_won.mean()))
         interval = {"share": share.value, "low": share.low, "high": share.high}
-        yield {"feature": TOGETHER, "choices": share.samples, **interval, "majority": majority}
+        yield {"feature": TOGETHER, "choices": len(a_won), **interval, "majority": majority}
 
 
 def predicted(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: Floats) -> npt.NDArray[np.bool_]:

@@ -12,7 +12,6 @@ import pytest
 
 from earmark.schemas.config import read_toml
 from earmark.schemas.errors import ConfigError, EarmarkError, InputError
-from earmark.schemas.evaluations import Evaluation
 from earmark.schemas.files import NotAFile, open_regular, read_regular
 from earmark.tasks.annotation.backend import read_image
 from earmark.tasks.annotation.errors import BadMedia, PromptError
@@ -21,7 +20,7 @@ from earmark.tasks.annotation.request import Image
 from earmark.tasks.audio.index import MediaIndex
 from earmark.tasks.audio.probe import AudioFault
 from earmark.tasks.build.fingerprint import file_digests
-from earmark.tasks.evaluation.scores import _rows
+from earmark.tasks.evaluation.scores import read_table as read_scores
 from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.jamendo import read_tag_map
 from earmark.tasks.importers.lines import read_lines
@@ -118,7 +117,7 @@ READERS: dict[str, tuple[str, type[EarmarkError], Callable[[Path], object]]] = {
     "synonyms": (".json", InputError, lambda path: read_tag_map(path, "odd.json")),
     "config": (".toml", ConfigError, read_toml),
     "prompt": (".md", PromptError, parse_prompt),
-    "score file": (".csv", InputError, lambda path: _rows(path, Evaluation.__new__(Evaluation))),
+    "score file": (".csv", InputError, read_scores),
     "image to ask about": (".png", BadMedia, lambda path: read_image(Image("0" * 64, str(path)))),
 }
 

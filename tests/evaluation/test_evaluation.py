@@ -25,6 +25,7 @@ from earmark.tasks.evaluation import asking, judging, reading, samples
 from earmark.tasks.evaluation.asking import Prediction
 from earmark.tasks.evaluation.results import count
 from earmark.tasks.evaluation.samples import Part, Wish
+from earmark.tasks.exports.clips import Clip
 from earmark.tasks.store.sql import query
 from earmark.tasks.store.versions import Store, Version
 from tests.annotation.conftest import LocalServer
@@ -222,7 +223,7 @@ def test_text_of_a_row_cannot_steer_the_prompt(
 ) -> None:
     mode = Mode("rubric", "t-item", ("clip=audio", "item"), items="items")
     declare(ITEMS, Evaluation("fit", "yes_no", "x", "Fits?", (mode,)))
-    clips = {"c": samples.Clip(tmp_path / "c.wav", 1.0)}
+    clips = {"c": Clip(tmp_path / "c.wav", 1.0)}
     held = Evaluation("fit", "yes_no", "x", "Fits?", (mode,))
     questioner = asking.Questioner(held, mode, Examinee(annotator="openai:x"), clips, tmp_path)
     shapes = []

@@ -83,10 +83,9 @@ def metrics(facts: Row) -> Row:
     return {name: one["value"] for name, one in facts["rows"][0]["metrics"].items()}
 
 
-def samples_of(version: Version, corpus: Any, evaluation: str, spill: Path) -> list[Row]:
+def samples_of(version: Version, corpus: Any, evaluation: str) -> list[Row]:
     """What an evaluation asks about, without names that depend on where clips lie."""
-    spill.mkdir(exist_ok=True)
-    with select_samples(version, corpus, find_evaluation(corpus, evaluation), Part("all"), spill) as samples:
+    with select_samples(version, corpus, find_evaluation(corpus, evaluation), Part("all")) as samples:
         wanted = [
             name for name in samples.columns if name not in ("a_clip", "b_clip", "clip", "cluster", "id", "split")
         ]
@@ -107,8 +106,8 @@ def test_the_benchmark_is_written_back_as_it_is_read(votes: Version, tmp_path: P
     corpus = find_corpus("human-preferences")
     with released(out / "all_test.jsonl", "cmi-rewardbench", Store(store), ()) as (version, known):
         for name in (*PAIRS, "pam-musicality", "pam-alignment"):
-            ours = samples_of(votes, corpus, name, tmp_path / "a")
-            theirs = samples_of(version, known, name, tmp_path / "b")
+            ours = samples_of(votes, corpus, name)
+            theirs = samples_of(version, known, name)
             assert len(ours) > 1
             if name.startswith("cmi"):
                 assert {row["vocals"] for row in theirs} == {"vocal", "instrumental"}

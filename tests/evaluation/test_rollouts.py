@@ -124,11 +124,11 @@ def test_rows_that_are_right_in_every_draw_are_left_out(built: Any, tmp_path: Pa
 
 
 def test_each_policy_has_a_record_of_its_own() -> None:
-    facts = {"corpus": "c", "version": "v1", "view": "judge-grpo", "annotator": "openai:p", "splits": ["train"],
+    facts = {"view": "judge-grpo", "annotator": "openai:p", "splits": ["train"],
              "draws": 4, "limit": None}  # fmt: skip
     ways: list[dict[str, Any]] = [{}, {"temperature": 0.7}, {"temperature": 1.2}, {"top_p": 0.9}, {"max_tokens": 9}]
     names = [_name(facts, Policy(annotator="openai:p", **way)) for way in ways]
-    assert names[0] == "c/v1/judge-grpo-openai-p-train-4-draws"
+    assert names[0] == "judge-grpo-openai-p-train-4-draws"
     assert len(set(names)) == len(names)
     elsewhere = Policy(annotator="openai:p", base_url="http://other/v1", max_concurrency=2)
     assert _name(facts, elsewhere) == names[0], "where it is served and how fast changes no draw"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import krippendorff
 import numpy as np
 import pytest
@@ -48,7 +46,7 @@ def test_alpha_is_that_of_a_published_library(units: list[list[int]]) -> None:
     counts = counts_of(units, 3)
     paired = counts[counts.sum(axis=1) >= 2]
     if np.count_nonzero(paired.sum(axis=0)) < 2:
-        assert math.isnan(alpha(counts))
+        assert alpha(counts) is None
         return
     expected = krippendorff.alpha(value_counts=paired, level_of_measurement="nominal")
     assert alpha(counts) == pytest.approx(expected, abs=1e-9)
