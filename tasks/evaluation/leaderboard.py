@@ -71,6 +71,11 @@ def scored(version: Version, store: Store, systems: Sequence[str]) -> list[tuple
         facts = json.loads(path.read_bytes())
         if facts["manifest_sha256"] == version.manifest.digest():
             known[facts["system"] if path not in paths else str(path.parent)] = facts, path.parent
+        elif path in paths:
+            raise InputError(
+                f"--compare {path.parent}: expected scores on {version.corpus}@{version.name}, found those on another "
+                "version; score its submissions on this one"
+            )
     names = [*known] if every else [*systems]
     if missing := [name for name in names if name not in known and str(Path(name)) not in known]:
         listed = ", ".join(known) or "none"

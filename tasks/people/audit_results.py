@@ -132,8 +132,8 @@ def _alone(rows: list[Verdict], totals: Mapping[str, int]) -> list[dict[str, Any
         for (label, stratum), right in sorted(shares.items())
     ]
     strata = sorted({cell["stratum"] for cell in table})
-    by_stratum = {stratum: [cell for cell in table if cell["stratum"] == stratum] for stratum in strata}
-    return [{"stratum": name, **_overall(cells)} for name, cells in {**by_stratum, "all": table}.items()]
+    by_stratum = [(stratum, [cell for cell in table if cell["stratum"] == stratum]) for stratum in strata]
+    return [{"stratum": name, **_overall(cells)} for name, cells in [*by_stratum, ("all", table)]]
 
 
 def _wilson(right: float, of: int) -> dict[str, float]:

@@ -225,6 +225,11 @@ def test_systems_are_ranked_and_a_further_one_costs_its_own_clips(
     assert_page_plays_systems_side_by_side(version, store, tmp_path, place)
     with pytest.raises(InputError, match="no record of this system"):
         rank_submissions(version, store, ["best", "nobody"], None, None)
+    (best,) = folder.parent.glob("*best*/score.json")
+    (tmp_path / "old").mkdir()
+    (tmp_path / "old/score.json").write_text(best.read_text().replace(version.manifest.digest(), "0" * 64))
+    with pytest.raises(InputError, match="found those on another version"):
+        rank_submissions(version, store, ["best", str(tmp_path / "old")], None, None)
     score(version, CORPUS, store, None, Wish(tmp_path / "none"), None)
     with pytest.raises(InputError, match="measured with different --annotator"):
         rank_submissions(version, store, ["best", "none"], None, None)

@@ -70,10 +70,11 @@ def wilson(right: float, of: int) -> tuple[float, float]:
     return (middle - half) / (1 + z * z / of), (middle + half) / (1 + z * z / of)
 
 
-def test_verdicts_and_precision() -> None:
+@pytest.mark.parametrize("stratum", ["x", "all"])  # a column may hold the word that stands for all strata
+def test_verdicts_and_precision(stratum: str) -> None:
     labels = {"r1": "a", "r2": "a", "r3": "b", "r4": "b", "r5": "a"}
-    strata = dict.fromkeys(labels, "x")
-    plan = plan_of(labels, strata, {"a\tx": 300, "b\tx": 100}, swapped={"r1"})
+    strata = dict.fromkeys(labels, stratum)
+    plan = plan_of(labels, strata, {f"a\t{stratum}": 300, f"b\t{stratum}": 100}, swapped={"r1"})
     found = verdicts(
         plan,
         [
@@ -100,7 +101,7 @@ def test_verdicts_and_precision() -> None:
     assert overall["low"] == pytest.approx(0.5 - math.hypot(0.75 * (0.5 - low), 0.25 * (0.5 - low)))
     # one reviewer alone: r1 3 of 3, r2 1 of 3, r5 0 of 2 are a's; r3 2 of 3, r4 1 of 3 are b's
     by_stratum, whole = facts["alone"]
-    assert by_stratum == {**whole, "stratum": "x"}
+    assert by_stratum == {**whole, "stratum": stratum}
     assert whole["stratum"] == "all"
     assert whole["precision"] == pytest.approx(0.75 * (1 + 1 / 3 + 0) / 3 + 0.25 * (2 / 3 + 1 / 3) / 2)
     ends = [(4 / 9 - wilson(4 / 3, 3)[0], 0.75), (0.5 - wilson(1, 2)[0], 0.25)]
