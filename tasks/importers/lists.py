@@ -18,11 +18,10 @@ from earmark.schemas.files import FOLLOW, Root
 from earmark.schemas.mos_preferences import Source
 from earmark.tasks.importers.cells import BadRow, number, shown
 from earmark.tasks.importers.lines import read_rows
-from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
+from earmark.tasks.importers.rows import Imported, Note, Reject
 
 Cells = Sequence[Any]
 Value = TypeVar("Value")
-Parse = Callable[[Cells, int], Rating]
 Resolve = Callable[[str], Path]
 """Makes a path as the config writes it absolute."""
 
@@ -248,13 +247,6 @@ def parsed(
             yield Reject(named, bad.reason, bad.detail, name, line)
         else:
             yield value
-
-
-def to_ratings(
-    file: ListFile, rows: Iterable[tuple[int, Cells | Reject | Note]], parse: Parse, item: int = 0
-) -> Imported:
-    """Turn each row into exactly one rating or one reject, as `parsed` does."""
-    return parsed(file.name, rows, parse, item)
 
 
 def require_once(lines: dict[Value, int], key: Value, line: int, word: str) -> None:

@@ -25,11 +25,10 @@ from earmark.tasks.importers.lists import (
     Cells,
     Found,
     ListFile,
-    Parse,
     RatingLayout,
     headed_rows,
+    parsed,
     require_columns,
-    to_ratings,
 )
 from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
 
@@ -66,7 +65,7 @@ def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
     wanted = tuple(columns.model_dump(exclude_none=True).values())  # file and mos come first
     for file in find(source, resolve).lists:
         parse = _parser(source, columns, file, clip_root(source, resolve, file.path))
-        yield from to_ratings(file, read_table(file, wanted), parse)
+        yield from parsed(file.name, read_table(file, wanted), parse)
 
 
 def clip_root(source: Source, resolve: Callable[[str], Path], path: Path) -> Path:
@@ -94,7 +93,7 @@ def kind_of(name: str, written: str) -> str:
     return kind
 
 
-def _parser(source: Source, columns: Columns, file: ListFile, root: Path) -> Parse:
+def _parser(source: Source, columns: Columns, file: ListFile, root: Path) -> Callable[[Cells, int], Rating]:
     low, high = source.scale
     base = str(root)
     at = {field: place for place, field in enumerate(columns.model_dump(exclude_none=True))}

@@ -15,12 +15,12 @@ from pathlib import Path
 
 from earmark.schemas.mos_preferences import Source
 from earmark.tasks.importers.cells import BadRow, clip, score, shown
-from earmark.tasks.importers.lists import Cells, ListFile, Parse, bare_rows, find_parts, published, to_ratings
+from earmark.tasks.importers.lists import Cells, ListFile, bare_rows, find_parts, parsed, published
 from earmark.tasks.importers.rows import Imported, Rating
 from earmark.tasks.importers.tmhint_qi import split_name
 
 PARTS = {track: (f"{track}_answer.txt",) for track in ("track1", "track2", "track3")}
-Origin = tuple[str, str | None, str | None, str]  # system, condition, speaker, content
+Origin = tuple[str, str, str, str | None]  # system, speaker, content, condition
 
 find = partial(find_parts, folders=("", "DATA", "DATA/sets"), parts=PARTS)
 
@@ -30,32 +30,25 @@ def read(source: Source, root: Path) -> Imported:
     found = find(source, root)
     yield from found.notes
     for file in found.lists:
-        yield from to_ratings(file, bare_rows(file, 2), _mean(source, file, root))
+        yield from parsed(file.name, bare_rows(file, 2), partial(_mean, source, file, str(root)))
 
 
-def _mean(source: Source, file: ListFile, root: Path) -> Parse:
-    low, high = source.scale
-    track, name, base = file.part, file.name, str(root)
+def _mean(source: Source, file: ListFile, root: str, cells: Cells, line: int) -> Rating:
+    wav, track = clip(cells[0], root), file.part
     prefix = f"VoiceMOS2023{track.capitalize()}-"
-    origin_of = ORIGINS[track]
-
-    def parse(cells: Cells, line: int) -> Rating:
-        wav = clip(cells[0], base)
-        if not wav.startswith(prefix):
-            raise BadRow("bad_id", f"expected a name that starts with {prefix}, found '{shown(wav)}'")
-        system, condition, speaker, content = origin_of(wav[len(prefix) :].removesuffix(".wav"))
-        value = score(cells[1], low, high)
-        subset = f"{track}-{speaker}" if track == "track1" else track
-        return Rating(wav, value, name, line, "test", subset, system, speaker, content, condition)
-
-    return parse
+    if not wav.startswith(prefix):
+        raise BadRow("bad_id", f"expected a name that starts with {prefix}, found '{shown(wav)}'")
+    origin = ORIGINS[track](wav[len(prefix) :].removesuffix(".wav"))
+    value = score(cells[1], *source.scale)
+    subset = f"{track}-{origin[1]}" if track == "track1" else track
+    return Rating(wav, value, file.name, line, "test", subset, *origin)
 
 
 def _track1(rest: str) -> Origin:
     system, _, content = rest.partition("-")
     if not (system and content):
         raise BadRow("bad_id", f"expected <system>-<content> after the track, found '{shown(rest)}'")
-    return system, None, content.partition("_")[0], content
+    return system, content.partition("_")[0], content, None
 
 
 def _track2(rest: str) -> Origin:
@@ -63,7 +56,7 @@ def _track2(rest: str) -> Origin:
     speaker, _, content = said.rpartition("-")
     if not (system and speaker and content):
         raise BadRow("bad_id", f"expected <system>-<source>-<target>-<utterance>, found '{shown(rest)}'")
-    return system, None, speaker, content
+    return system, speaker, content, None
 
 
 def _track3(rest: str) -> Origin:
