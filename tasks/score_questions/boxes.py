@@ -68,7 +68,7 @@ def write_boxes(
     Raises:
         StoreError: the folder is taken, or there is no image.
     """
-    looks, refused, tasks = open_detector(detector, base), [], []
+    look, refused, tasks = open_detector(detector, base), [], []
     with building(folder.absolute(), force=force) as place, working("look at images") as work:
         (place / "images").mkdir()
         for name, content in images:
@@ -80,7 +80,7 @@ def write_boxes(
                 continue
             file = f"{picture.sha256}.{picture.extension}"
             (place / "images" / file).write_bytes(picture.content)
-            sight = looks.look(picture.image)
+            sight = look(picture.image)
             first = [_drawn(box, picture.image.size, sight.kind) for box in sight.boxes]
             data = {"image": address_of(file, picture.content, images_at), "file": file, "name": name}
             tasks.append({"data": data, "predictions": [{"model_version": detector.model, "result": first}]})

@@ -23,7 +23,6 @@ from earmark.tasks.score_questions.forum.lines import (
     find_faults,
     is_packed,
     is_whole,
-    is_wide,
 )
 from earmark.tasks.store.sql import exactly, query
 
@@ -100,7 +99,7 @@ def scan(
     """
     try:
         part = Part(work, path.stat().st_size >> 20)
-        fit = not next(blocks(path), b"").startswith(UTF8_MARK) and not is_wide(path)
+        fit = not next(blocks(path), b"").startswith(UTF8_MARK)
         note = _read_any(connection, path, fit, kind, folder / f"{kind}-{place:04d}.ndjson.zst", part, limit)
         passed = dict(connection.sql(query("score_questions/passed")).fetchall())
         faults = _faults(connection, path) if passed.get(MALFORMED) else ()

@@ -160,7 +160,7 @@ def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[Named]) -> tu
     """Decode, write and look at every image; gives rows of `images` with their hashes, and rejects."""
     folder = image_folder(stage)
     folder.mkdir(parents=True, exist_ok=True)
-    detector = open_detector(config.detector, config.base)
+    look = open_detector(config.detector, config.base)
 
     def one(item: Named) -> tuple[Picture, Sight] | BadRow:
         try:
@@ -171,7 +171,7 @@ def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[Named]) -> tu
         if not path.is_file():
             with replacing(path) as temporary:
                 temporary.write_bytes(picture.content)
-        return picture, detector.look(picture.image)
+        return picture, look(picture.image)
 
     rows, refused = [], []
     with working("look at images", len(named)) as work, ThreadPoolExecutor(AT_ONCE) as pool:

@@ -18,7 +18,6 @@ from earmark.tasks.importers.rows import Reject
 BLOCK = 1 << 22
 LONGEST_LINE = 1 << 24  # bytes; DuckDB's reader refuses a file with a longer one
 WIDEST_WINDOW = 1 << 31  # of zstd: the archives of this forum are packed with it
-READ_WINDOW = 1 << 27  # the widest that DuckDB's reader unpacks; it has no setting for more
 LONGEST_HEADER = 18  # bytes, of a frame of zstd
 UTF8_MARK = b"\xef\xbb\xbf"
 
@@ -36,18 +35,6 @@ class Fault(NamedTuple):
 def is_packed(path: Path) -> bool:
     """Whether a file is read through zstd."""
     return path.suffix == ".zst"
-
-
-def is_wide(path: Path) -> bool:
-    """Whether a file's first frame needs a wider window than DuckDB's reader has.
-
-    Raises:
-        OSError: it cannot be read.
-        zstandard.ZstdError: it does not begin as zstd does.
-    """
-    with open_regular(path) as file:
-        head = file.read(LONGEST_HEADER) if is_packed(path) else b""
-    return bool(head) and zstandard.get_frame_parameters(head).window_size > READ_WINDOW
 
 
 def is_whole(path: Path) -> bool:

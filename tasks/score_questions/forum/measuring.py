@@ -66,10 +66,10 @@ def measure_detector(config: Detector, base: Path) -> Measure:
         ConfigError: there is no such detector.
         MissingExtraError: it needs an extra that is not installed.
     """
-    detector = open_detector(config, base)
+    look = open_detector(config, base)
 
     def is_score(drawn: tuple[str, int]) -> bool:
-        return detector.look(_draw(*drawn)).confidence >= config.least
+        return look(_draw(*drawn)).confidence >= config.least
 
     called: dict[str, int] = {}
     kinds = [*SCORES, *NON_SCORES]
