@@ -100,8 +100,11 @@ def _read_texts(file: ListFile) -> tuple[dict[str, str], int]:
     for _, cells in headed_rows(file, ("wav_name", "cluster")):
         if isinstance(cells, Reject | Note):
             unread += isinstance(cells, Reject)
-        elif (cluster := cells[1].strip()) not in ("", "-1"):
-            texts[cells[0].strip().removesuffix(".wav")] = cluster
+            continue
+        row: Cells = cells
+        wav, cluster = (cell.strip() for cell in row)
+        if cluster not in ("", "-1"):
+            texts[wav.removesuffix(".wav")] = cluster
     return texts, unread
 
 

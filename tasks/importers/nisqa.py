@@ -50,9 +50,6 @@ def find(source: Source, root: Path) -> Found:
         ]
         if lists:
             return Found(tuple(lists), folder=folder)
-    alone = root / f"{root.name}_file.csv"
-    if exists(alone):
-        return Found((list_file(source, root, alone.name),), folder="..")
     raise InputError(f"{source.name}: expected {ALL} or <DB>/<DB>_file.csv in {source.root}, found none")
 
 
@@ -82,7 +79,7 @@ def _mean(source: Source, file: ListFile, root: str, folder: str, cells: Cells, 
         condition_id=condition,
         votes=votes(count) if count.strip() else None,
         mos_std=deviation(spread) if spread.strip() else None,
-        audio=_audio(wav, folder),
+        audio=f"{folder}/{wav}" if folder else None,  # paths in the lists start from the corpus folder
     )
 
 
@@ -97,13 +94,6 @@ def _split(db: str) -> str:
         if part in SPLITS:
             return SPLITS[part]
     raise BadRow("unknown_split", f"expected TRAIN, VAL or TEST in the database's name, found '{shown(db)}'")
-
-
-def _audio(wav: str, folder: str) -> str | None:
-    """Where the clip lies below the root: paths in the lists start from the corpus folder."""
-    if folder == "..":  # the root is one database's own folder, which the paths begin with
-        return wav.partition("/")[2] or None
-    return f"{folder}/{wav}" if folder else None
 
 
 LAYOUT = published(find, read)

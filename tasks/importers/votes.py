@@ -106,10 +106,11 @@ def to_vote(row: Mapping[str, Any], file: ListFile, line: int, root: str, *, wit
     sides = [clip(get(name), root) if given(get(name)) or not withheld else None for name in ("audio_a", "audio_b")]
     if sides[0] is not None and sides[0] == sides[1]:
         raise BadRow("same_clip", f"expected two clips, found '{shown(sides[0])}' twice")
-    chosen = {name: choice(get(name)) for name in DIMENSIONS}
+    chosen: dict[str, Any] = {name: choice(get(name)) for name in DIMENSIONS}
     if not any(chosen.values()):
         raise BadRow("no_preference", "expected a preference in one dimension or more, found none")
-    sure = {name: confidence(get(f"confidence_{name}")) if chosen[name] else None for name in DIMENSIONS}
+    for name, word in [(name, f"confidence_{name}") for name in DIMENSIONS]:
+        chosen[word] = confidence(get(word)) if chosen[name] else None
     lyrics = words(get("lyrics"))
     return Vote(
         vote_id=_name(get("vote_id"), "vote"),
@@ -122,12 +123,7 @@ def to_vote(row: Mapping[str, Any], file: ListFile, line: int, root: str, *, wit
         audio_b=sides[1],
         model_a=_name(get("model_a"), "model"),
         model_b=_name(get("model_b"), "model"),
-        musicality=chosen["musicality"],
-        confidence_musicality=sure["musicality"],
-        alignment=chosen["alignment"],
-        confidence_alignment=sure["alignment"],
-        overall=chosen["overall"],
-        confidence_overall=sure["overall"],
+        **chosen,
         date=day(get("date")),
         feedback=words(get("feedback")),
         listened_a_s=_seconds(get("listened_a_s")),
