@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,9 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
             for row in _questions(version):
                 name = str(row["image"]["path"])
                 (place / "images" / name).write_bytes(row["image"]["bytes"])
-                table.writerow(_safe({**_task(row), "right": _right(row), "image": f"images/{name}"}))
-                data = {**_task(row), "right": _right(row), "image": address_of(name, row["image"]["bytes"], images_at)}
+                shown = _shown(row)
+                table.writerow(_safe({**shown, "image": f"images/{name}"}))
+                data = {**shown, "image": address_of(name, row["image"]["bytes"], images_at)}
                 tasks.write(("[\n" if count == 0 else ",\n") + json.dumps({"data": data}, ensure_ascii=False))
                 count += 1
             tasks.write("\n]\n" if count else "[]\n")
@@ -83,19 +84,9 @@ def write_verdicts(path: Path, verdicts: Iterable[Verdict]) -> None:
         table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         table.writeheader()
         for verdict in sorted(verdicts, key=lambda one: (one.question_id, one.reviewer)):
-            answers = {name: "yes" if verdict.answers[name] else "no" for name in CRITERIA}
-            names = {"question_id": verdict.question_id, "content_sha256": verdict.content_sha256}
-            table.writerow(
-                _safe(
-                    {
-                        **names,
-                        "reviewer": verdict.reviewer,
-                        **answers,
-                        DELETES: " ".join(verdict.deletes),
-                        "note": verdict.note or "",
-                    }
-                )
-            )
+            row = {name: getattr(verdict, name) for name in ("question_id", "content_sha256", "reviewer")}
+            row |= {name: "yes" if verdict.answers[name] else "no" for name in CRITERIA}
+            table.writerow(_safe({**row, DELETES: " ".join(verdict.deletes), "note": verdict.note or ""}))
 
 
 def _questions(version: Version) -> Iterator[dict[str, Any]]:
@@ -105,17 +96,12 @@ def _questions(version: Version) -> Iterator[dict[str, Any]]:
                 yield from batch.to_pylist()
 
 
-def _task(row: Mapping[str, Any]) -> dict[str, str]:
+def _shown(row: Mapping[str, Any]) -> dict[str, str]:
     """What both forms hold of a question."""
-    options: Sequence[str] = row["options"]
     names = ("question_id", "content_sha256", "question", "category", "subcategory", "difficulty")
-    lines = [f"{letter}. {text}" for letter, text in zip(LETTERS, options, strict=False)]
-    return {**{name: row[name] for name in names}, "options": "\n".join(lines)}
-
-
-def _right(row: Mapping[str, Any]) -> str:
-    letter = str(row["truth_letter"])
-    return f"{letter}. {row['options'][LETTERS.index(letter)]}"
+    lines = [f"{letter}. {text}" for letter, text in zip(LETTERS, row["options"], strict=False)]
+    right = lines[LETTERS.index(row["truth_letter"])]
+    return {**{name: row[name] for name in names}, "options": "\n".join(lines), "right": right}
 
 
 def address_of(name: str, content: bytes, images_at: str | None) -> str:

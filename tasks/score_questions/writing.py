@@ -53,11 +53,6 @@ def usable_distractors(draft: Row, value: Any) -> tuple[list[str], Fault | None]
     return good_distractors(written, draft["truth_text"], draft["other_texts"], draft["lacks"])
 
 
-def check_distractors(config: ScoreQuestions, draft: Row, value: Any) -> Fault | None:
-    """What speaks against wrong options."""
-    return usable_distractors(draft, value)[1]
-
-
 def check_label(config: ScoreQuestions, draft: Row, value: Any) -> Fault | None:
     """Whether a subcategory belongs to its category."""
     if draft["label"] != "taxonomy" or value["subcategory"] in CATEGORIES[value["category"]]:
@@ -102,7 +97,7 @@ DISTRACT = Ask(
     annotator="writer",
     request=distractor_request,
     imagine=imagine_distractors,
-    check=check_distractors,
+    check=lambda config, draft, value: usable_distractors(draft, value)[1],
     tries=tries,
     about="questions with few answers",
 )
