@@ -39,14 +39,6 @@ def tries(config: ScoreQuestions) -> int:
     return config.questions.tries
 
 
-def check_draft(config: ScoreQuestions, thread: Row, value: Any) -> Fault | None:
-    """What speaks against a rewritten thread."""
-    comments, made = thread["best_comments"], config.questions
-    return check_rewriting(
-        value, len(comments), needed_numbers(config, comments), made.longest_option_words, made.options
-    )
-
-
 def usable_distractors(draft: Row, value: Any) -> tuple[list[str], Fault | None]:
     """The distractors of an answer that can be used, and what speaks against the others."""
     written = [text for _, text in sorted(value.items())]
@@ -87,7 +79,7 @@ REWRITE = Ask(
     annotator="writer",
     request=rewrite_request,
     imagine=imagine_draft,
-    check=check_draft,
+    check=check_rewriting,
     tries=tries,
     about="threads",
 )
