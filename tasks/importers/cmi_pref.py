@@ -97,11 +97,7 @@ def read(file: ListFile, root: str) -> Voted:
 
 
 def read_labels(file: ListFile, root: str) -> Iterator[Label | Reject | Note]:
-    """Yield the labels of one file of CMI-Pref-Pseudo, each row a label or a reject.
-
-    Args:
-        file: the release.
-        root: folder of the clips, absolute.
+    """Yield the labels of one file of CMI-Pref-Pseudo, each row a label or a reject. The clips lie below `root`.
 
     Raises:
         InputError: the file cannot be read, or has the clips' columns in neither spelling.

@@ -53,10 +53,7 @@ class Guess(NamedTuple):
 
 
 def guess_table(path: Path) -> Guess:
-    """Look at a table's first rows.
-
-    Args:
-        path: CSV, TSV or TXT (also `.gz`), JSON lines or Parquet.
+    """Look at the first rows of CSV, TSV or TXT (also `.gz`), JSON lines or Parquet.
 
     Raises:
         InputError: it cannot be read, holds fewer than two rows, or no column is recognised as clips or as ratings.

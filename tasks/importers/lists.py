@@ -103,8 +103,6 @@ def find_parts(source: Source, root: Path, folders: Sequence[str], parts: Mappin
     """Find each part of a layout in the first of the folders that holds any part.
 
     Args:
-        source: the source; its name and root stand in messages.
-        root: its root, absolute.
         folders: folders below the root, the published one first; "" is the root itself.
         parts: names that the list of each part may have, the preferred first.
 
@@ -174,7 +172,6 @@ def headed_rows(
     """The wanted cells of each row of a list with a header.
 
     Args:
-        file: the list.
         wanted: columns that must exist, at least two.
         optional: further columns; an absent one gives empty cells.
         published: all columns in their published order, for a release without the header; a first row that has
@@ -231,7 +228,6 @@ def parsed(
 
     Args:
         name: what rejects call the list.
-        rows: cells, or what could not be read as cells.
         parse: makes the value from cells and line, or raises `BadRow`.
         item: the cell that names the row, for rejects.
     """

@@ -93,9 +93,6 @@ def to_vote(row: Mapping[str, Any], file: ListFile, line: int, root: str, *, wit
     """A vote of cells by the names in `FIELDS`; whatever is not there counts as empty.
 
     Args:
-        row: the cells.
-        file: the export.
-        line: the row's line.
         root: folder of the clips, absolute.
         withheld: whether the source leaves audio out, so that a vote may name none.
 

@@ -46,11 +46,6 @@ def salt_of(variable: str, store: Path, environment: Mapping[str, str] = os.envi
 
     Without it nobody can tell whether a known id is in the dataset. It is in no version, manifest or log.
 
-    Args:
-        variable: name of the environment variable.
-        store: the store's folder.
-        environment: where the variable is looked up.
-
     Raises:
         ConfigError: the salt in the environment is too short to keep anything secret.
     """

@@ -48,10 +48,6 @@ class Picture:
 def read_picture(content: bytes, limits: Images) -> Picture:
     """Decode an image and write it anew: first frame, upright, on white, no metadata.
 
-    Args:
-        content: a file of one of `FORMATS`.
-        limits: bytes, pixels and sides that are allowed.
-
     Raises:
         BadRow: it is no image, or beyond the limits.
     """
