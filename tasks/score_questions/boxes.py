@@ -8,31 +8,27 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from PIL import Image
 
 from earmark.schemas.errors import InputError, StoreError
-from earmark.schemas.score_questions import QUESTIONS, Detector, Images
+from earmark.schemas.score_questions import Detector, Images
 from earmark.tasks.build.progress import working
-from earmark.tasks.exports.folder import RECORD, building
+from earmark.tasks.exports.folder import RECORD, building, write_facts
 from earmark.tasks.importers.cells import BadRow, shown
 from earmark.tasks.score_questions.forum.detection import open_detector
 from earmark.tasks.score_questions.forum.links import SUFFIXES
 from earmark.tasks.score_questions.forum.pictures import read_picture
-from earmark.tasks.score_questions.review_files import CONFIG, TASKS, address_of
+from earmark.tasks.score_questions.review_files import CONFIG, TASKS, address_of, questions_of, template
 from earmark.tasks.score_questions.reviews import json_tasks
 from earmark.tasks.store.versions import Version
 
 BOXES_CONFIG = "label-studio-boxes.xml"
 CONTROL = "boxes"  # the name of the rectangles' control in it
 VALIDATION = 0.2  # share of images, by their hash
-ROOM = "earmark.tasks.score_questions"
-
 
 Size = tuple[int, int]  # width and height, pixels
 
@@ -86,18 +82,15 @@ def write_boxes(
             tasks.append({"data": data, "predictions": [{"model_version": detector.model, "result": first}]})
         if not tasks:
             raise StoreError("expected images to draw boxes in, found none that can be read")
-        (place / TASKS).write_text(json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", "utf-8")
-        (place / CONFIG).write_text(resources.files(ROOM).joinpath(BOXES_CONFIG).read_text("utf-8"), "utf-8")
-        (place / RECORD).write_text(json.dumps({"images": len(tasks), "detector": detector.model}) + "\n", "utf-8")
+        pages = {TASKS: json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", CONFIG: template(BOXES_CONFIG)}
+        write_facts(place, RECORD, {"images": len(tasks), "detector": detector.model}, pages)
     return len(tasks), refused
 
 
 def version_images(version: Version) -> Iterator[tuple[str, bytes]]:
     """The images of a version's questions, by the questions' ids."""
-    for path in version.files(QUESTIONS.name):
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(16, columns=["question_id", "image"]):
-                yield from ((row["question_id"], row["image"]["bytes"]) for row in batch.to_pylist())
+    for row in questions_of(version, ["question_id", "image"]):
+        yield row["question_id"], row["image"]["bytes"]
 
 
 def folder_images(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -154,10 +147,10 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
             for box in boxes:
                 number = len(coco["annotations"]) + 1
                 coco["annotations"].append({"id": number, "image_id": image["id"], **_coco(box, kinds[box.kind])})
-        (place / "coco.json").write_text(json.dumps(coco, indent=1) + "\n", "utf-8")
         names = "".join(f"  {number}: {json.dumps(kind)}\n" for kind, number in kinds.items())
-        (place / "data.yaml").write_text(f"path: .\ntrain: images/train\nval: images/val\nnames:\n{names}", "utf-8")
-        (place / RECORD).write_text(json.dumps({"images": len(labelled), "boxes": counts}, indent=1) + "\n", "utf-8")
+        data = f"path: .\ntrain: images/train\nval: images/val\nnames:\n{names}"
+        pages = {"coco.json": json.dumps(coco, indent=1) + "\n", "data.yaml": data}
+        write_facts(place, RECORD, {"images": len(labelled), "boxes": counts}, pages)
     return {"images": len(labelled), **dict(counts.most_common())}
 
 

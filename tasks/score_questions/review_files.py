@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.score_questions import QUESTIONS
-from earmark.tasks.exports.folder import RECORD, building
+from earmark.tasks.exports.folder import RECORD, building, write_facts
 from earmark.tasks.score_questions.option_order import LETTERS
 from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, Verdict
 from earmark.tasks.store.files import replacing
@@ -49,7 +49,7 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
         ):
             table = csv.DictWriter(sheet, [*COLUMNS, *_SHOWN], lineterminator="\r\n")
             table.writeheader()
-            for row in _questions(version):
+            for row in questions_of(version):
                 name = str(row["image"]["path"])
                 (place / "images" / name).write_bytes(row["image"]["bytes"])
                 shown = _shown(row)
@@ -60,21 +60,21 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
             tasks.write("\n]\n" if count else "[]\n")
         if not count:
             raise StoreError(f"{version.corpus} {version.name} has no questions to review")
-        room = resources.files("earmark.tasks.score_questions")
-        (place / CONFIG).write_text(room.joinpath(CONFIG).read_text("utf-8"), "utf-8")
-        (place / "README.md").write_text(room.joinpath("review.md").read_text("utf-8"), "utf-8")
-        record = {"corpus": version.corpus, "version": version.name, "manifest_sha256": version.manifest.digest()}
-        (place / RECORD).write_text(json.dumps({**record, "questions": count}, indent=1) + "\n", "utf-8")
+        named = {"corpus": version.corpus, "version": version.name, "manifest_sha256": version.manifest.digest()}
+        pages = {CONFIG: template(CONFIG), "README.md": template("review.md")}
+        write_facts(place, RECORD, {**named, "questions": count}, pages)
     return count
+
+
+def template(name: str) -> str:
+    """The text of a file that lies in this room."""
+    return resources.files("earmark.tasks.score_questions").joinpath(name).read_text("utf-8")
 
 
 def contents_of(version: Version) -> dict[str, str]:
     """What each question of a version reads like, by its id."""
-    rows: dict[str, str] = {}
-    for path in version.files(QUESTIONS.name):
-        columns = pq.read_table(path, columns=["question_id", "content_sha256"]).to_pydict()
-        rows |= dict(zip(columns["question_id"], columns["content_sha256"], strict=True))
-    return rows
+    rows = questions_of(version, ["question_id", "content_sha256"])
+    return {row["question_id"]: row["content_sha256"] for row in rows}
 
 
 def write_verdicts(path: Path, verdicts: Iterable[Verdict]) -> None:
@@ -89,10 +89,11 @@ def write_verdicts(path: Path, verdicts: Iterable[Verdict]) -> None:
             table.writerow(_safe({**row, DELETES: " ".join(verdict.deletes), "note": verdict.note or ""}))
 
 
-def _questions(version: Version) -> Iterator[dict[str, Any]]:
+def questions_of(version: Version, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The questions of a version, with all columns or some."""
     for path in version.files(QUESTIONS.name):
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_AT_ONCE):
+            for batch in file.iter_batches(_AT_ONCE, columns=columns):
                 yield from batch.to_pylist()
 
 
