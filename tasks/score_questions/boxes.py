@@ -23,7 +23,7 @@ from earmark.tasks.score_questions.forum.detection import open_detector
 from earmark.tasks.score_questions.forum.links import SUFFIXES
 from earmark.tasks.score_questions.forum.pictures import read_picture
 from earmark.tasks.score_questions.review_files import CONFIG, TASKS, address_of, questions_of, template
-from earmark.tasks.score_questions.reviews import json_tasks
+from earmark.tasks.score_questions.reviews import json_tasks, several
 from earmark.tasks.store.versions import Version
 
 BOXES_CONFIG = "label-studio-boxes.xml"
@@ -124,7 +124,7 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
         InputError: the export cannot be read, or names an image that was not exported, or a box that is none.
         StoreError: the folder is taken, or nothing is labelled.
     """
-    labelled = dict(_labelled(returned, exported))
+    labelled = _labelled(returned, exported)
     counts = Counter(box.kind for _, boxes in labelled.values() for box in boxes)
     if not counts:
         raise StoreError(f"{returned.name}: expected images with boxes, found none")
@@ -154,8 +154,8 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
     return {"images": len(labelled), **dict(counts.most_common())}
 
 
-def _labelled(path: Path, exported: Path) -> Iterator[tuple[str, tuple[Size, list[Labelled]]]]:
-    """Images with their size and boxes, one annotation after another, the newest of an image last."""
+def _labelled(path: Path, exported: Path) -> dict[str, tuple[Size, list[Labelled]]]:
+    """Size and boxes by image, by its newest annotation."""
     found: list[tuple[str, str, tuple[Size, list[Labelled]]]] = []
     for number, task in json_tasks(path, path.name):
         where = f"{path.name}, task {number}"
@@ -167,22 +167,16 @@ def _labelled(path: Path, exported: Path) -> Iterator[tuple[str, tuple[Size, lis
             size = image.size
         if isinstance(task.get("annotations"), list):
             drawn = [one for one in task["annotations"] if isinstance(one, dict) and not one.get("was_cancelled")]
-            answers = [(one, [_value(part) for part in _several(one.get("result"))]) for one in drawn]
+            answers = [
+                (one, [part.get("value") if isinstance(part, dict) else part for part in several(one.get("result"))])
+                for one in drawn
+            ]
         else:  # JSON-MIN: the task's data and the answer side by side
-            answers = [(task, _several(task.get(CONTROL)))]
+            answers = [(task, several(task.get(CONTROL)))]
         found += [
             (str(one.get("updated_at", "")), file, (size, _boxes(values, size, where))) for one, values in answers
         ]
-    for _, file, boxes in sorted(found, key=lambda one: one[0]):
-        yield file, boxes
-
-
-def _several(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value] if value else []
-
-
-def _value(part: Any) -> Any:
-    return part.get("value") if isinstance(part, dict) else part
+    return {file: boxes for _, file, boxes in sorted(found, key=lambda one: one[0])}
 
 
 def _boxes(values: Sequence[Any], size: Size, where: str) -> list[Labelled]:

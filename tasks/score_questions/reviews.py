@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import read_regular
-from earmark.tasks.importers.cells import shown
+from earmark.tasks.importers.cells import BadRow, shown
 from earmark.tasks.importers.lines import read_rows, unreadable
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.text.anonymity import scrub
@@ -67,7 +67,12 @@ def read_reviews(path: Path, name: str) -> Iterator[Verdict | Reject]:
     rows = _json_rows(path, name) if path.suffix.lower() == ".json" else _csv_rows(path, name)
     seen: dict[tuple[str, str], int] = {}
     for line, row in rows:
-        one = row if isinstance(row, Reject) else _verdict(row, name, line)
+        one: Verdict | Reject | None = row if isinstance(row, Reject) else None
+        if isinstance(row, dict):
+            try:
+                one = _verdict(row, name, line)
+            except BadRow as bad:
+                one = Reject(shown(row.get("question_id") or ""), bad.reason, bad.detail, name, line)
         if isinstance(one, Verdict):
             before = seen.setdefault((one.question_id, one.reviewer), line)
             if before != line:
@@ -115,7 +120,7 @@ def _json_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
                 if isinstance(annotation, dict) and not annotation.get("was_cancelled"):
                     yield number, {**_texts(data), **_annotated(annotation)}
         else:  # JSON-MIN: the task's data and the answers side by side
-            answers = {**_deleted(task.get(DELETES)), **_notes(task.get("note"))}
+            answers = _in_words(task.get(DELETES), task.get("note"))
             yield number, {**_texts(task), "reviewer": _reviewer(task.get("annotator")), **answers}
 
 
@@ -123,10 +128,16 @@ def _texts(data: Mapping[str, Any]) -> dict[str, str]:
     return {name: value for name in (*COLUMNS, *_SEEN) if isinstance(value := data.get(name), str)}
 
 
-def _deleted(value: Any) -> dict[str, str]:
-    """Letters, as Label Studio has several choices, or one."""
-    letters = value.get("choices") if isinstance(value, Mapping) else value
-    return {DELETES: " ".join(map(str, letters)) if isinstance(letters, list) else str(letters)} if letters else {}
+def several(value: Any) -> list[Any]:
+    """What Label Studio writes as a list, or as it is where there is one."""
+    return value if isinstance(value, list) else [value] if value else []
+
+
+def _in_words(deletes: Any = None, note: Any = None) -> dict[str, str]:
+    """The letters of options to delete, and the note, where they are there."""
+    letters = several(deletes.get("choices") if isinstance(deletes, Mapping) else deletes)
+    cells = {DELETES: " ".join(map(str, letters)), "note": "\n".join(map(str, several(note)))}
+    return {name: cell for name, cell in cells.items() if cell}
 
 
 def _annotated(annotation: Mapping[str, Any]) -> dict[str, str]:
@@ -140,15 +151,10 @@ def _annotated(annotation: Mapping[str, Any]) -> dict[str, str]:
         if name in CRITERIA and isinstance(value.get("choices"), list):
             answers[name] = ",".join(map(str, value["choices"]))
         elif name == DELETES:
-            answers |= _deleted(value)
+            answers |= _in_words(deletes=value)
         elif name == "note":
-            answers |= _notes(value.get("text"))
+            answers |= _in_words(note=value.get("text"))
     return answers
-
-
-def _notes(value: Any) -> dict[str, str]:
-    lines = value if isinstance(value, list) else [value] if value else []
-    return {"note": "\n".join(map(str, lines))} if lines else {}
 
 
 def _reviewer(value: Any) -> str:
@@ -158,31 +164,30 @@ def _reviewer(value: Any) -> str:
     return "" if value is None else f"annotator-{value}"
 
 
-def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | Reject | None:
-    """A row's verdict. A reject's detail quotes no cell: in a row that is shifted it may be anyone's name or words."""
+def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | None:
+    """A row's verdict. A fault's detail quotes no cell: in a row that is shifted it may be anyone's name or words."""
     cells = {column: str(row.get(column) or "").strip() for column in COLUMNS}
     if not any(cells[column] for column in CRITERIA):
-        return None if cells["question_id"] else _reject(row, "no_question_id", "expected one, found none", name, line)
+        if not cells["question_id"]:
+            raise BadRow("no_question_id", "expected one, found none")
+        return None
     answers = {}
     for column in CRITERIA:
         answer = _YES.get(cells[column].casefold())
         if answer is None:
-            detail = f"expected yes or no in {column}, found {'something else' if cells[column] else 'nothing'}"
-            return _reject(row, "not_yes_or_no", detail, name, line)
+            found = "something else" if cells[column] else "nothing"
+            raise BadRow("not_yes_or_no", f"expected yes or no in {column}, found {found}")
         answers[column] = answer
     if "@" in cells["reviewer"]:
-        detail = "expected a pseudonym or number in reviewer, found an address; it would be published"
-        return _reject(row, "reviewer_is_an_address", detail, name, line)
+        expected = "expected a pseudonym or number in reviewer"
+        raise BadRow("reviewer_is_an_address", f"{expected}, found an address; it would be published")
     for column in ("question_id", "content_sha256", "reviewer"):
         if not cells[column] or len(cells[column]) > LONGEST_CELL:
             length = f"more than {LONGEST_CELL} characters" if cells[column] else "nothing"
-            return _reject(row, f"no_{column}", f"expected a {column}, found {length}", name, line)
+            raise BadRow(f"no_{column}", f"expected a {column}, found {length}")
     if not _ID.fullmatch(cells["question_id"]):
-        return _reject(row, "no_question_id", "expected the id of a question, found something else", name, line)
-    try:
-        deletes = _options(cells[DELETES], str(row.get("options") or ""), str(row.get("right") or ""))
-    except ValueError as fault:
-        return _reject(row, "no_such_option", str(fault), name, line)
+        raise BadRow("no_question_id", "expected the id of a question, found something else")
+    deletes = _options(cells[DELETES], str(row.get("options") or ""), str(row.get("right") or ""))
     note = scrub(cells["note"])[:LONGEST_NOTE] or None
     names = cells["question_id"], cells["content_sha256"], cells["reviewer"]
     return Verdict(*names, answers, note, name, line, deletes)
@@ -197,7 +202,7 @@ def _options(cell: str, options: str, right: str) -> tuple[str, ...]:
     """The options that a cell names, by their letters beside it, or by their ids.
 
     Raises:
-        ValueError: it names none, or the right one.
+        BadRow: it names none, or the right one.
     """
     by_letter = {line[0]: line[3:] for line in options.splitlines() if _LETTERED.match(line)}
     seen = set(map(option_id, by_letter.values()))
@@ -205,15 +210,12 @@ def _options(cell: str, options: str, right: str) -> tuple[str, ...]:
     for word in re.split(r"[\s,;]+", cell):
         known = not seen or word in seen if _OPTION_ID.fullmatch(word) else word.upper() in by_letter
         if word and not known:
-            raise ValueError(f"expected letters of options in {DELETES}, found something else")
+            raise BadRow("no_such_option", f"expected letters of options in {DELETES}, found something else")
         if word and (right.startswith(f"{word.upper()}. ") or word == option_id(right[3:])):
-            raise ValueError(f"expected wrong options in {DELETES}; of a wrong right one, say no in musically_correct")
+            expected = f"expected wrong options in {DELETES}"
+            raise BadRow("no_such_option", f"{expected}; of a wrong right one, say no in musically_correct")
         ids += [option_id(by_letter[word.upper()]) if word.upper() in by_letter else word] if word else []
     return tuple(sorted(set(ids)))
-
-
-def _reject(row: Mapping[str, Any], reason: str, detail: str, name: str, line: int) -> Reject:
-    return Reject(shown(row.get("question_id") or ""), reason, detail, name, line)
 
 
 def gather_reviews(
