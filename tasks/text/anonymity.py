@@ -7,7 +7,7 @@ import html
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from earmark.schemas.errors import ConfigError
@@ -15,7 +15,7 @@ from earmark.schemas.files import keep_private
 from earmark.tasks.text.addresses import EMAIL, LINK
 from earmark.tasks.text.folding import HIDDEN, fold
 from earmark.tasks.text.people import HANDLE
-from earmark.tasks.text.personal import ID, RULES, Place, find
+from earmark.tasks.text.personal import ID, RULES, find
 from earmark.tasks.text.personal import hint as rules_hint
 from earmark.tasks.text.rules import Rule
 
@@ -95,17 +95,13 @@ def scrub(text: str, names: Iterable[str] = ()) -> str:
         text: as the dump has it.
         names: names of the people in the thread, and ids of its parts.
     """
-    return scrub_all([text], names)[0]
-
-
-def scrub_all(texts: Sequence[str], names: Iterable[str] = ()) -> list[str]:
-    """Several texts as by `scrub`; names are looked for in all of them together first, since most stand in none."""
-    bare = [_without_marks(text) for text in texts]
-    folded = [fold(text) for text in bare]
-    rules = (*RULES, *_names("\n".join(view.text for view in folded), names))
-    return [
-        _LINE_END.sub("\n", _left(text, find(view, rules))).strip() for text, view in zip(bare, folded, strict=True)
-    ]
+    bare = _without_marks(text)
+    folded = fold(bare)
+    parts, at = list[str](), 0
+    for place in find(folded, (*RULES, *_names(folded.text, names))):
+        parts += (bare[at : place.start], LEFT.get(place.kind, f"[{place.kind}]"))
+        at = place.end
+    return _LINE_END.sub("\n", "".join([*parts, bare[at:]])).strip()
 
 
 def _without_marks(text: str) -> str:
@@ -119,16 +115,6 @@ def _without_marks(text: str) -> str:
         if mark in text:
             text = pattern.sub(left, text)
     return text
-
-
-def _left(text: str, places: Iterable[Place]) -> str:
-    """A text with the kind of what stood there in each of the places."""
-    parts: list[str] = []
-    at = 0
-    for place in places:
-        parts += (text[at : place.start], LEFT.get(place.kind, f"[{place.kind}]"))
-        at = place.end
-    return "".join([*parts, text[at:]])
 
 
 def _names(text: str, names: Iterable[str]) -> tuple[Rule, ...]:
