@@ -166,27 +166,19 @@ def _quoted(
     number: int, text: str, name: str, delimiter: str, lines: Iterator[Line], waiting: deque[Line]
 ) -> list[str] | Reject:
     """The fields of a row with quotes, taking further lines from `waiting`, then `lines`, while a quote is open."""
-    parts = [text]
-    taken: list[Line] = []
+    parts, taken = [text], list[Line]()
     while True:
         try:
             return next(csv.reader(parts, delimiter=delimiter, strict=True))
         except csv.Error as error:
             reason = "unterminated_quote" if "end of data" in str(error) else "bad_quoting"
             detail = f"expected quotes around whole fields, found: {shown(error)}"
-        closing = None
-        while reason == "unterminated_quote" and len(taken) < QUOTED_LINES - 1:
+        following = None
+        if reason == "unterminated_quote" and len(taken) < QUOTED_LINES - 1:
             following = waiting.popleft() if waiting else next(lines, None)
-            if following is None:
-                break
-            taken.append(following)
-            if isinstance(following[1], Reject):
-                break
-            parts[-1] += "\n"
-            parts.append(following[1])
-            if '"' in following[1]:
-                closing = following
-                break
-        if closing is None:
+            taken += [following] if following else []
+        if following is None or isinstance(following[1], Reject):
             waiting.extendleft(reversed(taken))
             return Reject(shown(text), reason, detail, name, number)
+        parts[-1] += "\n"
+        parts.append(following[1])

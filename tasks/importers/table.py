@@ -94,11 +94,9 @@ def kind_of(name: str, written: str) -> str:
     Raises:
         InputError: the ending is none that is read.
     """
-    suffixes = [suffix.lower() for suffix in PurePosixPath(written).suffixes[-2:]]
-    if suffixes[-1:] == [".gz"] and len(suffixes) == 2 and ENDINGS.get(suffixes[0]) != "parquet":
-        suffixes.pop()
-    kind = ENDINGS.get(suffixes[-1]) if suffixes else None
-    if kind is None:
+    plain = written.lower().removesuffix(".gz")
+    kind = ENDINGS.get(PurePosixPath(plain).suffix)
+    if kind is None or (kind == "parquet" and written.lower() != plain):
         raise InputError(f"{name}: expected a file ending in {', '.join(ENDINGS)}, found '{shown(written)}'")
     return kind
 

@@ -9,7 +9,7 @@ Track 3, noisy and enhanced Mandarin: `VoiceMOS2023Track3-CMGAN_snr-2_babble_TMH
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,10 @@ from earmark.tasks.importers.rows import Imported, Rating
 from earmark.tasks.importers.tmhint_qi import split_name
 
 PARTS = {track: (f"{track}_answer.txt",) for track in ("track1", "track2", "track3")}
-Origin = tuple[str, str, str, str | None]  # system, speaker, content, condition
+NAMES = {
+    "track1": ("(?P<system>[^-]+)-(?P<content>(?=.)(?P<speaker>[^_]*).*)", "<system>-<content> after the track"),
+    "track2": ("(?P<system>[^-]+)-(?P<speaker>.+)-(?P<content>[^-]+)", "<system>-<source>-<target>-<utterance>"),
+}
 
 find = partial(find_parts, folders=("", "DATA", "DATA/sets"), parts=PARTS)
 
@@ -38,34 +41,23 @@ def _mean(source: Source, file: ListFile, root: str, cells: Cells, line: int) ->
     prefix = f"VoiceMOS2023{track.capitalize()}-"
     if not wav.startswith(prefix):
         raise BadRow("bad_id", f"expected a name that starts with {prefix}, found '{shown(wav)}'")
-    origin = ORIGINS[track](wav[len(prefix) :].removesuffix(".wav"))
+    origin = _origin(track, wav[len(prefix) :].removesuffix(".wav"))
     value = score(cells[1], *source.scale)
     subset = f"{track}-{origin[1]}" if track == "track1" else track
     return Rating(wav, value, file.name, line, "test", subset, *origin)
 
 
-def _track1(rest: str) -> Origin:
-    system, _, content = rest.partition("-")
-    if not (system and content):
-        raise BadRow("bad_id", f"expected <system>-<content> after the track, found '{shown(rest)}'")
-    return system, content.partition("_")[0], content, None
-
-
-def _track2(rest: str) -> Origin:
-    system, _, said = rest.partition("-")
-    speaker, _, content = said.rpartition("-")
-    if not (system and speaker and content):
-        raise BadRow("bad_id", f"expected <system>-<source>-<target>-<utterance>, found '{shown(rest)}'")
-    return system, speaker, content, None
-
-
-def _track3(rest: str) -> Origin:
-    if rest.startswith("TMHINT_"):
-        raise BadRow("clean_reference", "the clean recording that others are compared with, not a rated system")
-    return split_name(rest)
-
-
-ORIGINS: dict[str, Callable[[str], Origin]] = {"track1": _track1, "track2": _track2, "track3": _track3}
+def _origin(track: str, rest: str) -> tuple[str, str, str, str | None]:
+    """System, speaker, content and condition."""
+    if track == "track3":
+        if rest.startswith("TMHINT_"):
+            raise BadRow("clean_reference", "the clean recording that others are compared with, not a rated system")
+        return split_name(rest)
+    pattern, form = NAMES[track]
+    found = re.fullmatch(pattern, rest)
+    if not found:
+        raise BadRow("bad_id", f"expected {form}, found '{shown(rest)}'")
+    return found["system"], found["speaker"], found["content"], None
 
 
 LAYOUT = published(find, read)
