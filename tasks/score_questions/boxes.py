@@ -55,7 +55,6 @@ def write_boxes(
     """Write images with a detector's boxes as a project of Label Studio: its configuration, tasks, and `images/`.
 
     Args:
-        folder: a folder that is not there or is empty.
         images_at: what Label Studio finds images by, before their file's name; without it they travel in the tasks.
 
     Returns:
@@ -115,7 +114,6 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
     Args:
         exported: the folder that `write_boxes` wrote, for its images.
         returned: Label Studio's export, JSON or JSON-MIN.
-        folder: a folder that is not there or is empty.
 
     Returns:
         Boxes by label, most first, and under `images` how many images there are.

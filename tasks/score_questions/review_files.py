@@ -30,12 +30,7 @@ _AT_ONCE = 16
 def write_review(version: Version, folder: Path, *, images_at: str | None = None, force: bool = False) -> int:
     """Write a version's questions for reviewers: `reviews.csv`, Label Studio's configuration and tasks, `images/`.
 
-    Args:
-        folder: a folder that is not there or is empty.
-        images_at: what Label Studio finds images by, before their file's name; without it they travel in the tasks.
-
-    Returns:
-        How many questions there are.
+    Gives their number. `images_at` is as in `address_of`.
 
     Raises:
         StoreError: the folder is taken, or the version has no questions.

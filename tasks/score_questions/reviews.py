@@ -55,11 +55,7 @@ class Verdict:
 
 
 def read_reviews(path: Path, name: str) -> Iterator[Verdict | Reject]:
-    """The verdicts of a file, in its order; rows that nobody filled in are passed over.
-
-    Args:
-        path: the file; JSON where its name ends so, else CSV.
-        name: what rows call it.
+    """The verdicts of a file (JSON, or else CSV), in its order; rows that nobody filled in are passed over.
 
     Raises:
         InputError: it is missing, not text, no JSON, or lacks a column.
@@ -223,9 +219,7 @@ def gather_reviews(
 ) -> tuple[list[Verdict], list[Reject]]:
     """The verdicts of several files, one a question and reviewer: rather one on the question as it reads now.
 
-    Args:
-        files: each file, and what rows call it.
-        contents: what each question reads like now, by its id.
+    `contents` is what each question reads like now, by its id.
 
     Raises:
         InputError: a file cannot be read.
@@ -260,12 +254,7 @@ def enough(speak: int, reviewers: int, by: Literal["any", "majority", "all"]) ->
 
 
 def left_out(verdicts: Iterable[Verdict], by: Literal["any", "majority", "all"]) -> dict[str, list[Verdict]]:
-    """The questions that reviewers flag, with the verdicts that do.
-
-    Args:
-        verdicts: those on questions as they read now.
-        by: how many of a question's reviewers must flag it.
-    """
+    """The questions that so many of their reviewers flag, with the verdicts that do."""
     by_question: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         by_question[verdict.question_id].append(verdict)

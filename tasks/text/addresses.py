@@ -42,9 +42,7 @@ def _suffixes() -> PublicSuffixList:
 def is_host(name: str, with_path: bool = False) -> bool:
     """Whether a dotted name is a host below a public suffix, or below one that is reserved for examples.
 
-    Args:
-        name: labels with dots between.
-        with_path: whether a path follows, which tells `bit.ly/abc` from `score.ly`.
+    `with_path` is whether a path follows, which tells `bit.ly/abc` from `score.ly`.
     """
     labels = name.rstrip(".").split(".")
     top = labels[-1].lower()

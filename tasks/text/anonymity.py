@@ -90,10 +90,6 @@ def scrub(text: str, names: Iterable[str] = ()) -> str:
 
     The words of a link stay, its target goes. Entities are resolved first and invisible characters dropped, so that
     neither hides anything. Known names go wherever they stand as a whole word, whatever else they may mean.
-
-    Args:
-        text: as the dump has it.
-        names: names of the people in the thread, and ids of its parts.
     """
     bare = _without_marks(text)
     folded = fold(bare)

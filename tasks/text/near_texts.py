@@ -26,7 +26,6 @@ def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
     duplicates themselves.
 
     Args:
-        texts: in a stable order.
         threshold: similarity from which a text is a duplicate, above 0 to 1.
 
     Returns:
@@ -65,9 +64,6 @@ def near_groups(texts: Sequence[str], threshold: float) -> list[int]:
 
     Unlike `near_duplicates`, texts that are duplicates themselves are compared too: texts of different groups are
     never nearly the same.
-
-    Args:
-        texts: in a stable order.
     """
     index = _Index(texts, threshold)
     heads = list(range(len(texts)))

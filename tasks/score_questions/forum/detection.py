@@ -71,10 +71,7 @@ class TransformersModel:
     """An object-detection model of `transformers`."""
 
     def __init__(self, name: str, base: Path) -> None:
-        """Load it.
-
-        Args:
-            name: a folder, relative to `base`, or a name on the Hub.
+        """Load a folder, relative to `base`, or a model of the Hub.
 
         Raises:
             MissingExtraError: the extra with torch and transformers is not installed.

@@ -70,9 +70,7 @@ def _bar(pen: ImageDraw.ImageDraw, rng: random.Random, begin: int, end: int, top
         y = top + step * space // 2
         head = [x - 0.65 * space, y - 0.48 * space, x + 0.65 * space, y + 0.48 * space]
         pen.ellipse(head, fill=INK if rng.random() < 0.8 else PAPER, outline=INK, width=stroke)
-        for ledger in range(top - space, y - 1, -space):
-            pen.line([(x - space, ledger), (x + space, ledger)], INK, stroke)
-        for ledger in range(top + 5 * space, y + 1, space):
+        for ledger in (*range(top - space, y - 1, -space), *range(top + 5 * space, y + 1, space)):
             pen.line([(x - space, ledger), (x + space, ledger)], INK, stroke)
         up = beamed or step > 4
         tip = (x + 0.6 * space, y - 3.5 * space) if up else (x - 0.6 * space, y + 3.5 * space)
@@ -83,14 +81,10 @@ def _bar(pen: ImageDraw.ImageDraw, rng: random.Random, begin: int, end: int, top
             for shift in (-1.7, -1.2):
                 pen.line([(x + shift * space, y - space), (x + shift * space, y + space)], INK, stroke)
     if beamed:
-        _beam(pen, tips, top, space)
-
-
-def _beam(pen: ImageDraw.ImageDraw, tips: list[tuple[float, float]], top: int, space: int) -> None:
-    level = min(y for _, y in tips)
-    for x, y in tips:
-        pen.line([(x, y + 3.5 * space), (x, level)], INK, max(1, space // 6))
-    pen.rectangle([tips[0][0], level, tips[-1][0] + 1, level + space // 2], fill=INK)
+        level = min(y for _, y in tips)
+        for tip in tips:
+            pen.line([(tip[0], tip[1] + 3.5 * space), (tip[0], level)], INK, stroke)
+        pen.rectangle([tips[0][0], level, tips[-1][0] + 1, level + space // 2], fill=INK)
 
 
 def photo(seed: int) -> Image.Image:

@@ -87,7 +87,6 @@ def scan(
 
     Args:
         connection: with whatever the queries ask for: variables, other tables.
-        path: NDJSON; read through zstd where its name ends in `.zst`.
         name: what messages and rejects call the file.
         place: of the file among those of its kind, from 1.
         kind: `submissions` or `comments`.

@@ -58,7 +58,6 @@ def find_scores(
     A dry run gets none: it takes for granted that every thread has a score.
 
     Args:
-        stage: the build; images lie in `image_folder` of it.
         candidates: the submissions, which have the images' links.
         gate: what may be downloaded; by default what the config allows.
 

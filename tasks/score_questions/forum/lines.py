@@ -107,11 +107,7 @@ def whole_lines(path: Path, seen: Watcher | None = None) -> Iterator[bytes]:
 def find_faults(path: Path, wanted: list[int], seen: Watcher | None = None) -> Iterator[Fault]:
     """Say what is wrong with lines that the fast reader found to hold no object.
 
-    The text of such a line is not repeated: it may hold names.
-
-    Args:
-        wanted: which lines, in order, counted from 1 without blank ones.
-        seen: is told how far the file has been read.
+    The text of such a line is not repeated: it may hold names. Lines are counted from 1, without blank ones.
     """
     left = iter(wanted)
     following = next(left, None)
@@ -129,11 +125,7 @@ def find_faults(path: Path, wanted: list[int], seen: Watcher | None = None) -> I
 
 
 def first_objects(path: Path, name: str, kind: str) -> Iterator[dict[str, Any] | Reject]:
-    """The first lines of a file, as objects; what cannot be one of its kind is a reject.
-
-    Args:
-        name: what rejects call it.
-        kind: `submissions` or `comments`.
+    """The first lines of a file, as objects; what is none of its kind (`submissions`, `comments`) is a reject.
 
     Raises:
         InputError: it cannot be read.
