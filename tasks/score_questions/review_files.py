@@ -16,6 +16,7 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.score_questions import QUESTIONS
 from earmark.tasks.exports.folder import RECORD, building, write_facts
 from earmark.tasks.score_questions.option_order import LETTERS
+from earmark.tasks.score_questions.requests import MEDIA_TYPES
 from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, Verdict
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.versions import Version
@@ -23,7 +24,6 @@ from earmark.tasks.store.versions import Version
 SHEET, TASKS, CONFIG = "reviews.csv", "label-studio-tasks.json", "label-studio.xml"
 _SHOWN = ("image", "question", "options", "right", "category", "subcategory", "difficulty")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_ENDINGS = {".png": "image/png", ".jpg": "image/jpeg"}
 _AT_ONCE = 16
 
 
@@ -104,7 +104,7 @@ def address_of(name: str, content: bytes, images_at: str | None) -> str:
     """What Label Studio finds an image by: an address below `images_at`, or the image itself."""
     if images_at is not None:
         return f"{images_at.rstrip('/')}/{name}"
-    return f"data:{_ENDINGS[Path(name).suffix]};base64,{base64.b64encode(content).decode()}"
+    return f"data:{MEDIA_TYPES[name.rpartition('.')[2]]};base64,{base64.b64encode(content).decode()}"
 
 
 def _safe(row: Mapping[str, str]) -> dict[str, str]:

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.files import read_regular
 from earmark.tasks.importers.cells import BadRow, shown
-from earmark.tasks.importers.lines import read_rows, unreadable
+from earmark.tasks.importers.json_arrays import read_json
+from earmark.tasks.importers.lines import read_rows
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.text.anonymity import scrub
 
-CRITERIA = ("musically_correct", "options_relevant", "offensive", "ambiguous")
 FLAGS_WHEN = {"musically_correct": False, "options_relevant": False, "offensive": True, "ambiguous": True}
+CRITERIA = tuple(FLAGS_WHEN)
 REQUIRED = ("question_id", "content_sha256", "reviewer", *CRITERIA)
 DELETES = "delete_options"
 COLUMNS = (*REQUIRED, DELETES, "note")
@@ -96,15 +96,7 @@ def json_tasks(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
     Raises:
         InputError: it cannot be read, or is no list.
     """
-    try:
-        tasks = json.loads(read_regular(path))
-    except OSError as error:
-        raise unreadable(name, error) from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name}: expected Label Studio's JSON export: {error}") from None
-    if not isinstance(tasks, list):
-        raise InputError(f"{name}: expected a list of tasks, found {type(tasks).__name__}")
-    for number, task in enumerate(tasks, 1):
+    for number, task in enumerate(read_json(path, name, list, "Label Studio's JSON export, a list of tasks"), 1):
         yield number, task if isinstance(task, dict) else {"question_id": shown(json.dumps(task))}
 
 
