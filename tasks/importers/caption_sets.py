@@ -40,7 +40,8 @@ class Instruction(NamedTuple):
 class CaptionLayout:
     """A layout of caption sets."""
 
-    # as `read_caption_set`, of one layout
+    # yields one instruction or one reject for each text, in order; gets the list, its path as the config writes it, the
+    # folder of the audio (absolute; clips may not leave it), and the config's pattern of a clip's file below it
     read: Callable[[Path, str, str, str | None], Iterator[Instruction | Reject | Note]]
 
 

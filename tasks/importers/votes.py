@@ -232,9 +232,10 @@ def _vocals(instrumental: Any, lyrics: str | None) -> str | None:
     """What is said of the voice; lyrics mean a voice unless the row says otherwise."""
     if not given(instrumental):
         return "vocal" if lyrics else None
-    if isinstance(instrumental, bool) or str(instrumental).strip().lower() in ("true", "false", "0", "1"):
-        return "instrumental" if str(instrumental).strip().lower() in ("true", "1") else "vocal"
-    raise BadRow("bad_flag", f"expected true or false for instrumental, found '{shown(instrumental)}'")
+    word = str(instrumental).strip().lower()
+    if word not in ("true", "false", "0", "1"):
+        raise BadRow("bad_flag", f"expected true or false for instrumental, found '{shown(instrumental)}'")
+    return "instrumental" if word in ("true", "1") else "vocal"
 
 
 def _split(cell: Any) -> str | None:

@@ -23,7 +23,7 @@ from earmark.tasks.score_questions.forum.detection import open_detector
 from earmark.tasks.score_questions.forum.links import SUFFIXES
 from earmark.tasks.score_questions.forum.pictures import read_picture
 from earmark.tasks.score_questions.review_files import CONFIG, TASKS, address_of, questions_of, template
-from earmark.tasks.score_questions.reviews import json_tasks, several
+from earmark.tasks.score_questions.reviews import json_annotations, several
 from earmark.tasks.store.versions import Version
 
 BOXES_CONFIG = "label-studio-boxes.xml"
@@ -155,25 +155,17 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
 def _labelled(path: Path, exported: Path) -> dict[str, tuple[Size, list[Labelled]]]:
     """Size and boxes by image, by its newest annotation."""
     found: list[tuple[str, str, tuple[Size, list[Labelled]]]] = []
-    for number, task in json_tasks(path, path.name):
-        where = f"{path.name}, task {number}"
-        data = task["data"] if isinstance(task.get("data"), dict) else task
-        file = data.get("file")
+    for number, data, annotation in json_annotations(path, path.name):
+        where, file = f"{path.name}, task {number}", data.get("file")
         if not isinstance(file, str) or Path(file).name != file or not (exported / "images" / file).is_file():
             raise InputError(f"{where}: expected an image of {exported.name} in 'file', found '{shown(str(file))}'")
         with Image.open(exported / "images" / file) as image:
             size = image.size
-        if isinstance(task.get("annotations"), list):
-            drawn = [one for one in task["annotations"] if isinstance(one, dict) and not one.get("was_cancelled")]
-            answers = [
-                (one, [part.get("value") if isinstance(part, dict) else part for part in several(one.get("result"))])
-                for one in drawn
-            ]
-        else:  # JSON-MIN: the task's data and the answer side by side
-            answers = [(task, several(task.get(CONTROL)))]
-        found += [
-            (str(one.get("updated_at", "")), file, (size, _boxes(values, size, where))) for one, values in answers
-        ]
+        drawn = several(data.get(CONTROL) if annotation is None else annotation.get("result"))
+        if annotation is not None:
+            drawn = [part.get("value") if isinstance(part, dict) else part for part in drawn]
+        date = str((annotation or data).get("updated_at", ""))
+        found.append((date, file, (size, _boxes(drawn, size, where))))
     return {file: boxes for _, file, boxes in sorted(found, key=lambda one: one[0])}
 
 

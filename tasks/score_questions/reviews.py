@@ -90,26 +90,30 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Rej
         yield line, row if isinstance(row, Reject) else dict(zip(names, row, strict=False))
 
 
-def json_tasks(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The tasks of Label Studio's export, with their number from 1; one that is no object is an empty one.
+def json_annotations(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any], dict[str, Any] | None]]:
+    """Each annotation of Label Studio's export: its task's number from 1, its task's data, and itself.
+
+    Of JSON-MIN, data and answers lie side by side: there is no annotation by itself. A task that is no object is empty.
 
     Raises:
         InputError: it cannot be read, or is no list.
     """
     for number, task in enumerate(read_json(path, name, list, "Label Studio's JSON export, a list of tasks"), 1):
-        yield number, task if isinstance(task, dict) else {"question_id": shown(json.dumps(task))}
+        if not isinstance(task, dict):
+            yield number, {"question_id": shown(json.dumps(task))}, None
+        elif not isinstance(task.get("annotations"), list):
+            yield number, task, None
+        else:
+            data = task["data"] if isinstance(task.get("data"), dict) else {}
+            for one in task["annotations"]:
+                if isinstance(one, dict) and not one.get("was_cancelled"):
+                    yield number, data, one
 
 
 def _json_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, task in json_tasks(path, name):
-        if isinstance(task.get("annotations"), list):
-            data = task["data"] if isinstance(task.get("data"), dict) else {}
-            for annotation in task["annotations"]:
-                if isinstance(annotation, dict) and not annotation.get("was_cancelled"):
-                    yield number, {**_texts(data), **_annotated(annotation)}
-        else:  # JSON-MIN: the task's data and the answers side by side
-            answers = _in_words(task.get(DELETES), task.get("note"))
-            yield number, {**_texts(task), "reviewer": _reviewer(task.get("annotator")), **answers}
+    for number, data, annotation in json_annotations(path, name):
+        beside = {"reviewer": _reviewer(data.get("annotator")), **_in_words(data.get(DELETES), data.get("note"))}
+        yield number, {**_texts(data), **(beside if annotation is None else _annotated(annotation))}
 
 
 def _texts(data: Mapping[str, Any]) -> dict[str, str]:
