@@ -54,18 +54,14 @@ class Found(NamedTuple):
     folder: str = ""  # where below the root they lie
 
 
-def source_root(source: Source, resolve: Resolve, path: Path) -> Path:
-    """The source's own root, whatever the list."""
-    return resolve(source.root or "")
-
-
 @dataclass(frozen=True)
 class RatingLayout:
     """A layout of rated clips."""
 
     find: Callable[[Source, Resolve], Found]  # the lists that a source consists of, and no others are opened
     read: Callable[[Source, Resolve], Imported]  # yields their ratings, rejects and notes, in a fixed order
-    clip_root: Callable[[Source, Resolve, Path], Path] = source_root  # the folder that clips in a list may not leave
+    # the folder that clips in a list may not leave
+    clip_root: Callable[[Source, Resolve, Path], Path] = lambda source, resolve, path: resolve(source.root or "")
     # what the names in folders say beyond the lists; the build key holds it
     listing: Callable[[Source, Resolve], dict[str, str] | None] | None = None
 

@@ -53,18 +53,12 @@ Rows = Iterator[tuple[int, Cells | Reject | Note]]
 def find(source: Source, resolve: Callable[[str], Path]) -> Found:
     """The files that the config names."""
     lists = []
-    for split, written in source.files.items():
+    names = [without_place(written) for written in source.files.values()]  # never where on this machine they lie
+    for (split, written), name in zip(source.files.items(), names, strict=True):
         path = resolve(below(source.root, written) if source.root else written)
-        name, kind = f"{source.name}/{_list_name(source, split)}", kind_of(source.name, written)
-        lists.append(ListFile(path, name, split, kind, source.delimiter, source.header))
+        named = f"{source.name}/{split}/{name}" if names.count(name) > 1 else f"{source.name}/{name}"
+        lists.append(ListFile(path, named, split, kind_of(source.name, written), source.delimiter, source.header))
     return Found(tuple(lists))
-
-
-def _list_name(source: Source, split: str) -> str:
-    """How rows name their file: as the config writes it, but never where on this machine it lies."""
-    names = {other: without_place(written) for other, written in source.files.items()}
-    name = names[split]  # type: ignore[index]
-    return f"{split}/{name}" if list(names.values()).count(name) > 1 else name
 
 
 def read(source: Source, resolve: Callable[[str], Path]) -> Imported:

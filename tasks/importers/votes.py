@@ -242,8 +242,6 @@ def _split(cell: Any) -> str | None:
     return split_name(cell) if given(cell) and str(cell).strip().lower() not in SPLIT_WORDS else None
 
 
-def _tables(source: Source, files: Sequence[ListFile], root: str) -> Voted:
-    return chain.from_iterable(table_votes(file, source.columns, root) for file in files)
-
-
-LAYOUT = VoteLayout(_tables)
+LAYOUT = VoteLayout(
+    lambda source, files, root: chain.from_iterable(table_votes(file, source.columns, root) for file in files)
+)
