@@ -8,6 +8,7 @@ being the third `_` field of the last). The ratings are preferred. What is said 
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from earmark.schemas.mos_preferences import Source
@@ -16,14 +17,13 @@ from earmark.tasks.importers.lists import (
     Cells,
     Found,
     ListFile,
-    Parse,
     bare_rows,
     exists,
     find_parts,
     headed_rows,
     list_file,
+    parsed,
     published,
-    to_ratings,
 )
 from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
 
@@ -64,31 +64,26 @@ def read(source: Source, root: Path) -> Imported:
         if file.part == "texts":
             continue
         rated = file.kind in RATING_SETS
-        parse = _parser(source, file, root, texts, audio)
-        yield from to_ratings(file, bare_rows(file, 5 if rated else 2), parse, item=1 if rated else 0)
+        parse = partial(_rating, source, file, str(root), texts, audio)
+        yield from parsed(file.name, bare_rows(file, 5 if rated else 2), parse, item=1 if rated else 0)
 
 
-def _parser(source: Source, file: ListFile, root: Path, texts: dict[str, str], audio: str) -> Parse:
-    low, high = source.scale
-    split, name, base = file.part, file.name, str(root)
+def _rating(
+    source: Source, file: ListFile, root: str, texts: dict[str, str], audio: str, cells: Cells, line: int
+) -> Rating:
     rated = file.kind in RATING_SETS
-    at_wav = 1 if rated else 0
-    at_score = at_wav + 1
-
-    def parse(cells: Cells, line: int) -> Rating:
-        wav = clip(cells[at_wav], base)
-        system, dash, _ = wav.partition("-")
-        if not system or not dash:
-            raise BadRow("bad_id", f"expected <system>-<utterance>.wav, found '{shown(wav)}'")
-        value = score(cells[at_score], low, high)
-        listener = _listener(cells, system) if rated else None
-        content = texts.get(wav.removesuffix(".wav"))
-        place = audio + wav if audio else None
-        return Rating(
-            wav, value, name, line, split, system_id=system, content_id=content, listener_id=listener, audio=place
-        )
-
-    return parse
+    wav_cell, score_cell = cells[1:3] if rated else cells
+    wav = clip(wav_cell, root)
+    system, dash, _ = wav.partition("-")
+    if not system or not dash:
+        raise BadRow("bad_id", f"expected <system>-<utterance>.wav, found '{shown(wav)}'")
+    value = score(score_cell, *source.scale)
+    listener = _listener(cells, system) if rated else None
+    content = texts.get(wav.removesuffix(".wav"))
+    place = audio + wav if audio else None
+    return Rating(
+        wav, value, file.name, line, file.part, None, system, None, content, listener_id=listener, audio=place
+    )
 
 
 def _listener(cells: Cells, system: str) -> str:
@@ -107,9 +102,9 @@ def _read_texts(file: ListFile) -> tuple[dict[str, str], int]:
             unread += isinstance(cells, Reject)
             continue
         row: Cells = cells
-        wav, cluster = row
-        if cluster.strip() not in ("", "-1"):
-            texts[wav.strip().removesuffix(".wav")] = cluster.strip()
+        wav, cluster = (cell.strip() for cell in row)
+        if cluster not in ("", "-1"):
+            texts[wav.removesuffix(".wav")] = cluster
     return texts, unread
 
 

@@ -38,14 +38,10 @@ class Instruction(NamedTuple):
 
 @dataclass(frozen=True)
 class CaptionLayout:
-    """A layout of caption sets.
+    """A layout of caption sets."""
 
-    Attributes:
-        read: yields one instruction or one reject for each text, in order. It gets the list, its path as the config
-            writes it, the folder of the audio (absolute; clips may not leave it), and the config's pattern of a clip's
-            file below it, if it has one.
-    """
-
+    # yields one instruction or one reject for each text, in order; gets the list, its path as the config writes it, the
+    # folder of the audio (absolute; clips may not leave it), and the config's pattern of a clip's file below it
     read: Callable[[Path, str, str, str | None], Iterator[Instruction | Reject | Note]]
 
 
@@ -84,8 +80,7 @@ def read_caption_set(
     """Yield one instruction or one reject for each text, in order.
 
     Args:
-        path: the list.
-        written: the path as the config writes it; rows and rejects name it.
+        written: the list as the config writes it; rows and rejects name it.
         layout: one of `CAPTION_LAYOUTS`.
         root: folder of the audio, absolute; clips may not leave it.
         pattern: a clip's file below it, with columns in braces; without it, the layout's own.

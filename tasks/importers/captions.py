@@ -33,11 +33,9 @@ class Caption(NamedTuple):
 
 
 def read_captions(path: Path, written: str) -> Iterator[Caption | Reject | Note]:
-    """Yield one caption or one reject for each line or object, in order.
+    """Yield one caption or one reject for each line or object of a `.json` or `.tsv` file (also `.gz`), in order.
 
-    Args:
-        path: a `.json` or `.tsv` file; either may end in `.gz` too.
-        written: the path as the config writes it; rows and rejects name it.
+    Rows and rejects name the file by `written`, its path as the config writes it.
 
     Raises:
         InputError: the file is missing, or is not what its ending says.

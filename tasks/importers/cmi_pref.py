@@ -26,7 +26,6 @@ from earmark.tasks.importers.rows import Note, Reject
 from earmark.tasks.importers.table import named_rows
 from earmark.tasks.importers.votes import Named, Vote, Voted, VoteLayout, each, to_vote, to_votes, unread_rows
 
-CLIPS = (("audio-path", "audio2"), ("audio-a", "audio-b"))
 NAMES: dict[str, tuple[str, ...]] = {
     "vote_id": ("vote_id", "vote id", "id"),
     "annotator": ("user id", "user_id", "user-id"),
@@ -45,18 +44,20 @@ NAMES: dict[str, tuple[str, ...]] = {
     "listened_a_s": ("total_listening_time_a", "total listening time a"),
     "listened_b_s": ("total_listening_time_b", "total listening time b"),
     "split": ("split",),
+    "audio_a": ("audio-path", "audio-a"),
+    "audio_b": ("audio2", "audio-b"),
 }
 SCORES = ("mq_a", "mq_b", "if_a", "if_b")
+CLIPS = tuple(zip(NAMES["audio_a"], NAMES["audio_b"], strict=True))
 KEYS = {
     **{field: names[0] for field, names in NAMES.items()},
-    **dict(zip(("audio_a", "audio_b"), CLIPS[0], strict=True)),
     **dict(zip(("a_audio", "b_audio"), CLIPS[0], strict=True)),
     "reference_audio": "ref-audio-path", "source": "source",
     "listened_a_s": "total listening time a", "listened_b_s": "total listening time b",
     **{name: name for name in SCORES},
 }  # fmt: skip
 """What a column of a view is called in the release."""
-SPELT = (*dict.fromkeys(chain.from_iterable((*CLIPS, *NAMES.values()))), "source", *SCORES)
+SPELT = (*dict.fromkeys(chain.from_iterable(NAMES.values())), "source", *SCORES)
 
 
 class Label(NamedTuple):
@@ -97,11 +98,7 @@ def read(file: ListFile, root: str) -> Voted:
 
 
 def read_labels(file: ListFile, root: str) -> Iterator[Label | Reject | Note]:
-    """Yield the labels of one file of CMI-Pref-Pseudo, each row a label or a reject.
-
-    Args:
-        file: the release.
-        root: folder of the clips, absolute.
+    """Yield the labels of one file of CMI-Pref-Pseudo, each row a label or a reject. The clips lie below `root`.
 
     Raises:
         InputError: the file cannot be read, or has the clips' columns in neither spelling.
@@ -163,12 +160,11 @@ def _spelt(file: ListFile) -> Iterator[tuple[int, Named]]:
 
 
 def _named(row: Mapping[str, Any]) -> dict[str, Any]:
-    def first(names: tuple[str, ...]) -> Any:
-        return next((row[name] for name in names if row[name] not in (None, "")), None)
-
-    sides = {field: first(names) for field, names in zip(("audio_a", "audio_b"), zip(*CLIPS, strict=True), strict=True)}
-    cells = {field: first(names) for field, names in NAMES.items()}
-    return {**sides, **cells, "instrumental": not given(cells["lyrics"])}
+    cells = {
+        field: next((row[name] for name in names if row[name] not in (None, "")), None)
+        for field, names in NAMES.items()
+    }
+    return {**cells, "instrumental": not given(cells["lyrics"])}
 
 
 LAYOUT = VoteLayout(each(read), task="cmi-pref")

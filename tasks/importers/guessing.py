@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -12,7 +11,9 @@ from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
 from earmark.tasks.importers.cells import shown
+from earmark.tasks.importers.json_arrays import object_lines
 from earmark.tasks.importers.lines import read_rows
+from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.rows import Reject
 
 LOOKED_AT = 20_000  # rows
@@ -53,10 +54,7 @@ class Guess(NamedTuple):
 
 
 def guess_table(path: Path) -> Guess:
-    """Look at a table's first rows.
-
-    Args:
-        path: CSV, TSV or TXT (also `.gz`), JSON lines or Parquet.
+    """Look at the first rows of CSV, TSV or TXT (also `.gz`), JSON lines or Parquet.
 
     Raises:
         InputError: it cannot be read, holds fewer than two rows, or no column is recognised as clips or as ratings.
@@ -100,13 +98,10 @@ def _rows_of(path: Path) -> tuple[str, list[str], list[list[str]]]:
             raise InputError(f"{path.name or path}: expected a Parquet file with rows: {shown(error)}") from None
         return "", batch.schema.names, [[_text(cell) for cell in row.values()] for row in batch.to_pylist()]
     if ending in ("jsonl", "ndjson"):
-        try:
-            with path.open(encoding="utf-8-sig") as file:
-                objects = [json.loads(line) for line in islice(file, LOOKED_AT) if line.strip()]
-            names = list(dict.fromkeys(name for row in objects for name in row))
-            return "", names, [[_text(row.get(name)) for name in names] for row in objects]
-        except (OSError, ValueError, AttributeError, TypeError) as error:
-            raise InputError(f"{path.name or path}: expected one JSON object a line: {shown(error)}") from None
+        lines = islice(object_lines(ListFile(path, path.name)), LOOKED_AT)
+        objects = [row for _, row in lines if isinstance(row, dict)]
+        names = list(dict.fromkeys(name for row in objects for name in row))
+        return "", names, [[_text(row.get(name)) for name in names] for row in objects]
     best = max((_split(path, mark) for mark in MARKS), key=lambda one: (one[0], -MARKS.index(one[1])))
     share, mark, rows = best
     if not share or not rows:

@@ -87,8 +87,7 @@ def read_tracks(
     """Yield one track or one reject a row, in the order of the list.
 
     Args:
-        path: the TSV file, read through gzip where its name ends in `.gz`.
-        written: the path as the config writes it; rows and rejects name it.
+        written: the list as the config writes it; rows and rejects name it.
         synonyms: what `read_tag_map` returned.
         audio: folder of the audio, without it that of the list; paths that start with it are made relative to it,
             and none may leave it.

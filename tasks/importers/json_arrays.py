@@ -66,13 +66,7 @@ def read_text(path: Path, name: str) -> str:
 
 
 def read_json(path: Path, name: str, kind: type[Json], words: str) -> Json:
-    """The one value of a document.
-
-    Args:
-        path: the file; it may end in `.gz`.
-        name: what messages call it.
-        kind: of the value.
-        words: what is expected, for messages.
+    """The one value of a document; `name` and `words` say in messages what it is and what is expected.
 
     Raises:
         InputError: it cannot be read, is not JSON, or holds another kind of value.

@@ -18,7 +18,7 @@ from typing import IO
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import NotAFile, open_regular, require_regular
-from earmark.tasks.importers.cells import shown
+from earmark.tasks.importers.cells import BadRow, shown
 from earmark.tasks.importers.rows import Reject
 
 LONGEST_LINE = 1 << 20  # bytes
@@ -144,55 +144,41 @@ def _at_once(lines: list[bytes]) -> list[str] | None:
 
 def _one_by_one(lines: list[bytes], name: str, before: int) -> Iterator[str | Reject]:
     for number, raw in enumerate(lines, before + 1):
-        if b"\0" in raw or len(raw) > LONGEST_LINE:
-            yield _unfit(raw, name, number)
-            continue
         try:
-            text = raw.decode()
-        except UnicodeDecodeError as error:
-            yield _not_utf8(raw, error.start, name, number)
-        else:
-            yield text
+            yield _decoded(raw)
+        except BadRow as bad:
+            yield Reject(shown(raw[:400].decode(errors="backslashreplace")), bad.reason, bad.detail, name, number)
+
+
+def _decoded(raw: bytes) -> str:
+    if len(raw) > LONGEST_LINE:
+        raise BadRow("line_too_long", f"expected at most {LONGEST_LINE} bytes, found more")
+    if b"\0" in raw:
+        raise BadRow("nul_byte", f"expected text, found a NUL at byte {raw.index(0) + 1}")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        where = f"byte {raw[error.start]:#04x} at position {error.start + 1}"
+        raise BadRow("bad_encoding", f"expected UTF-8, found {where}") from None
 
 
 def _quoted(
     number: int, text: str, name: str, delimiter: str, lines: Iterator[Line], waiting: deque[Line]
 ) -> list[str] | Reject:
     """The fields of a row with quotes, taking further lines from `waiting`, then `lines`, while a quote is open."""
-    parts = [text]
-    taken: list[Line] = []
+    parts, taken = [text], list[Line]()
     while True:
         try:
             return next(csv.reader(parts, delimiter=delimiter, strict=True))
         except csv.Error as error:
             reason = "unterminated_quote" if "end of data" in str(error) else "bad_quoting"
             detail = f"expected quotes around whole fields, found: {shown(error)}"
-        closing = None
-        while reason == "unterminated_quote" and len(taken) < QUOTED_LINES - 1:
+        following = None
+        if reason == "unterminated_quote" and len(taken) < QUOTED_LINES - 1:
             following = waiting.popleft() if waiting else next(lines, None)
-            if following is None:
-                break
-            taken.append(following)
-            if isinstance(following[1], Reject):
-                break
-            parts[-1] += "\n"
-            parts.append(following[1])
-            if '"' in following[1]:
-                closing = following
-                break
-        if closing is None:
+            taken += [following] if following else []
+        if following is None or isinstance(following[1], Reject):
             waiting.extendleft(reversed(taken))
             return Reject(shown(text), reason, detail, name, number)
-
-
-def _unfit(raw: bytes, name: str, number: int) -> Reject:
-    item = shown(raw[:400].decode(errors="backslashreplace"))
-    if len(raw) > LONGEST_LINE:
-        return Reject(item, "line_too_long", f"expected at most {LONGEST_LINE} bytes, found more", name, number)
-    return Reject(item, "nul_byte", f"expected text, found a NUL at byte {raw.index(0) + 1}", name, number)
-
-
-def _not_utf8(raw: bytes, start: int, name: str, number: int) -> Reject:
-    item = shown(raw[:400].decode(errors="backslashreplace"))
-    detail = f"expected UTF-8, found byte {raw[start]:#04x} at position {start + 1}"
-    return Reject(item, "bad_encoding", detail, name, number)
+        parts[-1] += "\n"
+        parts.append(following[1])

@@ -18,11 +18,10 @@ from earmark.schemas.files import FOLLOW, Root
 from earmark.schemas.mos_preferences import Source
 from earmark.tasks.importers.cells import BadRow, number, shown
 from earmark.tasks.importers.lines import read_rows
-from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
+from earmark.tasks.importers.rows import Imported, Note, Reject
 
 Cells = Sequence[Any]
 Value = TypeVar("Value")
-Parse = Callable[[Cells, int], Rating]
 Resolve = Callable[[str], Path]
 """Makes a path as the config writes it absolute."""
 
@@ -55,18 +54,14 @@ class Found(NamedTuple):
     folder: str = ""  # where below the root they lie
 
 
-def source_root(source: Source, resolve: Resolve, path: Path) -> Path:
-    """The source's own root, whatever the list."""
-    return resolve(source.root or "")
-
-
 @dataclass(frozen=True)
 class RatingLayout:
     """A layout of rated clips."""
 
     find: Callable[[Source, Resolve], Found]  # the lists that a source consists of, and no others are opened
     read: Callable[[Source, Resolve], Imported]  # yields their ratings, rejects and notes, in a fixed order
-    clip_root: Callable[[Source, Resolve, Path], Path] = source_root  # the folder that clips in a list may not leave
+    # the folder that clips in a list may not leave
+    clip_root: Callable[[Source, Resolve, Path], Path] = lambda source, resolve, path: resolve(source.root or "")
     # what the names in folders say beyond the lists; the build key holds it
     listing: Callable[[Source, Resolve], dict[str, str] | None] | None = None
 
@@ -104,8 +99,6 @@ def find_parts(source: Source, root: Path, folders: Sequence[str], parts: Mappin
     """Find each part of a layout in the first of the folders that holds any part.
 
     Args:
-        source: the source; its name and root stand in messages.
-        root: its root, absolute.
         folders: folders below the root, the published one first; "" is the root itself.
         parts: names that the list of each part may have, the preferred first.
 
@@ -175,7 +168,6 @@ def headed_rows(
     """The wanted cells of each row of a list with a header.
 
     Args:
-        file: the list.
         wanted: columns that must exist, at least two.
         optional: further columns; an absent one gives empty cells.
         published: all columns in their published order, for a release without the header; a first row that has
@@ -232,7 +224,6 @@ def parsed(
 
     Args:
         name: what rejects call the list.
-        rows: cells, or what could not be read as cells.
         parse: makes the value from cells and line, or raises `BadRow`.
         item: the cell that names the row, for rejects.
     """
@@ -248,13 +239,6 @@ def parsed(
             yield Reject(named, bad.reason, bad.detail, name, line)
         else:
             yield value
-
-
-def to_ratings(
-    file: ListFile, rows: Iterable[tuple[int, Cells | Reject | Note]], parse: Parse, item: int = 0
-) -> Imported:
-    """Turn each row into exactly one rating or one reject, as `parsed` does."""
-    return parsed(file.name, rows, parse, item)
 
 
 def require_once(lines: dict[Value, int], key: Value, line: int, word: str) -> None:

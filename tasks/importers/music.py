@@ -1,4 +1,8 @@
-"""Tables of prompts and of music generated from them, as CSV, TSV, JSON lines or Parquet."""
+"""Tables of prompts and of music generated from them, as CSV, TSV, JSON lines or Parquet.
+
+Readers get a file and its path as the config writes it, by which rejects name it. They raise `InputError` where the
+file or a column that must be there is missing, or the file is not what its ending says.
+"""
 
 from __future__ import annotations
 
@@ -62,13 +66,6 @@ Made = TypeVar("Made", Prompt, Generation, Gold)
 def read_prompts(path: Path, written: str) -> Iterator[Prompt | Reject | Note]:
     """Read a table with the columns `prompt_id`, `text`, and where they are there `lyrics`, `reference_audio` and
     `reference_caption`.
-
-    Args:
-        path: the file.
-        written: the path as the config writes it; rejects name it.
-
-    Raises:
-        InputError: the file or one of the first two columns is missing, or the file is not what its ending says.
     """
 
     def parse(cells: Cells, line: int, name: str, root: str) -> Prompt:
@@ -86,13 +83,6 @@ def read_generations(path: Path, written: str) -> Iterator[Generation | Reject |
     `conditioned_on`: what the model was given of its prompt, words of `CONDITIONS` in a list or joined by +.
 
     A generation whose status does not say that it was made, or that names no audio, is a reject.
-
-    Args:
-        path: the file.
-        written: the path as the config writes it; rejects name it.
-
-    Raises:
-        InputError: the file or one of the first four columns is missing, or the file is not what its ending says.
     """
 
     def parse(cells: Cells, line: int, name: str, root: str) -> Generation:
@@ -122,12 +112,7 @@ def read_gold(path: Path, written: str, dimensions: Sequence[str]) -> Iterator[G
     tie; else empty), and where they are there `lyrics`, `reference_audio` and `domain`.
 
     Args:
-        path: the file.
-        written: the path as the config writes it; rejects name it.
         dimensions: names of the columns that may hold truth; a row must hold one.
-
-    Raises:
-        InputError: the file or one of the first three columns is missing, or the file is not what its ending says.
     """
 
     def parse(cells: Cells, line: int, name: str, root: str) -> Gold:

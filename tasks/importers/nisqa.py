@@ -8,6 +8,7 @@ within a database, so that is the subset.
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from earmark.schemas.errors import InputError
@@ -17,13 +18,12 @@ from earmark.tasks.importers.lists import (
     Cells,
     Found,
     ListFile,
-    Parse,
     exists,
     headed_rows,
     list_file,
+    parsed,
     published,
     require_folder,
-    to_ratings,
 )
 from earmark.tasks.importers.rows import Imported, Rating
 
@@ -50,9 +50,6 @@ def find(source: Source, root: Path) -> Found:
         ]
         if lists:
             return Found(tuple(lists), folder=folder)
-    alone = root / f"{root.name}_file.csv"
-    if exists(alone):
-        return Found((list_file(source, root, alone.name),), folder="..")
     raise InputError(f"{source.name}: expected {ALL} or <DB>/<DB>_file.csv in {source.root}, found none")
 
 
@@ -61,35 +58,29 @@ def read(source: Source, root: Path) -> Imported:
     found = find(source, root)
     yield from found.notes
     for file in found.lists:
-        rows = headed_rows(file, COLUMNS, OPTIONAL)
-        yield from to_ratings(file, rows, _mean(source, file, root, found.folder))
+        parse = partial(_mean, source, file, str(root), found.folder)
+        yield from parsed(file.name, headed_rows(file, COLUMNS, OPTIONAL), parse)
 
 
-def _mean(source: Source, file: ListFile, root: Path, folder: str) -> Parse:
-    low, high = source.scale
-    name, base = file.name, str(root)
-
-    def parse(cells: Cells, line: int) -> Rating:
-        degraded, mos, db, con, reference, count, spread, path = cells
-        db = identifier(db, "subset")
-        wav = clip(path if path.strip() else f"{db}/deg/{identifier(degraded, 'file')}", base)
-        condition = _condition(con)
-        return Rating(
-            file=wav,
-            score=score(mos, low, high),
-            source_file=name,
-            line=line,
-            split=_split(db),
-            subset=db,
-            system_id=condition,
-            content_id=identifier(reference, "content") if reference.strip() else None,
-            condition_id=condition,
-            votes=votes(count) if count.strip() else None,
-            mos_std=deviation(spread) if spread.strip() else None,
-            audio=_audio(wav, folder),
-        )
-
-    return parse
+def _mean(source: Source, file: ListFile, root: str, folder: str, cells: Cells, line: int) -> Rating:
+    degraded, mos, db, con, reference, count, spread, path = cells
+    db = identifier(db, "subset")
+    wav = clip(path if path.strip() else f"{db}/deg/{identifier(degraded, 'file')}", root)
+    condition = _condition(con)
+    return Rating(
+        file=wav,
+        score=score(mos, *source.scale),
+        source_file=file.name,
+        line=line,
+        split=_split(db),
+        subset=db,
+        system_id=condition,
+        content_id=identifier(reference, "content") if reference.strip() else None,
+        condition_id=condition,
+        votes=votes(count) if count.strip() else None,
+        mos_std=deviation(spread) if spread.strip() else None,
+        audio=f"{folder}/{wav}" if folder else None,  # paths in the lists start from the corpus folder
+    )
 
 
 def _condition(cell: str) -> str:
@@ -103,13 +94,6 @@ def _split(db: str) -> str:
         if part in SPLITS:
             return SPLITS[part]
     raise BadRow("unknown_split", f"expected TRAIN, VAL or TEST in the database's name, found '{shown(db)}'")
-
-
-def _audio(wav: str, folder: str) -> str | None:
-    """Where the clip lies below the root: paths in the lists start from the corpus folder."""
-    if folder == "..":  # the root is one database's own folder, which the paths begin with
-        return wav.partition("/")[2] or None
-    return f"{folder}/{wav}" if folder else None
 
 
 LAYOUT = published(find, read)

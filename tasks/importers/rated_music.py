@@ -10,7 +10,8 @@ the config may name them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -78,25 +79,22 @@ def read_musiceval(files: Sequence[ListFile], root: str, scale: tuple[float, flo
     for file in files:
         if file.part in texts:
             continue
-        yield from parsed(file.name, bare_rows(file, 3), _musiceval(file, root, scale, texts))
+        yield from parsed(file.name, bare_rows(file, 3), partial(_musiceval, file, root, scale, texts))
 
 
 def _musiceval(
-    file: ListFile, root: str, scale: tuple[float, float], texts: Mapping[str, dict[str, str]]
-) -> Callable[[Cells, int], MusicRating]:
-    def parse(cells: Cells, line: int) -> MusicRating:
-        name = clip(cells[0], root)
-        parts = _NAME.fullmatch(name.rpartition("/")[2])
-        if not parts:
-            raise BadRow("bad_id", f"expected …S<system>_P<prompt>.wav, found '{shown(name)}'")
-        system, prompt = parts.groups()
-        demo = system in DEMO_SYSTEMS
-        text = texts[DEMO_PROMPTS if demo and texts[DEMO_PROMPTS] else PROMPTS].get(prompt)
-        prompt_id = f"demo-{prompt}" if demo else prompt
-        scores = (score(cells[1], *scale), score(cells[2], *scale))
-        return MusicRating(name, system, prompt_id, text, *scores, file.part, file.name, line)
-
-    return parse
+    file: ListFile, root: str, scale: tuple[float, float], texts: Mapping[str, dict[str, str]], cells: Cells, line: int
+) -> MusicRating:
+    name = clip(cells[0], root)
+    parts = _NAME.fullmatch(name.rpartition("/")[2])
+    if not parts:
+        raise BadRow("bad_id", f"expected …S<system>_P<prompt>.wav, found '{shown(name)}'")
+    system, prompt = parts.groups()
+    demo = system in DEMO_SYSTEMS
+    text = texts[DEMO_PROMPTS if demo and texts[DEMO_PROMPTS] else PROMPTS].get(prompt)
+    prompt_id = f"demo-{prompt}" if demo else prompt
+    scores = (score(cells[1], *scale), score(cells[2], *scale))
+    return MusicRating(name, system, prompt_id, text, *scores, file.part, file.name, line)
 
 
 def _texts(file: ListFile) -> dict[str, str]:

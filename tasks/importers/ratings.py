@@ -30,10 +30,6 @@ RATING_LAYOUTS = Registry(
 def read_source(source: Source, resolve: Resolve) -> Imported:
     """Yield what a source's lists hold, in a fixed order. Nothing is opened before the first item is asked for.
 
-    Args:
-        source: the source, as the build config holds it.
-        resolve: makes a path as the config writes it absolute.
-
     Raises:
         InputError: the source or one of its lists cannot be read at all.
     """

@@ -27,10 +27,6 @@ class Recall(NamedTuple):
 def read_recalls(path: Path, written: str) -> Iterator[Recall | Reject | Note]:
     """Read a CSV, TSV, JSON lines or Parquet table with the columns `category`, `tag`, `asked` and `detected`.
 
-    Args:
-        path: the file.
-        written: the path as the config writes it; rejects name it.
-
     Raises:
         InputError: the file or a column is missing, or the file is not what its ending says.
     """

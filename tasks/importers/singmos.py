@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,12 @@ from earmark.tasks.importers.lists import (
     Cells,
     Found,
     ListFile,
-    Parse,
     bare_rows,
     exists,
     list_file,
+    parsed,
     published,
     require_folder,
-    to_ratings,
 )
 from earmark.tasks.importers.rows import Imported, Note, Rating
 
@@ -73,29 +73,23 @@ def read(source: Source, root: Path) -> Imported:
         return
     audio = f"{found.folder.removesuffix('sets')}wav/" if found.folder else ""
     for file in found.lists:
-        yield from to_ratings(file, bare_rows(file, 2), _mean(source, file, root, audio))
+        yield from parsed(file.name, bare_rows(file, 2), partial(_mean, source, file, str(root), audio))
 
 
 def _split_of(stem: str) -> str:
     return next((split for word, split in SPLITS.items() if word in stem.lower()), "")
 
 
-def _mean(source: Source, file: ListFile, root: Path, audio: str) -> Parse:
-    low, high = source.scale
-    split, name, base = file.part, file.name, str(root)
-
-    def parse(cells: Cells, line: int) -> Rating:
-        wav = clip(cells[0], base)
-        bare = wav.removesuffix(".wav")
-        made, _, utterance = bare.rpartition("-")
-        system = made.rpartition("-")[2]
-        if not (system and utterance):
-            raise BadRow("bad_id", f"expected …<system>-<utterance>, found '{shown(wav)}'")
-        value = score(cells[1], low, high)
-        place = f"{audio}{bare}.wav" if audio else None
-        return Rating(wav, value, name, line, split, system_id=system, audio=place)
-
-    return parse
+def _mean(source: Source, file: ListFile, root: str, audio: str, cells: Cells, line: int) -> Rating:
+    wav = clip(cells[0], root)
+    bare = wav.removesuffix(".wav")
+    made, _, utterance = bare.rpartition("-")
+    system = made.rpartition("-")[2]
+    if not (system and utterance):
+        raise BadRow("bad_id", f"expected …<system>-<utterance>, found '{shown(wav)}'")
+    value = score(cells[1], *source.scale)
+    place = f"{audio}{bare}.wav" if audio else None
+    return Rating(wav, value, file.name, line, file.part, system_id=system, audio=place)
 
 
 def _read_json(source: Source, root: Path, found: Found) -> Imported:
@@ -106,43 +100,37 @@ def _read_json(source: Source, root: Path, found: Found) -> Imported:
         raise InputError(f"{scores.name}: expected an object under the key 'utterance', found none")
     places = _places(rest[0]) if rest else None
     rows = zip(_lines(text, list(clips)), clips.items(), strict=True)
-    yield from to_ratings(scores, rows, _entry(source, scores, root, places))
+    yield from parsed(scores.name, rows, partial(_entry, source, scores, str(root), places))
 
 
-def _entry(source: Source, file: ListFile, root: Path, places: Places | None) -> Parse:
-    low, high = source.scale
-    base = str(root)
-
-    def parse(cells: Cells, line: int) -> Rating:
-        name, entry = clip(cells[0], base), cells[1]
-        if not isinstance(entry, dict) or not isinstance(entry.get("score"), dict):
-            raise BadRow("bad_json", "expected an object with sys_id, wav and score, found something else")
-        rated = entry["score"]
-        subset, split = _place(places, name) if places is not None else (None, None)
-        spread = _spread(rated.get("scores"), low, high)
-        return Rating(
-            file=name,
-            score=score(rated.get("mos"), low, high),
-            source_file=file.name,
-            line=line,
-            split=split,
-            subset=subset,
-            system_id=identifier(entry.get("sys_id"), "system"),
-            votes=spread[0],
-            mos_std=spread[1],
-            audio=clip(entry["wav"], base) if entry.get("wav") else None,
-        )
-
-    return parse
+def _entry(source: Source, file: ListFile, root: str, places: Places | None, cells: Cells, line: int) -> Rating:
+    name, entry = clip(cells[0], root), cells[1]
+    if not isinstance(entry, dict) or not isinstance(entry.get("score"), dict):
+        raise BadRow("bad_json", "expected an object with sys_id, wav and score, found something else")
+    rated = entry["score"]
+    subset, split = _place(places, name) if places is not None else (None, None)
+    count, spread = _spread(rated.get("scores"), source.scale)
+    return Rating(
+        file=name,
+        score=score(rated.get("mos"), *source.scale),
+        source_file=file.name,
+        line=line,
+        split=split,
+        subset=subset,
+        system_id=identifier(entry.get("sys_id"), "system"),
+        votes=count,
+        mos_std=spread,
+        audio=clip(entry["wav"], root) if entry.get("wav") else None,
+    )
 
 
-def _spread(scores: Any, low: float, high: float) -> tuple[int | None, float | None]:
+def _spread(scores: Any, scale: tuple[float, float]) -> tuple[int | None, float | None]:
     """How many ratings a mean stands on, and their sample standard deviation."""
     if not scores:
         return None, None
     if not isinstance(scores, list):
         raise BadRow("bad_json", f"expected an array of scores, found {shown(scores)}")
-    values = [score(each, low, high) for each in scores]
+    values = [score(each, *scale) for each in scores]
     return len(values), statistics.stdev(values) if len(values) > 1 else None
 
 

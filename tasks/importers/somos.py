@@ -12,7 +12,7 @@ from pathlib import Path
 
 from earmark.schemas.mos_preferences import Source
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
-from earmark.tasks.importers.lists import Cells, ListFile, Parse, find_parts, headed_rows, published, to_ratings
+from earmark.tasks.importers.lists import Cells, ListFile, find_parts, headed_rows, parsed, published
 from earmark.tasks.importers.rows import Imported, Rating
 
 PARTS = {
@@ -35,28 +35,23 @@ def read(source: Source, root: Path) -> Imported:
         rated = file.kind in RATING_SETS
         columns = RATINGS if rated else MEANS
         rows = headed_rows(file, columns, published=columns)
-        yield from to_ratings(file, rows, _parser(source, file, root), item=columns.index("utteranceId"))
+        parse = partial(_rating, source, file, str(root), rated)
+        yield from parsed(file.name, rows, parse, item=columns.index("utteranceId"))
 
 
-def _parser(source: Source, file: ListFile, root: Path) -> Parse:
-    low, high = source.scale
-    split, name, base = file.part, file.name, str(root)
-    rated = file.kind in RATING_SETS
-    at_id = 1 if rated else 0
-    at_score = at_id + 1
-
-    def parse(cells: Cells, line: int) -> Rating:
-        wav = clip(cells[at_id], base)
-        bare = wav.removesuffix(".wav")
-        sentence, _, system = bare.rpartition("_")
-        if not (sentence and system):
-            raise BadRow("bad_id", f"expected <sentence>_<system>, found '{shown(wav)}'")
-        value = score(cells[at_score], low, high)
-        listener = _listener(cells, system) if rated else None
-        audio = f"audios/{bare}.wav"
-        return Rating(wav, value, name, line, split, None, system, None, sentence, None, listener, None, None, audio)
-
-    return parse
+def _rating(source: Source, file: ListFile, root: str, rated: bool, cells: Cells, line: int) -> Rating:
+    utterance, given = cells[1:3] if rated else cells
+    wav = clip(utterance, root)
+    bare = wav.removesuffix(".wav")
+    sentence, _, system = bare.rpartition("_")
+    if not (sentence and system):
+        raise BadRow("bad_id", f"expected <sentence>_<system>, found '{shown(wav)}'")
+    value = score(given, *source.scale)
+    listener = _listener(cells, system) if rated else None
+    audio = f"audios/{bare}.wav"
+    return Rating(
+        wav, value, file.name, line, file.part, None, system, None, sentence, listener_id=listener, audio=audio
+    )
 
 
 def _listener(cells: Cells, system: str) -> str:

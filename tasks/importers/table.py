@@ -25,18 +25,27 @@ from earmark.tasks.importers.lists import (
     Cells,
     Found,
     ListFile,
-    Parse,
     RatingLayout,
     headed_rows,
+    parsed,
     require_columns,
-    to_ratings,
 )
 from earmark.tasks.importers.rows import Imported, Note, Rating, Reject
 
 ENDINGS = {".csv": "csv", ".txt": "csv", ".tsv": "tsv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 BATCH = 65_536  # rows of Parquet in memory at once
 LOOKAHEAD = 100  # JSON objects that are looked at for the names of columns, since an object may leave out a key
-IDS = ("system", "speaker", "content", "condition", "listener")
+FIELDS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    **{
+        word: (f"{word}_id", partial(identifier, word=word))
+        for word in ("system", "speaker", "content", "condition", "listener")
+    },
+    "subset": ("subset", partial(identifier, word="subset")),
+    "votes": ("votes", votes),
+    "mos_std": ("mos_std", deviation),
+    "split": ("split", split_name),
+}
+"""Where a rating holds what `Columns` or a group of a file name's pattern name, and how a cell of it is read."""
 
 Rows = Iterator[tuple[int, Cells | Reject | Note]]
 
@@ -44,18 +53,12 @@ Rows = Iterator[tuple[int, Cells | Reject | Note]]
 def find(source: Source, resolve: Callable[[str], Path]) -> Found:
     """The files that the config names."""
     lists = []
-    for split, written in source.files.items():
+    names = [without_place(written) for written in source.files.values()]  # never where on this machine they lie
+    for (split, written), name in zip(source.files.items(), names, strict=True):
         path = resolve(below(source.root, written) if source.root else written)
-        name, kind = f"{source.name}/{_list_name(source, split)}", kind_of(source.name, written)
-        lists.append(ListFile(path, name, split, kind, source.delimiter, source.header))
+        named = f"{source.name}/{split}/{name}" if names.count(name) > 1 else f"{source.name}/{name}"
+        lists.append(ListFile(path, named, split, kind_of(source.name, written), source.delimiter, source.header))
     return Found(tuple(lists))
-
-
-def _list_name(source: Source, split: str) -> str:
-    """How rows name their file: as the config writes it, but never where on this machine it lies."""
-    names = {other: without_place(written) for other, written in source.files.items()}
-    name = names[split]  # type: ignore[index]
-    return f"{split}/{name}" if list(names.values()).count(name) > 1 else name
 
 
 def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
@@ -65,8 +68,8 @@ def read(source: Source, resolve: Callable[[str], Path]) -> Imported:
         raise InputError(f"{source.name}: expected 'columns' for a table, found none")
     wanted = tuple(columns.model_dump(exclude_none=True).values())  # file and mos come first
     for file in find(source, resolve).lists:
-        parse = _parser(source, columns, file, clip_root(source, resolve, file.path))
-        yield from to_ratings(file, read_table(file, wanted), parse)
+        parse = _parser(source, columns, file, str(clip_root(source, resolve, file.path)))
+        yield from parsed(file.name, read_table(file, wanted), parse)
 
 
 def clip_root(source: Source, resolve: Callable[[str], Path], path: Path) -> Path:
@@ -85,53 +88,32 @@ def kind_of(name: str, written: str) -> str:
     Raises:
         InputError: the ending is none that is read.
     """
-    suffixes = [suffix.lower() for suffix in PurePosixPath(written).suffixes[-2:]]
-    if suffixes[-1:] == [".gz"] and len(suffixes) == 2 and ENDINGS.get(suffixes[0]) != "parquet":
-        suffixes.pop()
-    kind = ENDINGS.get(suffixes[-1]) if suffixes else None
-    if kind is None:
+    plain = written.lower().removesuffix(".gz")
+    kind = ENDINGS.get(PurePosixPath(plain).suffix)
+    if kind is None or (kind == "parquet" and written.lower() != plain):
         raise InputError(f"{name}: expected a file ending in {', '.join(ENDINGS)}, found '{shown(written)}'")
     return kind
 
 
-def _parser(source: Source, columns: Columns, file: ListFile, root: Path) -> Parse:
-    low, high = source.scale
-    base = str(root)
-    at = {field: place for place, field in enumerate(columns.model_dump(exclude_none=True))}
-    fields = Rating._fields
-    ids = [(fields.index(f"{word}_id"), at[word], word) for word in IDS if word in at]
-    if "subset" in at:
-        ids.append((fields.index("subset"), at["subset"], "subset"))
-    readers = {"votes": votes, "mos_std": deviation, "split": split_name}
-    others = [(fields.index(field), at[field], reader) for field, reader in readers.items() if field in at]
+def _parser(source: Source, columns: Columns, file: ListFile, root: str) -> Callable[[Cells, int], Rating]:
+    at = {word: place for place, word in enumerate(columns.model_dump(exclude_none=True))}
+    reads = [(field, at[word], read) for word, (field, read) in FIELDS.items() if word in at]
     named = re.compile(source.file_name) if source.file_name else None
-    slots = (
-        {group: fields.index("subset" if group == "subset" else f"{group}_id") for group in named.groupindex}
-        if named
-        else {}
-    )
-    blank: list[Any] = [None] * len(fields)
-    blank[2], blank[4] = file.name, file.part
-    make = Rating._make
 
     def parse(cells: Cells, line: int) -> Rating:
-        row = blank.copy()
-        row[0] = clip(cells[0], base)
-        row[1] = score(cells[1], low, high)
-        row[3] = line
-        for slot, place, word in ids:
-            row[slot] = identifier(cells[place], word)
-        for slot, place, reader in others:
-            row[slot] = reader(cells[place])
+        row: dict[str, Any] = {"split": file.part}
+        name, mos = clip(cells[0], root), score(cells[1], *source.scale)
+        for field, place, read in reads:
+            row[field] = read(cells[place])
         if named:
             found = named.search(PurePosixPath(str(cells[0])).name)
             if found is None:
-                raise BadRow(
-                    "bad_file_name", f"expected a file name as file_name describes it, found {shown(cells[0])}"
-                )
-            for group, slot in slots.items():
-                row[slot] = identifier(found[group] or "", group)
-        return make(row)
+                expected = "expected a file name as file_name describes it"
+                raise BadRow("bad_file_name", f"{expected}, found {shown(cells[0])}")
+            for group, text in found.groupdict().items():
+                field, read = FIELDS[group]
+                row[field] = read(text or "")
+        return Rating(name, mos, file.name, line, **row)
 
     return parse
 

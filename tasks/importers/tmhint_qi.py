@@ -13,7 +13,7 @@ from pathlib import Path
 from earmark.schemas.errors import InputError
 from earmark.schemas.mos_preferences import Source
 from earmark.tasks.importers.cells import BadRow, clip, identifier, score, shown
-from earmark.tasks.importers.lists import Cells, ListFile, Parse, find_parts, headed_rows, published, to_ratings
+from earmark.tasks.importers.lists import Cells, ListFile, find_parts, headed_rows, parsed, published
 from earmark.tasks.importers.rows import Imported, Note, Rating
 
 PARTS = {"": ("raw_data.csv",)}
@@ -34,7 +34,7 @@ def read(source: Source, root: Path) -> Imported:
         yield Note(f"{source.name}: no folders train and test beside raw_data.csv; the publisher's split is unknown")
     for file in found.lists:
         rows = headed_rows(file, COLUMNS, ("idx",), PUBLISHED)
-        yield from to_ratings(file, rows, _rating(source, file, root, found.folder, splits))
+        yield from parsed(file.name, rows, partial(_rating, source, file, str(root), found.folder, splits))
 
 
 def listing(source: Source, root: Path) -> dict[str, str] | None:
@@ -42,37 +42,31 @@ def listing(source: Source, root: Path) -> dict[str, str] | None:
     return _splits(root / find(source, root).folder)
 
 
-def split_name(name: str) -> tuple[str, str | None, str, str]:
-    """System, condition, speaker and content from a clip's name."""
+def split_name(name: str) -> tuple[str, str, str, str | None]:
+    """System, speaker, content and condition from a clip's name."""
     made, _, said = name.partition("_TMHINT_")
     system, _, condition = made.partition("_")
     speaker, _, content = said.partition("_")
     if not (system and speaker and content):
         raise BadRow("bad_id", f"expected <method>_<snr>_<noise>_TMHINT_<speaker>_<content>, found '{shown(name)}'")
-    return system, condition or None, speaker, content
+    return system, speaker, content, condition or None
 
 
-def _rating(source: Source, file: ListFile, root: Path, folder: str, splits: dict[str, str] | None) -> Parse:
-    low, high = source.scale
-    name, base = file.name, str(root)
-    prefix = f"{folder}/" if folder else ""
-
-    def parse(cells: Cells, line: int) -> Rating:
-        wav = clip(cells[0], base)
-        system, condition, speaker, content = split_name(wav.removesuffix(".wav"))
-        value = score(cells[1], low, high)
-        listener = identifier(cells[2], "listener") if cells[2].strip() else f"row-{line}"
-        split = audio = None
-        if splits is not None:
-            split = splits.get(wav.removesuffix(".wav"))
-            if split is None:
-                raise BadRow("missing_split", f"expected {shown(wav)}.wav in train or test, found it in neither")
-            audio = f"{prefix}{split}/{wav.removesuffix('.wav')}.wav"
-        return Rating(
-            wav, value, name, line, split, None, system, speaker, content, condition, listener, None, None, audio
-        )
-
-    return parse
+def _rating(
+    source: Source, file: ListFile, root: str, folder: str, splits: dict[str, str] | None, cells: Cells, line: int
+) -> Rating:
+    wav = clip(cells[0], root)
+    bare = wav.removesuffix(".wav")
+    origin = split_name(bare)
+    value = score(cells[1], *source.scale)
+    listener = identifier(cells[2], "listener") if cells[2].strip() else f"row-{line}"
+    split = audio = None
+    if splits is not None:
+        split = splits.get(bare)
+        if split is None:
+            raise BadRow("missing_split", f"expected {shown(wav)}.wav in train or test, found it in neither")
+        audio = f"{folder}/{split}/{bare}.wav" if folder else f"{split}/{bare}.wav"
+    return Rating(wav, value, file.name, line, split, None, *origin, listener, audio=audio)
 
 
 def _splits(folder: Path) -> dict[str, str] | None:

@@ -27,12 +27,6 @@ def read_track_table(
 ) -> Iterator[Track | Reject | Note]:
     """Yield one track or one reject a row, as `tasks.importers.jamendo.read_tracks` does; `duration_s` is 0: not told.
 
-    Args:
-        path: the table.
-        written: the path as the config writes it; rows and rejects name it.
-        synonyms: what `read_tag_map` returned.
-        audio: folder of the audio, without it that of the table.
-
     Raises:
         InputError: the file, or its column `track_id` or `audio`, is missing, or it is not what its ending says.
     """

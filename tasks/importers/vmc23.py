@@ -9,18 +9,21 @@ Track 3, noisy and enhanced Mandarin: `VoiceMOS2023Track3-CMGAN_snr-2_babble_TMH
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from functools import partial
 from pathlib import Path
 
 from earmark.schemas.mos_preferences import Source
 from earmark.tasks.importers.cells import BadRow, clip, score, shown
-from earmark.tasks.importers.lists import Cells, ListFile, Parse, bare_rows, find_parts, published, to_ratings
+from earmark.tasks.importers.lists import Cells, ListFile, bare_rows, find_parts, parsed, published
 from earmark.tasks.importers.rows import Imported, Rating
 from earmark.tasks.importers.tmhint_qi import split_name
 
 PARTS = {track: (f"{track}_answer.txt",) for track in ("track1", "track2", "track3")}
-Origin = tuple[str, str | None, str | None, str]  # system, condition, speaker, content
+NAMES = {
+    "track1": ("(?P<system>[^-]+)-(?P<content>(?=.)(?P<speaker>[^_]*).*)", "<system>-<content> after the track"),
+    "track2": ("(?P<system>[^-]+)-(?P<speaker>.+)-(?P<content>[^-]+)", "<system>-<source>-<target>-<utterance>"),
+}
 
 find = partial(find_parts, folders=("", "DATA", "DATA/sets"), parts=PARTS)
 
@@ -30,49 +33,31 @@ def read(source: Source, root: Path) -> Imported:
     found = find(source, root)
     yield from found.notes
     for file in found.lists:
-        yield from to_ratings(file, bare_rows(file, 2), _mean(source, file, root))
+        yield from parsed(file.name, bare_rows(file, 2), partial(_mean, source, file, str(root)))
 
 
-def _mean(source: Source, file: ListFile, root: Path) -> Parse:
-    low, high = source.scale
-    track, name, base = file.part, file.name, str(root)
+def _mean(source: Source, file: ListFile, root: str, cells: Cells, line: int) -> Rating:
+    wav, track = clip(cells[0], root), file.part
     prefix = f"VoiceMOS2023{track.capitalize()}-"
-    origin_of = ORIGINS[track]
-
-    def parse(cells: Cells, line: int) -> Rating:
-        wav = clip(cells[0], base)
-        if not wav.startswith(prefix):
-            raise BadRow("bad_id", f"expected a name that starts with {prefix}, found '{shown(wav)}'")
-        system, condition, speaker, content = origin_of(wav[len(prefix) :].removesuffix(".wav"))
-        value = score(cells[1], low, high)
-        subset = f"{track}-{speaker}" if track == "track1" else track
-        return Rating(wav, value, name, line, "test", subset, system, speaker, content, condition)
-
-    return parse
+    if not wav.startswith(prefix):
+        raise BadRow("bad_id", f"expected a name that starts with {prefix}, found '{shown(wav)}'")
+    origin = _origin(track, wav[len(prefix) :].removesuffix(".wav"))
+    value = score(cells[1], *source.scale)
+    subset = f"{track}-{origin[1]}" if track == "track1" else track
+    return Rating(wav, value, file.name, line, "test", subset, *origin)
 
 
-def _track1(rest: str) -> Origin:
-    system, _, content = rest.partition("-")
-    if not (system and content):
-        raise BadRow("bad_id", f"expected <system>-<content> after the track, found '{shown(rest)}'")
-    return system, None, content.partition("_")[0], content
-
-
-def _track2(rest: str) -> Origin:
-    system, _, said = rest.partition("-")
-    speaker, _, content = said.rpartition("-")
-    if not (system and speaker and content):
-        raise BadRow("bad_id", f"expected <system>-<source>-<target>-<utterance>, found '{shown(rest)}'")
-    return system, None, speaker, content
-
-
-def _track3(rest: str) -> Origin:
-    if rest.startswith("TMHINT_"):
-        raise BadRow("clean_reference", "the clean recording that others are compared with, not a rated system")
-    return split_name(rest)
-
-
-ORIGINS: dict[str, Callable[[str], Origin]] = {"track1": _track1, "track2": _track2, "track3": _track3}
+def _origin(track: str, rest: str) -> tuple[str, str, str, str | None]:
+    """System, speaker, content and condition."""
+    if track == "track3":
+        if rest.startswith("TMHINT_"):
+            raise BadRow("clean_reference", "the clean recording that others are compared with, not a rated system")
+        return split_name(rest)
+    pattern, form = NAMES[track]
+    found = re.fullmatch(pattern, rest)
+    if not found:
+        raise BadRow("bad_id", f"expected {form}, found '{shown(rest)}'")
+    return found["system"], found["speaker"], found["content"], None
 
 
 LAYOUT = published(find, read)

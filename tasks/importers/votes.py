@@ -93,9 +93,6 @@ def to_vote(row: Mapping[str, Any], file: ListFile, line: int, root: str, *, wit
     """A vote of cells by the names in `FIELDS`; whatever is not there counts as empty.
 
     Args:
-        row: the cells.
-        file: the export.
-        line: the row's line.
         root: folder of the clips, absolute.
         withheld: whether the source leaves audio out, so that a vote may name none.
 
@@ -106,10 +103,11 @@ def to_vote(row: Mapping[str, Any], file: ListFile, line: int, root: str, *, wit
     sides = [clip(get(name), root) if given(get(name)) or not withheld else None for name in ("audio_a", "audio_b")]
     if sides[0] is not None and sides[0] == sides[1]:
         raise BadRow("same_clip", f"expected two clips, found '{shown(sides[0])}' twice")
-    chosen = {name: choice(get(name)) for name in DIMENSIONS}
+    chosen: dict[str, Any] = {name: choice(get(name)) for name in DIMENSIONS}
     if not any(chosen.values()):
         raise BadRow("no_preference", "expected a preference in one dimension or more, found none")
-    sure = {name: confidence(get(f"confidence_{name}")) if chosen[name] else None for name in DIMENSIONS}
+    for name, word in [(name, f"confidence_{name}") for name in DIMENSIONS]:
+        chosen[word] = confidence(get(word)) if chosen[name] else None
     lyrics = words(get("lyrics"))
     return Vote(
         vote_id=_name(get("vote_id"), "vote"),
@@ -122,12 +120,7 @@ def to_vote(row: Mapping[str, Any], file: ListFile, line: int, root: str, *, wit
         audio_b=sides[1],
         model_a=_name(get("model_a"), "model"),
         model_b=_name(get("model_b"), "model"),
-        musicality=chosen["musicality"],
-        confidence_musicality=sure["musicality"],
-        alignment=chosen["alignment"],
-        confidence_alignment=sure["alignment"],
-        overall=chosen["overall"],
-        confidence_overall=sure["overall"],
+        **chosen,
         date=day(get("date")),
         feedback=words(get("feedback")),
         listened_a_s=_seconds(get("listened_a_s")),
@@ -239,17 +232,16 @@ def _vocals(instrumental: Any, lyrics: str | None) -> str | None:
     """What is said of the voice; lyrics mean a voice unless the row says otherwise."""
     if not given(instrumental):
         return "vocal" if lyrics else None
-    if isinstance(instrumental, bool) or str(instrumental).strip().lower() in ("true", "false", "0", "1"):
-        return "instrumental" if str(instrumental).strip().lower() in ("true", "1") else "vocal"
-    raise BadRow("bad_flag", f"expected true or false for instrumental, found '{shown(instrumental)}'")
+    word = str(instrumental).strip().lower()
+    if word not in ("true", "false", "0", "1"):
+        raise BadRow("bad_flag", f"expected true or false for instrumental, found '{shown(instrumental)}'")
+    return "instrumental" if word in ("true", "1") else "vocal"
 
 
 def _split(cell: Any) -> str | None:
     return split_name(cell) if given(cell) and str(cell).strip().lower() not in SPLIT_WORDS else None
 
 
-def _tables(source: Source, files: Sequence[ListFile], root: str) -> Voted:
-    return chain.from_iterable(table_votes(file, source.columns, root) for file in files)
-
-
-LAYOUT = VoteLayout(_tables)
+LAYOUT = VoteLayout(
+    lambda source, files, root: chain.from_iterable(table_votes(file, source.columns, root) for file in files)
+)

@@ -8,31 +8,27 @@ import math
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from importlib import resources
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.parquet as pq
 from PIL import Image
 
 from earmark.schemas.errors import InputError, StoreError
-from earmark.schemas.score_questions import QUESTIONS, Detector, Images
+from earmark.schemas.score_questions import Detector, Images
 from earmark.tasks.build.progress import working
-from earmark.tasks.exports.folder import RECORD, building
+from earmark.tasks.exports.folder import RECORD, building, write_facts
 from earmark.tasks.importers.cells import BadRow, shown
 from earmark.tasks.score_questions.forum.detection import open_detector
 from earmark.tasks.score_questions.forum.links import SUFFIXES
 from earmark.tasks.score_questions.forum.pictures import read_picture
-from earmark.tasks.score_questions.review_files import CONFIG, TASKS, address_of
-from earmark.tasks.score_questions.reviews import json_tasks
+from earmark.tasks.score_questions.review_files import CONFIG, TASKS, address_of, questions_of, template
+from earmark.tasks.score_questions.reviews import json_annotations, several
 from earmark.tasks.store.versions import Version
 
 BOXES_CONFIG = "label-studio-boxes.xml"
 CONTROL = "boxes"  # the name of the rectangles' control in it
 VALIDATION = 0.2  # share of images, by their hash
-ROOM = "earmark.tasks.score_questions"
-
 
 Size = tuple[int, int]  # width and height, pixels
 
@@ -59,7 +55,6 @@ def write_boxes(
     """Write images with a detector's boxes as a project of Label Studio: its configuration, tasks, and `images/`.
 
     Args:
-        folder: a folder that is not there or is empty.
         images_at: what Label Studio finds images by, before their file's name; without it they travel in the tasks.
 
     Returns:
@@ -68,7 +63,7 @@ def write_boxes(
     Raises:
         StoreError: the folder is taken, or there is no image.
     """
-    looks, refused, tasks = open_detector(detector, base), [], []
+    look, refused, tasks = open_detector(detector, base), [], []
     with building(folder.absolute(), force=force) as place, working("look at images") as work:
         (place / "images").mkdir()
         for name, content in images:
@@ -80,24 +75,21 @@ def write_boxes(
                 continue
             file = f"{picture.sha256}.{picture.extension}"
             (place / "images" / file).write_bytes(picture.content)
-            sight = looks.look(picture.image)
+            sight = look(picture.image)
             first = [_drawn(box, picture.image.size, sight.kind) for box in sight.boxes]
             data = {"image": address_of(file, picture.content, images_at), "file": file, "name": name}
             tasks.append({"data": data, "predictions": [{"model_version": detector.model, "result": first}]})
         if not tasks:
             raise StoreError("expected images to draw boxes in, found none that can be read")
-        (place / TASKS).write_text(json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", "utf-8")
-        (place / CONFIG).write_text(resources.files(ROOM).joinpath(BOXES_CONFIG).read_text("utf-8"), "utf-8")
-        (place / RECORD).write_text(json.dumps({"images": len(tasks), "detector": detector.model}) + "\n", "utf-8")
+        pages = {TASKS: json.dumps(tasks, ensure_ascii=False, indent=1) + "\n", CONFIG: template(BOXES_CONFIG)}
+        write_facts(place, RECORD, {"images": len(tasks), "detector": detector.model}, pages)
     return len(tasks), refused
 
 
 def version_images(version: Version) -> Iterator[tuple[str, bytes]]:
     """The images of a version's questions, by the questions' ids."""
-    for path in version.files(QUESTIONS.name):
-        with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(16, columns=["question_id", "image"]):
-                yield from ((row["question_id"], row["image"]["bytes"]) for row in batch.to_pylist())
+    for row in questions_of(version, ["question_id", "image"]):
+        yield row["question_id"], row["image"]["bytes"]
 
 
 def folder_images(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -122,7 +114,6 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
     Args:
         exported: the folder that `write_boxes` wrote, for its images.
         returned: Label Studio's export, JSON or JSON-MIN.
-        folder: a folder that is not there or is empty.
 
     Returns:
         Boxes by label, most first, and under `images` how many images there are.
@@ -131,7 +122,7 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
         InputError: the export cannot be read, or names an image that was not exported, or a box that is none.
         StoreError: the folder is taken, or nothing is labelled.
     """
-    labelled = dict(_labelled(returned, exported))
+    labelled = _labelled(returned, exported)
     counts = Counter(box.kind for _, boxes in labelled.values() for box in boxes)
     if not counts:
         raise StoreError(f"{returned.name}: expected images with boxes, found none")
@@ -154,42 +145,28 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
             for box in boxes:
                 number = len(coco["annotations"]) + 1
                 coco["annotations"].append({"id": number, "image_id": image["id"], **_coco(box, kinds[box.kind])})
-        (place / "coco.json").write_text(json.dumps(coco, indent=1) + "\n", "utf-8")
         names = "".join(f"  {number}: {json.dumps(kind)}\n" for kind, number in kinds.items())
-        (place / "data.yaml").write_text(f"path: .\ntrain: images/train\nval: images/val\nnames:\n{names}", "utf-8")
-        (place / RECORD).write_text(json.dumps({"images": len(labelled), "boxes": counts}, indent=1) + "\n", "utf-8")
+        data = f"path: .\ntrain: images/train\nval: images/val\nnames:\n{names}"
+        pages = {"coco.json": json.dumps(coco, indent=1) + "\n", "data.yaml": data}
+        write_facts(place, RECORD, {"images": len(labelled), "boxes": counts}, pages)
     return {"images": len(labelled), **dict(counts.most_common())}
 
 
-def _labelled(path: Path, exported: Path) -> Iterator[tuple[str, tuple[Size, list[Labelled]]]]:
-    """Images with their size and boxes, one annotation after another, the newest of an image last."""
+def _labelled(path: Path, exported: Path) -> dict[str, tuple[Size, list[Labelled]]]:
+    """Size and boxes by image, by its newest annotation."""
     found: list[tuple[str, str, tuple[Size, list[Labelled]]]] = []
-    for number, task in json_tasks(path, path.name):
-        where = f"{path.name}, task {number}"
-        data = task["data"] if isinstance(task.get("data"), dict) else task
-        file = data.get("file")
+    for number, data, annotation in json_annotations(path, path.name):
+        where, file = f"{path.name}, task {number}", data.get("file")
         if not isinstance(file, str) or Path(file).name != file or not (exported / "images" / file).is_file():
             raise InputError(f"{where}: expected an image of {exported.name} in 'file', found '{shown(str(file))}'")
         with Image.open(exported / "images" / file) as image:
             size = image.size
-        if isinstance(task.get("annotations"), list):
-            drawn = [one for one in task["annotations"] if isinstance(one, dict) and not one.get("was_cancelled")]
-            answers = [(one, [_value(part) for part in _several(one.get("result"))]) for one in drawn]
-        else:  # JSON-MIN: the task's data and the answer side by side
-            answers = [(task, _several(task.get(CONTROL)))]
-        found += [
-            (str(one.get("updated_at", "")), file, (size, _boxes(values, size, where))) for one, values in answers
-        ]
-    for _, file, boxes in sorted(found, key=lambda one: one[0]):
-        yield file, boxes
-
-
-def _several(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value] if value else []
-
-
-def _value(part: Any) -> Any:
-    return part.get("value") if isinstance(part, dict) else part
+        drawn = several(data.get(CONTROL) if annotation is None else annotation.get("result"))
+        if annotation is not None:
+            drawn = [part.get("value") if isinstance(part, dict) else part for part in drawn]
+        date = str((annotation or data).get("updated_at", ""))
+        found.append((date, file, (size, _boxes(drawn, size, where))))
+    return {file: boxes for _, file, boxes in sorted(found, key=lambda one: one[0])}
 
 
 def _boxes(values: Sequence[Any], size: Size, where: str) -> list[Labelled]:

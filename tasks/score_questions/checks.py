@@ -6,7 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from earmark.schemas.score_questions import ScoreQuestions
+from earmark.tasks.build.ask import Row
 from earmark.tasks.build.checks import Fault
+from earmark.tasks.score_questions.requests import needed_numbers
 
 ALIKE = 0.8  # share of words in common from which two options count as one
 LONGER = 1.5  # how many times as long as the next an option may be before its length gives it away
@@ -52,32 +55,26 @@ def given_away(options: Sequence[str], truth: int) -> bool:
     return bool(others) and lengths[truth] > LONGER * max(others) and lengths[truth] - max(others) >= 4
 
 
-def check_rewriting(value: dict[str, Any], comments: int, needed: set[int], longest: int, most: int) -> Fault | None:
-    """The first fault of a rewritten thread; None for one that is declared unusable.
-
-    Args:
-        comments: how many the writer saw.
-        needed: numbers, from 1, of the comments that must be used.
-        longest: most words of an option.
-        most: most options.
-    """
+def check_rewriting(config: ScoreQuestions, thread: Row, value: Any) -> Fault | None:
+    """The first fault of a rewritten thread; None for one that is declared unusable."""
     if not value["usable"]:
         return None
+    comments, made = thread["best_comments"], config.questions
     question, options = value["question"].strip(), value["options"]
     if len(words_of(question)) < 3:
         return Fault("no_question", f"expected a question, found {question[:80]!r}")
     if forum := _FORUM.search(question):
         return Fault("names_forum", f"expected a question that stands alone, found {forum[0]!r}")
     numbers = [option["comment"] for option in options]
-    if stray := [number for number in numbers if number > comments]:
-        return Fault("no_such_comment", f"expected numbers from 1 to {comments}, found {stray[0]}")
+    if stray := [number for number in numbers if number > len(comments)]:
+        return Fault("no_such_comment", f"expected numbers from 1 to {len(comments)}, found {stray[0]}")
     if len(set(numbers)) < len(numbers):
         return Fault("comment_twice", f"expected each comment once, found {numbers}")
-    if missing := sorted(needed - set(numbers)):
+    if missing := sorted(needed_numbers(config, comments) - set(numbers)):
         return Fault("best_missing", f"expected an option from comment {missing[0]}, found {sorted(numbers)}")
-    if len(options) > most:
-        return Fault("too_many_options", f"expected at most {most} options, found {len(options)}")
-    return check_options([option["text"] for option in options], longest)
+    if len(options) > made.options:
+        return Fault("too_many_options", f"expected at most {made.options} options, found {len(options)}")
+    return check_options([option["text"] for option in options], made.longest_option_words)
 
 
 def check_options(options: Sequence[str], longest: int) -> Fault | None:

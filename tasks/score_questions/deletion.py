@@ -37,7 +37,6 @@ def without_deleted(row: Row, verdicts: Iterable[Verdict], by: Literal["any", "m
     Reviews of what is left then count as well, and may delete more.
 
     Args:
-        row: the question, as it was written.
         verdicts: all reviews of it, whatever it read like.
         by: how many of those who saw the same must delete an option.
     """

@@ -18,8 +18,10 @@ def card_sections(measure: Measure | None) -> dict[str, str]:
     """The card's own section: a sentence with the detector's figures, or that there are none."""
     if measure is None:
         return {HEADING: "The detector was not measured by this build (`detector.drawings` is 0)."}
+    precision = {kind: measure.precision(kind) for kind in measure.hits}
     kinds = "; ".join(
-        f"{kind} {measure.recall(kind):.3f} and {_figure(measure.precision(kind))}" for kind in measure.hits
+        f"{kind} {measure.recall(kind):.3f} and {'none' if share is None else f'{share:.3f}'}"
+        for kind, share in precision.items()
     )
     text = (
         f"Recall and precision of `{_safe(measure.model)}` on {measure.drawings:,} drawn scores a kind, beside as many "
@@ -75,7 +77,3 @@ def _how(measure: Measure) -> str:
 def _safe(name: str) -> str:
     """A name as it may stand in Markdown's code."""
     return name.replace("`", "'")
-
-
-def _figure(share: float | None) -> str:
-    return "none" if share is None else f"{share:.3f}"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.files import read_regular
 from earmark.schemas.score_questions import CATEGORIES, DIFFICULTIES, LABELLED, ScoreQuestions
-from earmark.tasks.importers.lines import unreadable
+from earmark.tasks.importers.json_arrays import read_text
 
 MOST = 50  # examples of one label: each stands in every request about it
 
@@ -27,22 +25,13 @@ def examples_of(config: ScoreQuestions, label: str) -> tuple[dict[str, str], ...
     written = config.examples()[label]
     if written is None:
         return ()
-    path = config.path(written)
-    try:
-        state = path.stat()
-    except OSError as error:
-        raise unreadable(written, error) from None
-    return _read(path, label, f"{written} (key `{label}.examples`)", (state.st_size, state.st_mtime_ns))
+    name = f"{written} (key `{label}.examples`)"
+    return _examples(read_text(config.path(written), name), label, name)
 
 
 @cache
-def _read(path: Path, label: str, name: str, state: tuple[int, int]) -> tuple[dict[str, str], ...]:
-    try:
-        lines = read_regular(path).decode("utf-8-sig").split("\n")  # no other break: JSON may hold U+2028
-    except OSError as error:
-        raise unreadable(name, error) from None
-    except UnicodeDecodeError:
-        raise InputError(f"{name}: expected text in UTF-8") from None
+def _examples(text: str, label: str, name: str) -> tuple[dict[str, str], ...]:
+    lines = text.split("\n")  # no other break: JSON may hold U+2028
     numbered = [(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     if not 1 <= len(numbered) <= MOST:
         raise InputError(f"{name}: expected 1 to {MOST} examples, a JSON object a line, found {len(numbered)}")

@@ -10,14 +10,10 @@ LETTERS = "ABCDEFGH"
 
 
 def right_places(counts: Mapping[str, int], seed: int) -> dict[str, int]:
-    """The place of each question's right option, from 0.
+    """The place of each question's right option, from 0, by the number of its options.
 
     Questions with the same number of options stand in the order of their hashes and take the places in turn. So of any
     set each place comes out equally often, to within one; the price is that a new question moves others' letters.
-
-    Args:
-        counts: number of options by question.
-        seed: the build's.
     """
     by_count: dict[int, list[str]] = defaultdict(list)
     for question, count in counts.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from earmark.schemas.score_questions import OPTIONS, ScoreQuestions
@@ -27,11 +27,6 @@ class Reading:
     option: str
     may_be_right: bool | None  # whether the answer says so; None without an answer
     failure: tuple[str, str] | None  # reason and detail, where there is no answer
-
-    @property
-    def leaves(self) -> bool:
-        """Whether the option is none for it: a wrong one that may be right, or that nobody could tell about."""
-        return self.kind != "truth" and self.may_be_right is not False
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,9 +76,9 @@ def kinds_of(readings: Iterable[Reading]) -> list[Kind]:
 
 
 def account_of(readings: Iterable[Reading]) -> Account:
-    """Every wrong option that was read: it stays in its question, or is a reject."""
+    """Every wrong option that was read: it stays in its question, or is a reject, also where nobody could tell."""
     last = {(one.thread, one.option): one for one in readings if one.kind != "truth"}
-    rejects = [(OPTIONS.name, _reject(one)) for one in last.values() if one.leaves]
+    rejects = [(OPTIONS.name, _reject(one)) for one in last.values() if one.may_be_right is not False]
     return Account(len(last), len(last) - len(rejects), rejects, name="options", unit="options")
 
 
@@ -104,22 +99,19 @@ def grid_of(kinds: Iterable[Kind]) -> Grid:
     return Grid(HEADING, columns, rows, columns[3:], says)
 
 
-def card_section(config: ScoreQuestions, kinds: Iterable[Kind]) -> dict[str, str]:
+def card_section(config: ScoreQuestions, kinds: Sequence[Kind]) -> dict[str, str]:
     """The card's own section: who read the options, and the share that left."""
     if config.reader is None:
         return {HEADING: "Nobody checked the options: the config names no `[reader]`."}
-    kinds = list(kinds)
     wrong = [one for one in kinds if one.kind != "truth"]
-    read, unanswered = (
-        sum(counts) for counts in zip((0, 0), *((k.answered, k.unanswered) for k in wrong), strict=True)
-    )
-    right = sum(one.may_be_right for one in wrong)
-    share = (right + unanswered) / (read + unanswered) if read + unanswered else 0.0
+    right, unanswered = sum(one.may_be_right for one in wrong), sum(one.unanswered for one in wrong)
+    read = sum(one.answered for one in wrong) + unanswered
+    share = (right + unanswered) / read if read else 0.0
     seen = "with" if config.reader.sees_image else "without"
     same = config.reader.annotator == config.writer.annotator
     lines = [
-        f"`{config.reader.annotator}` read each option by itself, {seen} the score. Of {read + unanswered:,} wrong "
-        f"options {right + unanswered:,} left ({share:.1%}): {right:,} could be right, {unanswered:,} have no answer. "
+        f"`{config.reader.annotator}` read each option by itself, {seen} the score. Of {read:,} wrong options "
+        f"{right + unanswered:,} left ({share:.1%}): {right:,} could be right, {unanswered:,} have no answer. "
         + ("**It also wrote the options: it is no independent reader.**" if same else "It did not write them."),
         "",
         *(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from earmark.schemas.score_questions import LABELLED, ScoreQuestions
+from earmark.schemas.score_questions import LABELLED, Judge, Reader, ScoreQuestions, Writer
 from earmark.tasks.annotation.prompts import prompt_named
 from earmark.tasks.annotation.request import Choice, Image
 from earmark.tasks.build.ask import Posed, Row, pose
@@ -45,34 +45,17 @@ def rewrite_request(config: ScoreQuestions, thread: Row) -> Posed:
     comments, made = thread["best_comments"], config.questions
     needed = needed_numbers(config, comments)
     shown = [{"text": comment["text"], "needed": number in needed} for number, comment in enumerate(comments, 1)]
-    facts = {
-        "step": "rewrite",
-        "title": thread["title"],
-        "text": thread["text"],
-        "comments": shown,
-        "options": made.options,
-        "longest": made.longest_option_words,
-    }
-    return pose(
-        config.writer,
-        prompt_named(REWRITE),
-        facts,
-        title=thread["title"],
-        text=thread["text"],
-        comments=shown,
-        most_options=made.options,
-        longest_words=made.longest_option_words,
-        with_image=config.writer.sees_image,
-        score_image=_image(thread),
-    )
+    about = {"title": thread["title"], "text": thread["text"], "comments": shown}
+    facts = {"step": "rewrite", **about, "options": made.options, "longest": made.longest_option_words}
+    limits = {"most_options": made.options, "longest_words": made.longest_option_words}
+    return pose(config.writer, prompt_named(REWRITE), facts, **about, **limits, **_picture(config.writer, thread))
 
 
 def tie_request(config: ScoreQuestions, draft: Row) -> Posed:
     """Which of a draft's `best` options, which people like alike, is the best answer."""
     shown: dict[str, Any] = {"question": draft["question"], "options": [option["text"] for option in draft["best"]]}
     letters = Choice(tuple(LETTERS[: len(shown["options"])]))
-    picture = {"with_image": config.judge.sees_image, "score_image": _image(draft)}
-    return pose(config.judge, prompt_named(TIE), shown, letters, **shown, **picture)
+    return pose(config.judge, prompt_named(TIE), shown, letters, **shown, **_picture(config.judge, draft))
 
 
 def distractor_request(config: ScoreQuestions, draft: Row) -> Posed:
@@ -100,7 +83,7 @@ def _read(config: ScoreQuestions, name: str, about: Row, **more: str) -> Posed:
     if config.reader is None:
         raise ValueError("nobody reads without a [reader]")
     shown = {"question": about["question"], "option": about["option"], **more}
-    picture = {"with_image": config.reader.sees_image, "score_image": _image(about)}
+    picture = _picture(config.reader, about)
     return pose(config.reader, prompt_named(name), {"step": name, **shown}, Choice((YES, NO)), **shown, **picture)
 
 
@@ -122,5 +105,6 @@ def options_of(draft: Row) -> list[str]:
     return [draft["truth_text"], *draft["other_texts"], *draft["distractors"]]
 
 
-def _image(thread: Row) -> Image:
-    return Image(thread["image_sha256"], thread["image_file"], MEDIA_TYPES[thread["extension"]])
+def _picture(config: Writer | Judge | Reader, thread: Row) -> dict[str, Any]:
+    image = Image(thread["image_sha256"], thread["image_file"], MEDIA_TYPES[thread["extension"]])
+    return {"with_image": config.sees_image, "score_image": image}

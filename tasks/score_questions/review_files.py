@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,9 @@ import pyarrow.parquet as pq
 
 from earmark.schemas.errors import StoreError
 from earmark.schemas.score_questions import QUESTIONS
-from earmark.tasks.exports.folder import RECORD, building
+from earmark.tasks.exports.folder import RECORD, building, write_facts
 from earmark.tasks.score_questions.option_order import LETTERS
+from earmark.tasks.score_questions.requests import MEDIA_TYPES
 from earmark.tasks.score_questions.reviews import COLUMNS, CRITERIA, DELETES, Verdict
 from earmark.tasks.store.files import replacing
 from earmark.tasks.store.versions import Version
@@ -23,19 +24,13 @@ from earmark.tasks.store.versions import Version
 SHEET, TASKS, CONFIG = "reviews.csv", "label-studio-tasks.json", "label-studio.xml"
 _SHOWN = ("image", "question", "options", "right", "category", "subcategory", "difficulty")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-_ENDINGS = {".png": "image/png", ".jpg": "image/jpeg"}
 _AT_ONCE = 16
 
 
 def write_review(version: Version, folder: Path, *, images_at: str | None = None, force: bool = False) -> int:
     """Write a version's questions for reviewers: `reviews.csv`, Label Studio's configuration and tasks, `images/`.
 
-    Args:
-        folder: a folder that is not there or is empty.
-        images_at: what Label Studio finds images by, before their file's name; without it they travel in the tasks.
-
-    Returns:
-        How many questions there are.
+    Gives their number. `images_at` is as in `address_of`.
 
     Raises:
         StoreError: the folder is taken, or the version has no questions.
@@ -49,31 +44,32 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
         ):
             table = csv.DictWriter(sheet, [*COLUMNS, *_SHOWN], lineterminator="\r\n")
             table.writeheader()
-            for row in _questions(version):
+            for row in questions_of(version):
                 name = str(row["image"]["path"])
                 (place / "images" / name).write_bytes(row["image"]["bytes"])
-                table.writerow(_safe({**_task(row), "right": _right(row), "image": f"images/{name}"}))
-                data = {**_task(row), "right": _right(row), "image": address_of(name, row["image"]["bytes"], images_at)}
+                shown = _shown(row)
+                table.writerow(_safe({**shown, "image": f"images/{name}"}))
+                data = {**shown, "image": address_of(name, row["image"]["bytes"], images_at)}
                 tasks.write(("[\n" if count == 0 else ",\n") + json.dumps({"data": data}, ensure_ascii=False))
                 count += 1
             tasks.write("\n]\n" if count else "[]\n")
         if not count:
             raise StoreError(f"{version.corpus} {version.name} has no questions to review")
-        room = resources.files("earmark.tasks.score_questions")
-        (place / CONFIG).write_text(room.joinpath(CONFIG).read_text("utf-8"), "utf-8")
-        (place / "README.md").write_text(room.joinpath("review.md").read_text("utf-8"), "utf-8")
-        record = {"corpus": version.corpus, "version": version.name, "manifest_sha256": version.manifest.digest()}
-        (place / RECORD).write_text(json.dumps({**record, "questions": count}, indent=1) + "\n", "utf-8")
+        named = {"corpus": version.corpus, "version": version.name, "manifest_sha256": version.manifest.digest()}
+        pages = {CONFIG: template(CONFIG), "README.md": template("review.md")}
+        write_facts(place, RECORD, {**named, "questions": count}, pages)
     return count
+
+
+def template(name: str) -> str:
+    """The text of a file that lies in this room."""
+    return resources.files("earmark.tasks.score_questions").joinpath(name).read_text("utf-8")
 
 
 def contents_of(version: Version) -> dict[str, str]:
     """What each question of a version reads like, by its id."""
-    rows: dict[str, str] = {}
-    for path in version.files(QUESTIONS.name):
-        columns = pq.read_table(path, columns=["question_id", "content_sha256"]).to_pydict()
-        rows |= dict(zip(columns["question_id"], columns["content_sha256"], strict=True))
-    return rows
+    rows = questions_of(version, ["question_id", "content_sha256"])
+    return {row["question_id"]: row["content_sha256"] for row in rows}
 
 
 def write_verdicts(path: Path, verdicts: Iterable[Verdict]) -> None:
@@ -83,46 +79,32 @@ def write_verdicts(path: Path, verdicts: Iterable[Verdict]) -> None:
         table = csv.DictWriter(file, COLUMNS, lineterminator="\n")
         table.writeheader()
         for verdict in sorted(verdicts, key=lambda one: (one.question_id, one.reviewer)):
-            answers = {name: "yes" if verdict.answers[name] else "no" for name in CRITERIA}
-            names = {"question_id": verdict.question_id, "content_sha256": verdict.content_sha256}
-            table.writerow(
-                _safe(
-                    {
-                        **names,
-                        "reviewer": verdict.reviewer,
-                        **answers,
-                        DELETES: " ".join(verdict.deletes),
-                        "note": verdict.note or "",
-                    }
-                )
-            )
+            row = {name: getattr(verdict, name) for name in ("question_id", "content_sha256", "reviewer")}
+            row |= {name: "yes" if verdict.answers[name] else "no" for name in CRITERIA}
+            table.writerow(_safe({**row, DELETES: " ".join(verdict.deletes), "note": verdict.note or ""}))
 
 
-def _questions(version: Version) -> Iterator[dict[str, Any]]:
+def questions_of(version: Version, columns: list[str] | None = None) -> Iterator[dict[str, Any]]:
+    """The questions of a version, with all columns or some."""
     for path in version.files(QUESTIONS.name):
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(_AT_ONCE):
+            for batch in file.iter_batches(_AT_ONCE, columns=columns):
                 yield from batch.to_pylist()
 
 
-def _task(row: Mapping[str, Any]) -> dict[str, str]:
+def _shown(row: Mapping[str, Any]) -> dict[str, str]:
     """What both forms hold of a question."""
-    options: Sequence[str] = row["options"]
     names = ("question_id", "content_sha256", "question", "category", "subcategory", "difficulty")
-    lines = [f"{letter}. {text}" for letter, text in zip(LETTERS, options, strict=False)]
-    return {**{name: row[name] for name in names}, "options": "\n".join(lines)}
-
-
-def _right(row: Mapping[str, Any]) -> str:
-    letter = str(row["truth_letter"])
-    return f"{letter}. {row['options'][LETTERS.index(letter)]}"
+    lines = [f"{letter}. {text}" for letter, text in zip(LETTERS, row["options"], strict=False)]
+    right = lines[LETTERS.index(row["truth_letter"])]
+    return {**{name: row[name] for name in names}, "options": "\n".join(lines), "right": right}
 
 
 def address_of(name: str, content: bytes, images_at: str | None) -> str:
     """What Label Studio finds an image by: an address below `images_at`, or the image itself."""
     if images_at is not None:
         return f"{images_at.rstrip('/')}/{name}"
-    return f"data:{_ENDINGS[Path(name).suffix]};base64,{base64.b64encode(content).decode()}"
+    return f"data:{MEDIA_TYPES[name.rpartition('.')[2]]};base64,{base64.b64encode(content).decode()}"
 
 
 def _safe(row: Mapping[str, str]) -> dict[str, str]:

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from earmark.schemas.errors import InputError
-from earmark.schemas.files import read_regular
-from earmark.tasks.importers.cells import shown
-from earmark.tasks.importers.lines import read_rows, unreadable
+from earmark.tasks.importers.cells import BadRow, shown
+from earmark.tasks.importers.json_arrays import read_json
+from earmark.tasks.importers.lines import read_rows
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.text.anonymity import scrub
 
-CRITERIA = ("musically_correct", "options_relevant", "offensive", "ambiguous")
 FLAGS_WHEN = {"musically_correct": False, "options_relevant": False, "offensive": True, "ambiguous": True}
+CRITERIA = tuple(FLAGS_WHEN)
 REQUIRED = ("question_id", "content_sha256", "reviewer", *CRITERIA)
 DELETES = "delete_options"
 COLUMNS = (*REQUIRED, DELETES, "note")
@@ -55,11 +55,7 @@ class Verdict:
 
 
 def read_reviews(path: Path, name: str) -> Iterator[Verdict | Reject]:
-    """The verdicts of a file, in its order; rows that nobody filled in are passed over.
-
-    Args:
-        path: the file; JSON where its name ends so, else CSV.
-        name: what rows call it.
+    """The verdicts of a file (JSON, or else CSV), in its order; rows that nobody filled in are passed over.
 
     Raises:
         InputError: it is missing, not text, no JSON, or lacks a column.
@@ -67,7 +63,12 @@ def read_reviews(path: Path, name: str) -> Iterator[Verdict | Reject]:
     rows = _json_rows(path, name) if path.suffix.lower() == ".json" else _csv_rows(path, name)
     seen: dict[tuple[str, str], int] = {}
     for line, row in rows:
-        one = row if isinstance(row, Reject) else _verdict(row, name, line)
+        one: Verdict | Reject | None = row if isinstance(row, Reject) else None
+        if isinstance(row, dict):
+            try:
+                one = _verdict(row, name, line)
+            except BadRow as bad:
+                one = Reject(shown(row.get("question_id") or ""), bad.reason, bad.detail, name, line)
         if isinstance(one, Verdict):
             before = seen.setdefault((one.question_id, one.reviewer), line)
             if before != line:
@@ -89,44 +90,46 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Rej
         yield line, row if isinstance(row, Reject) else dict(zip(names, row, strict=False))
 
 
-def json_tasks(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The tasks of Label Studio's export, with their number from 1; one that is no object is an empty one.
+def json_annotations(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any], dict[str, Any] | None]]:
+    """Each annotation of Label Studio's export: its task's number from 1, its task's data, and itself.
+
+    Of JSON-MIN, data and answers lie side by side: there is no annotation by itself. A task that is no object is empty.
 
     Raises:
         InputError: it cannot be read, or is no list.
     """
-    try:
-        tasks = json.loads(read_regular(path))
-    except OSError as error:
-        raise unreadable(name, error) from None
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{name}: expected Label Studio's JSON export: {error}") from None
-    if not isinstance(tasks, list):
-        raise InputError(f"{name}: expected a list of tasks, found {type(tasks).__name__}")
-    for number, task in enumerate(tasks, 1):
-        yield number, task if isinstance(task, dict) else {"question_id": shown(json.dumps(task))}
+    for number, task in enumerate(read_json(path, name, list, "Label Studio's JSON export, a list of tasks"), 1):
+        if not isinstance(task, dict):
+            yield number, {"question_id": shown(json.dumps(task))}, None
+        elif not isinstance(task.get("annotations"), list):
+            yield number, task, None
+        else:
+            data = task["data"] if isinstance(task.get("data"), dict) else {}
+            for one in task["annotations"]:
+                if isinstance(one, dict) and not one.get("was_cancelled"):
+                    yield number, data, one
 
 
 def _json_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, task in json_tasks(path, name):
-        if isinstance(task.get("annotations"), list):
-            data = task["data"] if isinstance(task.get("data"), dict) else {}
-            for annotation in task["annotations"]:
-                if isinstance(annotation, dict) and not annotation.get("was_cancelled"):
-                    yield number, {**_texts(data), **_annotated(annotation)}
-        else:  # JSON-MIN: the task's data and the answers side by side
-            answers = {**_deleted(task.get(DELETES)), **_notes(task.get("note"))}
-            yield number, {**_texts(task), "reviewer": _reviewer(task.get("annotator")), **answers}
+    for number, data, annotation in json_annotations(path, name):
+        beside = {"reviewer": _reviewer(data.get("annotator")), **_in_words(data.get(DELETES), data.get("note"))}
+        yield number, {**_texts(data), **(beside if annotation is None else _annotated(annotation))}
 
 
 def _texts(data: Mapping[str, Any]) -> dict[str, str]:
     return {name: value for name in (*COLUMNS, *_SEEN) if isinstance(value := data.get(name), str)}
 
 
-def _deleted(value: Any) -> dict[str, str]:
-    """Letters, as Label Studio has several choices, or one."""
-    letters = value.get("choices") if isinstance(value, Mapping) else value
-    return {DELETES: " ".join(map(str, letters)) if isinstance(letters, list) else str(letters)} if letters else {}
+def several(value: Any) -> list[Any]:
+    """What Label Studio writes as a list, or as it is where there is one."""
+    return value if isinstance(value, list) else [value] if value else []
+
+
+def _in_words(deletes: Any = None, note: Any = None) -> dict[str, str]:
+    """The letters of options to delete, and the note, where they are there."""
+    letters = several(deletes.get("choices") if isinstance(deletes, Mapping) else deletes)
+    cells = {DELETES: " ".join(map(str, letters)), "note": "\n".join(map(str, several(note)))}
+    return {name: cell for name, cell in cells.items() if cell}
 
 
 def _annotated(annotation: Mapping[str, Any]) -> dict[str, str]:
@@ -140,15 +143,10 @@ def _annotated(annotation: Mapping[str, Any]) -> dict[str, str]:
         if name in CRITERIA and isinstance(value.get("choices"), list):
             answers[name] = ",".join(map(str, value["choices"]))
         elif name == DELETES:
-            answers |= _deleted(value)
+            answers |= _in_words(deletes=value)
         elif name == "note":
-            answers |= _notes(value.get("text"))
+            answers |= _in_words(note=value.get("text"))
     return answers
-
-
-def _notes(value: Any) -> dict[str, str]:
-    lines = value if isinstance(value, list) else [value] if value else []
-    return {"note": "\n".join(map(str, lines))} if lines else {}
 
 
 def _reviewer(value: Any) -> str:
@@ -158,31 +156,30 @@ def _reviewer(value: Any) -> str:
     return "" if value is None else f"annotator-{value}"
 
 
-def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | Reject | None:
-    """A row's verdict. A reject's detail quotes no cell: in a row that is shifted it may be anyone's name or words."""
+def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | None:
+    """A row's verdict. A fault's detail quotes no cell: in a row that is shifted it may be anyone's name or words."""
     cells = {column: str(row.get(column) or "").strip() for column in COLUMNS}
     if not any(cells[column] for column in CRITERIA):
-        return None if cells["question_id"] else _reject(row, "no_question_id", "expected one, found none", name, line)
+        if not cells["question_id"]:
+            raise BadRow("no_question_id", "expected one, found none")
+        return None
     answers = {}
     for column in CRITERIA:
         answer = _YES.get(cells[column].casefold())
         if answer is None:
-            detail = f"expected yes or no in {column}, found {'something else' if cells[column] else 'nothing'}"
-            return _reject(row, "not_yes_or_no", detail, name, line)
+            found = "something else" if cells[column] else "nothing"
+            raise BadRow("not_yes_or_no", f"expected yes or no in {column}, found {found}")
         answers[column] = answer
     if "@" in cells["reviewer"]:
-        detail = "expected a pseudonym or number in reviewer, found an address; it would be published"
-        return _reject(row, "reviewer_is_an_address", detail, name, line)
+        expected = "expected a pseudonym or number in reviewer"
+        raise BadRow("reviewer_is_an_address", f"{expected}, found an address; it would be published")
     for column in ("question_id", "content_sha256", "reviewer"):
         if not cells[column] or len(cells[column]) > LONGEST_CELL:
             length = f"more than {LONGEST_CELL} characters" if cells[column] else "nothing"
-            return _reject(row, f"no_{column}", f"expected a {column}, found {length}", name, line)
+            raise BadRow(f"no_{column}", f"expected a {column}, found {length}")
     if not _ID.fullmatch(cells["question_id"]):
-        return _reject(row, "no_question_id", "expected the id of a question, found something else", name, line)
-    try:
-        deletes = _options(cells[DELETES], str(row.get("options") or ""), str(row.get("right") or ""))
-    except ValueError as fault:
-        return _reject(row, "no_such_option", str(fault), name, line)
+        raise BadRow("no_question_id", "expected the id of a question, found something else")
+    deletes = _options(cells[DELETES], str(row.get("options") or ""), str(row.get("right") or ""))
     note = scrub(cells["note"])[:LONGEST_NOTE] or None
     names = cells["question_id"], cells["content_sha256"], cells["reviewer"]
     return Verdict(*names, answers, note, name, line, deletes)
@@ -197,7 +194,7 @@ def _options(cell: str, options: str, right: str) -> tuple[str, ...]:
     """The options that a cell names, by their letters beside it, or by their ids.
 
     Raises:
-        ValueError: it names none, or the right one.
+        BadRow: it names none, or the right one.
     """
     by_letter = {line[0]: line[3:] for line in options.splitlines() if _LETTERED.match(line)}
     seen = set(map(option_id, by_letter.values()))
@@ -205,15 +202,12 @@ def _options(cell: str, options: str, right: str) -> tuple[str, ...]:
     for word in re.split(r"[\s,;]+", cell):
         known = not seen or word in seen if _OPTION_ID.fullmatch(word) else word.upper() in by_letter
         if word and not known:
-            raise ValueError(f"expected letters of options in {DELETES}, found something else")
+            raise BadRow("no_such_option", f"expected letters of options in {DELETES}, found something else")
         if word and (right.startswith(f"{word.upper()}. ") or word == option_id(right[3:])):
-            raise ValueError(f"expected wrong options in {DELETES}; of a wrong right one, say no in musically_correct")
+            expected = f"expected wrong options in {DELETES}"
+            raise BadRow("no_such_option", f"{expected}; of a wrong right one, say no in musically_correct")
         ids += [option_id(by_letter[word.upper()]) if word.upper() in by_letter else word] if word else []
     return tuple(sorted(set(ids)))
-
-
-def _reject(row: Mapping[str, Any], reason: str, detail: str, name: str, line: int) -> Reject:
-    return Reject(shown(row.get("question_id") or ""), reason, detail, name, line)
 
 
 def gather_reviews(
@@ -221,9 +215,7 @@ def gather_reviews(
 ) -> tuple[list[Verdict], list[Reject]]:
     """The verdicts of several files, one a question and reviewer: rather one on the question as it reads now.
 
-    Args:
-        files: each file, and what rows call it.
-        contents: what each question reads like now, by its id.
+    `contents` is what each question reads like now, by its id.
 
     Raises:
         InputError: a file cannot be read.
@@ -258,12 +250,7 @@ def enough(speak: int, reviewers: int, by: Literal["any", "majority", "all"]) ->
 
 
 def left_out(verdicts: Iterable[Verdict], by: Literal["any", "majority", "all"]) -> dict[str, list[Verdict]]:
-    """The questions that reviewers flag, with the verdicts that do.
-
-    Args:
-        verdicts: those on questions as they read now.
-        by: how many of a question's reviewers must flag it.
-    """
+    """The questions that so many of their reviewers flag, with the verdicts that do."""
     by_question: dict[str, list[Verdict]] = defaultdict(list)
     for verdict in verdicts:
         by_question[verdict.question_id].append(verdict)

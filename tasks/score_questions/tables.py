@@ -6,21 +6,20 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 from pydantic import TypeAdapter
 
 from earmark.schemas.places import without_place
 from earmark.schemas.score_questions import OPTIONS, QUESTIONS, REVIEWS, SOURCES, TRANSCRIPTS, ScoreQuestions
-from earmark.schemas.tables import SPLITS, UNSPLIT
+from earmark.schemas.tables import SPLITS, UNSPLIT, Table
 from earmark.tasks.build.ask import Row
 from earmark.tasks.build.rejects import came_in
 from earmark.tasks.build.step import Account, Done, step
 from earmark.tasks.build.walk import Walked
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.score_questions.checks import check_left, words_of
-from earmark.tasks.score_questions.deletion import Left, content_of, without_deleted
+from earmark.tasks.score_questions.deletion import content_of, without_deleted
 from earmark.tasks.score_questions.option_order import LETTERS, in_order, right_places
 from earmark.tasks.score_questions.reading import Kind, account_of, kinds_of, readings_of
 from earmark.tasks.score_questions.requests import options_of
@@ -46,7 +45,10 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     files = [(config.path(name), without_place(name)) for name in config.review.files]
     readings = readings_of(written)
     verdicts, refused = gather_reviews(files, {name: content_of(row) for name, row in drafts.items()})
-    left = _after_deletions(config, drafts, verdicts)
+    by_id: dict[str, list[Verdict]] = defaultdict(list)
+    for verdict in verdicts:
+        by_id[verdict.question_id].append(verdict)
+    left = {name: without_deleted(row, by_id[name], config.review.flagged_by) for name, row in drafts.items()}
     contents = {name: one.contents for name, one in left.items()}
     questions = _with_letters([one.row for one in left.values()], config.seed)
     faults = {name: check_left(options_of(one.row), config.questions.least_options) for name, one in left.items()}
@@ -54,13 +56,14 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     flagged = left_out([verdict for verdict in verdicts if applies(verdict, contents)], config.review.flagged_by)
     kept = [row for name, row in questions.items() if name not in flagged and name not in spoilt]
     as_right = {(one.thread, one.option): one.may_be_right for one in readings if one.ask == "check"}
+    transcripts, transcribed = read_transcripts(config, kept)
     for split in SPLITS:
         rows = [row for row in kept if row["split"] == split]
         stage.write(QUESTIONS, split, _questions(config, rows))
-        stage.write(OPTIONS, split, [_table(OPTIONS.schema, [o for row in rows for o in _options(row, as_right)])])
-        stage.write(SOURCES, split, [_table(SOURCES.schema, [_source(config, row) for row in rows])])
-    stage.write(REVIEWS, UNSPLIT, [_table(REVIEWS.schema, [_review(config, one, contents) for one in verdicts])])
-    transcribed = _write_transcripts(stage, config, kept)
+        _write(stage, OPTIONS, split, [option for row in rows for option in _options(row, as_right)])
+        _write(stage, SOURCES, split, [_source(config, row) for row in rows])
+        _write(stage, TRANSCRIPTS, split, [row for row in transcripts if row["split"] == split])
+    _write(stage, REVIEWS, UNSPLIT, [_review(config, one, contents) for one in verdicts])
     for table in (QUESTIONS, OPTIONS, SOURCES, REVIEWS, TRANSCRIPTS):
         stage.drop_empty_splits(table)
     stages = [name for name in STAGES if name != "check" or config.reader]
@@ -86,18 +89,8 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     )
 
 
-def _write_transcripts(stage: Stage, config: ScoreQuestions, questions: Sequence[Row]) -> list[Account]:
-    """Write `transcripts`, where the config names a folder of them."""
-    rows: list[Row] = []
-    accounts = []
-    if config.transcripts is not None:
-        folder = config.path(config.transcripts)
-        rows, account = read_transcripts(folder, config.transcripts, questions, config.source.name)
-        accounts.append(account)
-    for split in SPLITS:
-        part = [row for row in rows if row["split"] == split]
-        stage.write(TRANSCRIPTS, split, [_table(TRANSCRIPTS.schema, part)])
-    return accounts
+def _write(stage: Stage, table: Table, split: str, rows: list[Row]) -> None:
+    stage.write(table, split, [pa.Table.from_pylist(rows, table.schema)])
 
 
 def kinds_read(stage: Stage) -> list[Kind]:
@@ -122,14 +115,6 @@ def _with_letters(questions: Sequence[Row], seed: int) -> dict[str, Row]:
     return by_id
 
 
-def _after_deletions(config: ScoreQuestions, drafts: Mapping[str, Row], verdicts: Sequence[Verdict]) -> dict[str, Left]:
-    """What reviewers leave of each question, by id."""
-    by_id: dict[str, list[Verdict]] = defaultdict(list)
-    for verdict in verdicts:
-        by_id[verdict.question_id].append(verdict)
-    return {name: without_deleted(row, by_id[name], config.review.flagged_by) for name, row in drafts.items()}
-
-
 def _questions(config: ScoreQuestions, rows: Sequence[Row]) -> Iterator[pa.Table]:
     for start in range(0, len(rows), IMAGES_AT_ONCE):
         part = []
@@ -148,7 +133,7 @@ def _questions(config: ScoreQuestions, rows: Sequence[Row]) -> Iterator[pa.Table
                     "source": config.source.name,
                 }
             )
-        yield _table(QUESTIONS.schema, part)
+        yield pa.Table.from_pylist(part, QUESTIONS.schema)
     if not rows:
         yield QUESTIONS.schema.empty_table()
 
@@ -178,12 +163,11 @@ def _options(row: Row, as_right: Mapping[tuple[str, str], bool | None]) -> Itera
 
 
 def _source(config: ScoreQuestions, row: Row) -> Row:
-    names = ("split", "author_id", "year", "words", "comments", "tied", "image_from", "detector", "score_confidence",
-             "staves", "kind")  # fmt: skip
+    names = ("split", "author_id", "forum", "year", "words", "comments", "tied", "image_from", "detector",
+             "score_confidence", "staves", "kind")  # fmt: skip
     return {
         "question_id": row["thread_key"],
         **{name: row[name] for name in names},
-        "forum": row["forum"],
         "best_votes": max(comment["score"] for comment in row["best_comments"]),
         "source": config.source.name,
     }
@@ -208,15 +192,12 @@ def _review_files(
 
 
 def _why_flagged(flags: Sequence[Verdict]) -> str:
-    words = [f"{verdict.reviewer} says {', '.join(_flags(verdict))}" for verdict in flags]
+    words = []
+    for verdict in flags:
+        against = (name for name, flag in FLAGS_WHEN.items() if verdict.answers[name] is flag)
+        named = (name if FLAGS_WHEN[name] else f"not {name}" for name in against)
+        words.append(f"{verdict.reviewer} says {', '.join(named)}")
     return f"expected no flag, found {len(flags)}: {'; '.join(words)}"
-
-
-def _flags(verdict: Verdict) -> list[str]:
-    """What speaks against the question, in words."""
-    return [
-        f"{'not ' if flag is False else ''}{name}" for name, flag in FLAGS_WHEN.items() if verdict.answers[name] is flag
-    ]
 
 
 def _review(config: ScoreQuestions, verdict: Verdict, contents: Mapping[str, tuple[str, ...]]) -> Row:
@@ -231,7 +212,3 @@ def _review(config: ScoreQuestions, verdict: Verdict, contents: Mapping[str, tup
         "line": verdict.line,
         "source": config.source.name,
     }
-
-
-def _table(schema: pa.Schema, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(list(rows), schema)

@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.files import NotAFile, Root, read_regular
-from earmark.schemas.score_questions import TRANSCRIPTS
+from earmark.schemas.score_questions import TRANSCRIPTS, ScoreQuestions
+from earmark.tasks.build.ask import Row
 from earmark.tasks.build.step import Account
+from earmark.tasks.importers.cells import BadRow
 from earmark.tasks.importers.rows import Reject
 
 FORMS = {".txt": "caption", ".abc": "abc", ".musicxml": "musicxml", ".xml": "musicxml"}
 LONGEST = 200_000  # characters: what a model reads beside a question
 
-Row = dict[str, Any]
 
-
-def read_transcripts(folder: Path, written: str, questions: Iterable[Row], source: str) -> tuple[list[Row], Account]:
+def read_transcripts(config: ScoreQuestions, questions: Sequence[Row]) -> tuple[list[Row], list[Account]]:
     """The transcripts of questions' images, by question and form, and what became of the files that name them.
 
+    `<image_sha256>.<ending>` lie in the config's folder, the endings of `FORMS`; other files there are passed over.
+
     Args:
-        folder: where `<image_sha256>.<ending>` lie, the endings of `FORMS`; other files there are passed over.
         questions: rows with `thread_key`, `split` and `image_sha256`.
-        source: of the rows.
 
     Raises:
         InputError: there is no such folder.
     """
+    if config.transcripts is None:
+        return [], []
+    folder, source = config.path(config.transcripts), config.source.name
     if not folder.is_dir():
-        raise InputError(f"transcripts: expected a folder, found none at {written}")
+        raise InputError(f"transcripts: expected a folder, found none at {config.transcripts}")
     files: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         if path.suffix.lower() in FORMS:
@@ -41,47 +43,38 @@ def read_transcripts(folder: Path, written: str, questions: Iterable[Row], sourc
         seen: set[str] = set()
         for path in files.pop(question["image_sha256"], ()):
             form = FORMS[path.suffix.lower()]
-            text = _text(path, root)
-            if form in seen:
-                text = Reject("", "duplicate_file_name", f"expected one {form} of an image, found another", "", None)
-            seen.add(form)
-            if isinstance(text, Reject):
-                item = f"{question['thread_key']}/{form}"
+            about = {"question_id": question["thread_key"], "image_sha256": question["image_sha256"], "form": form}
+            try:
+                if form in seen:
+                    raise BadRow("duplicate_file_name", f"expected one {form} of an image, found another")
+                seen.add(form)
+                rows.append({**about, "split": question["split"], "text": _text(path, root), "source": source})
+            except BadRow as bad:
+                item, file = f"{question['thread_key']}/{form}", f"{source}/{path.name}"
                 of = (("clip", question["image_sha256"]), ("question", question["thread_key"]))  # leave together
-                reject = text._replace(item=item, source_file=f"{source}/{path.name}", made_from=of)
-                rejects.append((TRANSCRIPTS.name, reject))
-                continue
-            about = {name: question[name] for name in ("split", "image_sha256")}
-            rows.append({"question_id": question["thread_key"], **about, "form": form, "text": text, "source": source})
+                rejects.append((TRANSCRIPTS.name, Reject(item, bad.reason, bad.detail, file, None, made_from=of)))
     strangers = sum(map(len, files.values()))
-    return rows, Account(
-        entered=len(rows) + len(rejects),
-        kept=len(rows),
-        rejects=rejects,
-        name="transcripts",
-        unit="transcripts",
-        table=TRANSCRIPTS.name,
-        notes=[_note(rows), *([f"{strangers:,} files are of images that no question has"] if strangers else [])],
+    forms = sorted(Counter(row["form"] for row in rows).items())
+    notes = [", ".join(f"{many:,} as {form}" for form, many in forms) or "no image has a transcript"]
+    notes += [f"{strangers:,} files are of images that no question has"] if strangers else []
+    entered = len(rows) + len(rejects)
+    account = Account(
+        entered, len(rows), rejects, name="transcripts", unit="transcripts", table=TRANSCRIPTS.name, notes=notes
     )
+    return rows, [account]
 
 
-def _note(rows: Sequence[Row]) -> str:
-    counts = Counter(row["form"] for row in rows)
-    return ", ".join(f"{many:,} as {form}" for form, many in sorted(counts.items())) or "no image has a transcript"
-
-
-def _text(path: Path, root: Root) -> str | Reject:
+def _text(path: Path, root: Root) -> str:
     if root.leads_out(path):
-        return Reject("", "not_a_file", "expected a file in the folder, found a link out of it", "", None)
+        raise BadRow("not_a_file", "expected a file in the folder, found a link out of it")
     try:
-        content = read_regular(path)
-        text = content.decode("utf-8-sig")
+        text = read_regular(path).decode("utf-8-sig")
     except UnicodeDecodeError:
-        return Reject("", "bad_encoding", "expected UTF-8 text, found other bytes", "", None)
+        raise BadRow("bad_encoding", "expected UTF-8 text, found other bytes") from None
     except (NotAFile, IsADirectoryError) as error:
-        return Reject("", "not_a_file", f"expected a file, found: {error.strerror}", "", None)
+        raise BadRow("not_a_file", f"expected a file, found: {error.strerror}") from None
     if not text.strip():
-        return Reject("", "empty", "expected text, found none", "", None)
+        raise BadRow("empty", "expected text, found none")
     if len(text) > LONGEST:
-        return Reject("", "text_too_long", f"expected at most {LONGEST:,} characters, found {len(text):,}", "", None)
+        raise BadRow("text_too_long", f"expected at most {LONGEST:,} characters, found {len(text):,}")
     return text

@@ -39,23 +39,10 @@ def tries(config: ScoreQuestions) -> int:
     return config.questions.tries
 
 
-def check_draft(config: ScoreQuestions, thread: Row, value: Any) -> Fault | None:
-    """What speaks against a rewritten thread."""
-    comments, made = thread["best_comments"], config.questions
-    return check_rewriting(
-        value, len(comments), needed_numbers(config, comments), made.longest_option_words, made.options
-    )
-
-
 def usable_distractors(draft: Row, value: Any) -> tuple[list[str], Fault | None]:
     """The distractors of an answer that can be used, and what speaks against the others."""
     written = [text for _, text in sorted(value.items())]
     return good_distractors(written, draft["truth_text"], draft["other_texts"], draft["lacks"])
-
-
-def check_distractors(config: ScoreQuestions, draft: Row, value: Any) -> Fault | None:
-    """What speaks against wrong options."""
-    return usable_distractors(draft, value)[1]
 
 
 def check_label(config: ScoreQuestions, draft: Row, value: Any) -> Fault | None:
@@ -92,7 +79,7 @@ REWRITE = Ask(
     annotator="writer",
     request=rewrite_request,
     imagine=imagine_draft,
-    check=check_draft,
+    check=check_rewriting,
     tries=tries,
     about="threads",
 )
@@ -102,7 +89,7 @@ DISTRACT = Ask(
     annotator="writer",
     request=distractor_request,
     imagine=imagine_distractors,
-    check=check_distractors,
+    check=lambda config, draft, value: usable_distractors(draft, value)[1],
     tries=tries,
     about="questions with few answers",
 )

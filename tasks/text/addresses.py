@@ -26,13 +26,10 @@ _PLAIN_MAIL = re.compile(
 _PICTURES = ("png", "jpg", "jpeg", "gif", "webp", "svg", "wav", "mp3", "flac")
 
 # Suffixes that are words or endings of files as well: "the tonic.it resolves", "score.ly". A path makes them hosts.
-_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "ac ad ae al am an as at be bb by cc do fm go ha he hm id im in is it la li lt ma me mi mo ms mu my ne no of "
-        "one or pm pn re sa se si so st tab to us vi we zip mov py sh md rs ps ly pl ai ml ad day do how like now "
-        "play show best here you",
-    )
+_WORDS = words_of(
+    "ac ad ae al am an as at be bb by cc do fm go ha he hm id im in is it la li lt ma me mi mo ms mu my ne no of one "
+    "or pm pn re sa se si so st tab to us vi we zip mov py sh md rs ps ly pl ai ml ad day do how like now play show "
+    "best here you"
 )
 
 
@@ -45,9 +42,7 @@ def _suffixes() -> PublicSuffixList:
 def is_host(name: str, with_path: bool = False) -> bool:
     """Whether a dotted name is a host below a public suffix, or below one that is reserved for examples.
 
-    Args:
-        name: labels with dots between.
-        with_path: whether a path follows, which tells `bit.ly/abc` from `score.ly`.
+    `with_path` is whether a path follows, which tells `bit.ly/abc` from `score.ly`.
     """
     labels = name.rstrip(".").split(".")
     top = labels[-1].lower()

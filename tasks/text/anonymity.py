@@ -7,7 +7,7 @@ import html
 import os
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from earmark.schemas.errors import ConfigError
@@ -15,7 +15,7 @@ from earmark.schemas.files import keep_private
 from earmark.tasks.text.addresses import EMAIL, LINK
 from earmark.tasks.text.folding import HIDDEN, fold
 from earmark.tasks.text.people import HANDLE
-from earmark.tasks.text.personal import ID, RULES, Place, find
+from earmark.tasks.text.personal import ID, RULES, find
 from earmark.tasks.text.personal import hint as rules_hint
 from earmark.tasks.text.rules import Rule
 
@@ -45,11 +45,6 @@ def salt_of(variable: str, store: Path, environment: Mapping[str, str] = os.envi
     """The salt of ids: the environment's, else one that the store has kept since it first needed one.
 
     Without it nobody can tell whether a known id is in the dataset. It is in no version, manifest or log.
-
-    Args:
-        variable: name of the environment variable.
-        store: the store's folder.
-        environment: where the variable is looked up.
 
     Raises:
         ConfigError: the salt in the environment is too short to keep anything secret.
@@ -95,22 +90,14 @@ def scrub(text: str, names: Iterable[str] = ()) -> str:
 
     The words of a link stay, its target goes. Entities are resolved first and invisible characters dropped, so that
     neither hides anything. Known names go wherever they stand as a whole word, whatever else they may mean.
-
-    Args:
-        text: as the dump has it.
-        names: names of the people in the thread, and ids of its parts.
     """
-    return scrub_all([text], names)[0]
-
-
-def scrub_all(texts: Sequence[str], names: Iterable[str] = ()) -> list[str]:
-    """Several texts as by `scrub`; names are looked for in all of them together first, since most stand in none."""
-    bare = [_without_marks(text) for text in texts]
-    folded = [fold(text) for text in bare]
-    rules = (*RULES, *_names("\n".join(view.text for view in folded), names))
-    return [
-        _LINE_END.sub("\n", _left(text, find(view, rules))).strip() for text, view in zip(bare, folded, strict=True)
-    ]
+    bare = _without_marks(text)
+    folded = fold(bare)
+    parts, at = list[str](), 0
+    for place in find(folded, (*RULES, *_names(folded.text, names))):
+        parts += (bare[at : place.start], LEFT.get(place.kind, f"[{place.kind}]"))
+        at = place.end
+    return _LINE_END.sub("\n", "".join([*parts, bare[at:]])).strip()
 
 
 def _without_marks(text: str) -> str:
@@ -124,16 +111,6 @@ def _without_marks(text: str) -> str:
         if mark in text:
             text = pattern.sub(left, text)
     return text
-
-
-def _left(text: str, places: Iterable[Place]) -> str:
-    """A text with the kind of what stood there in each of the places."""
-    parts: list[str] = []
-    at = 0
-    for place in places:
-        parts += (text[at : place.start], LEFT.get(place.kind, f"[{place.kind}]"))
-        at = place.end
-    return "".join([*parts, text[at:]])
 
 
 def _names(text: str, names: Iterable[str]) -> tuple[Rule, ...]:

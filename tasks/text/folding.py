@@ -7,6 +7,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import groupby
 
 HIDDEN = (
     "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
@@ -95,10 +96,6 @@ def _disguised() -> Iterator[int]:
 
 def _ranges(codes: Iterable[int]) -> Iterator[str]:
     """Runs of codes as `a-z`."""
-    first = last = -1
-    for code in (*codes, -1):
-        if code != last + 1 or first < 0:
-            if first >= 0:
-                yield chr(first) if first == last else f"{chr(first)}-{chr(last)}"
-            first = code
-        last = code
+    for _, numbered in groupby(enumerate(codes), key=lambda pair: pair[1] - pair[0]):
+        run = [chr(code) for _, code in numbered]
+        yield run[0] if len(run) == 1 else f"{run[0]}-{run[-1]}"

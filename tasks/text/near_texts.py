@@ -26,7 +26,6 @@ def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
     duplicates themselves.
 
     Args:
-        texts: in a stable order.
         threshold: similarity from which a text is a duplicate, above 0 to 1.
 
     Returns:
@@ -35,10 +34,9 @@ def near_duplicates(texts: Sequence[str], threshold: float) -> list[int | None]:
     index = _Index(texts, threshold)
     repeats: list[int | None] = []
     for at, text in enumerate(texts):
-        shingles = index.ordered(text)
-        repeats.append(next(index.like(shingles), None))
+        repeats.append(next(index.like(text), None))
         if repeats[-1] is None:
-            index.add(at, shingles)
+            index.add(at)
     return repeats
 
 
@@ -53,12 +51,12 @@ class NearTexts:
 
     def __init__(self, others: Sequence[str], threshold: float) -> None:
         self._index = _Index(others, threshold)
-        for at, other in enumerate(others):
-            self._index.add(at, self._index.ordered(other))
+        for at in range(len(others)):
+            self._index.add(at)
 
     def find(self, text: str) -> int | None:
         """The index of the first of them that a text repeats, or None."""
-        return next(self._index.like(self._index.ordered(text)), None)
+        return next(self._index.like(text), None)
 
 
 def near_groups(texts: Sequence[str], threshold: float) -> list[int]:
@@ -66,9 +64,6 @@ def near_groups(texts: Sequence[str], threshold: float) -> list[int]:
 
     Unlike `near_duplicates`, texts that are duplicates themselves are compared too: texts of different groups are
     never nearly the same.
-
-    Args:
-        texts: in a stable order.
     """
     index = _Index(texts, threshold)
     heads = list(range(len(texts)))
@@ -78,12 +73,11 @@ def near_groups(texts: Sequence[str], threshold: float) -> list[int]:
         if same != at:
             heads[at] = heads[same]
             continue
-        shingles = index.ordered(text)
-        near = [at, *index.like(shingles)]
+        near = [at, *index.like(text)]
         low = min(_head(heads, other) for other in near)
         for other in near:
             heads[_head(heads, other)] = low
-        index.add(at, shingles)
+        index.add(at)
     return [_head(heads, at) for at in range(len(texts))]
 
 
@@ -115,28 +109,27 @@ class _Index:
             for shingle in _shingles(text):
                 self._counts[_counter(shingle)] += 1
 
-    def ordered(self, text: str) -> list[str]:
-        """A text's runs of words, each once, the rarest first."""
-        return sorted(_shingles(text), key=lambda shingle: (self._counts[_counter(shingle)], shingle))
-
-    def add(self, at: int, shingles: list[str]) -> None:
+    def add(self, at: int) -> None:
         """Have a text found from now on; texts are added in order."""
+        shingles = _shingles(self._texts[at])
         self._sizes[at] = len(shingles)
         for shingle in self._first(shingles):
             self._begin_with[shingle].append(at)
 
-    def like(self, shingles: list[str]) -> Iterator[int]:
-        """The texts that are like one of these runs, in order."""
-        mine = set(shingles)
-        shared = Counter(at for shingle in self._first(shingles) for at in self._begin_with.get(shingle, ()))
+    def like(self, text: str) -> Iterator[int]:
+        """The texts that are like another one, in order."""
+        mine = _shingles(text)
+        shared = Counter(at for shingle in self._first(mine) for at in self._begin_with.get(shingle, ()))
         sizes, threshold, size = self._sizes, self._threshold, len(mine)
         for at in sorted(at for at, runs in shared.items() if runs >= _least_shared(threshold, size, sizes[at])):
             both = len(mine.intersection(_shingles(self._texts[at])))
             if both / (size + sizes[at] - both) >= threshold:
                 yield at
 
-    def _first(self, shingles: list[str]) -> list[str]:
-        return shingles[: len(shingles) - _rest(self._threshold, len(shingles))]
+    def _first(self, shingles: set[str]) -> list[str]:
+        """The rarest of a text's runs."""
+        ordered = sorted(shingles, key=lambda shingle: (self._counts[_counter(shingle)], shingle))
+        return ordered[: len(ordered) - _rest(self._threshold, len(ordered))]
 
 
 def _rest(threshold: float, size: int) -> int:

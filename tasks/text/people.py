@@ -18,14 +18,10 @@ _PLATFORM_WORDS = words_of(_PLATFORMS) | {"cashapp"}
 _NOUN = r"(?:\s(?:user ?name|user|name|handle|account|acc|id|tag|profile|channel|page|alt))"
 _IS = r"(?:\s(?:is|was|as|me|at)(?:\s(?:called|named))?|'s|\s?(?::|：|=|-|–|—|->|→|@))"
 _SHAPE = r"[A-Za-z][\w.-]{2,40}(?:#[0-9]{4})?"
-_PLAIN = frozenset(
-    re.findall(
-        r"\w+",
-        "the and but for not are was has had all any own out off full down back dead gone new old good bad here there "
-        "this that then them they with from just also very really private public broken small great open closed "
-        "linked below above resolved resolving called named where what when which who how you your our his her its "
-        "their one two three",
-    )
+_PLAIN = words_of(
+    "the and but for not are was has had all any own out off full down back dead gone new old good bad here there this "
+    "that then them they with from just also very really private public broken small great open closed linked below "
+    "above resolved resolving called named where what when which who how you your our his her its their one two three"
 )
 _W = "[^0-9A-Za-z]"
 _BAR = re.compile(r"(?i)@?(?:mm?|bars?|b|meas|measures?|beats?|bpm)\.?[0-9]*$")

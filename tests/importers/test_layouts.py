@@ -83,13 +83,6 @@ def test_nisqa_takes_condition_database_and_reference(tmp_path: Path) -> None:
     assert row.audio == f"NISQA_Corpus/{row.file}"
 
 
-def test_nisqa_reads_one_database_alone(tmp_path: Path) -> None:
-    layouts.nisqa(tmp_path / "corpus", single=False)
-    got = read(tmp_path, format="nisqa", root="corpus/NISQA_VAL_LIVE")
-    assert {rating.split for rating in got.ratings} == {"validation"}
-    assert got.ratings[0].audio == "deg/c00000_0_0.wav"
-
-
 def test_singmos_json_takes_votes_and_lines(tmp_path: Path) -> None:
     layouts.singmos(tmp_path / "corpus", "json")
     rows = read(tmp_path, format="singmos", root="corpus").ratings

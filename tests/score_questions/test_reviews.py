@@ -318,8 +318,8 @@ def test_rows_that_cannot_be_read_are_rejects(tmp_path: Path, text: str, reason:
     [
         ("a.csv", "question_id,reviewer\n", "expected the column 'content_sha256', found 'question_id, reviewer'"),
         ("a.csv", "", "expected the column 'question_id', found ''"),
-        ("a.json", "{", "expected Label Studio's JSON export"),
-        ("a.json", "{}", "expected a list of tasks, found dict"),
+        ("a.json", "{", "expected Label Studio's JSON export, a list of tasks, found: Expecting"),
+        ("a.json", "{}", "expected Label Studio's JSON export, a list of tasks, found {}"),
         ("b.csv", None, "file not found"),
     ],
 )

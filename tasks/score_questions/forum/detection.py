@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
+import numpy as np
 from PIL import Image
 
 from earmark.schemas.errors import ConfigError, MissingExtraError
@@ -29,62 +30,48 @@ class Sight:
     kind: str  # class of the surest box, whether it counts or not; empty where nothing was found
 
 
-class Looks(Protocol):
-    """A detector."""
-
-    def look(self, image: Image.Image) -> Sight: ...
+Look: TypeAlias = Callable[[Image.Image], Sight]
 
 
-class StaffLines:
+def look_for_staves(image: Image.Image) -> Sight:
     """The embedded detector; see `tasks/score_questions/forum/staves.py`."""
-
-    def look(self, image: Image.Image) -> Sight:
-        """Find the staves."""
-        staves = find_staves(image)
-        boxes = tuple((s.left, s.top, s.width, s.height) for s in staves if s.confidence)
-        return Sight(confidence(staves), boxes, "score" if boxes else "")
+    staves = find_staves(image)
+    boxes = tuple((s.left, s.top, s.width, s.height) for s in staves if s.confidence)
+    return Sight(confidence(staves), boxes, "score" if boxes else "")
 
 
-class DetectionModel:
-    """An object-detection model, trained to find scores, systems or staves: of `transformers`, or YOLO in ONNX."""
+def look_by_model(model: TransformersModel | Yolo, name: str, classes: Sequence[str]) -> Look:
+    """An object-detection model, trained to find scores, systems or staves, as a detector: its surest box decides.
 
-    def __init__(self, model: TransformersModel | Yolo, name: str, classes: Sequence[str]) -> None:
-        """Take a model.
+    Args:
+        name: what messages call the model.
+        classes: those of its classes that count as a score; without any, all.
 
-        Args:
-            name: what messages call it.
-            classes: those of its classes that count as a score; without any, all.
+    Raises:
+        ConfigError: it knows no such class.
+    """
+    known = sorted(set(model.names.values()))
+    if stray := [one for one in classes if one not in known]:
+        raise ConfigError(f"detector.classes: expected classes of '{name}' ({', '.join(known)}), found '{stray[0]}'")
+    wanted, alone = frozenset(classes or known), threading.Lock()
 
-        Raises:
-            ConfigError: it knows no such class.
-        """
-        known = sorted(set(model.names.values()))
-        for one in classes:
-            if one not in known:
-                raise ConfigError(f"detector.classes: expected classes of '{name}' ({', '.join(known)}), found '{one}'")
-        self.model = model
-        self.classes = frozenset(classes or known)
-        self.alone = threading.Lock()
-
-    def look(self, image: Image.Image) -> Sight:
-        """Find the boxes; the surest one that counts decides."""
-        with self.alone:
-            seen = self.model.boxes(image, LEAST_BOX)
-        counted = [box for box in seen if box.kind in self.classes]
+    def look(image: Image.Image) -> Sight:
+        with alone:
+            seen = model.boxes(image, LEAST_BOX)
+        counted = [box for box in seen if box.kind in wanted]
         confidence = max((box.confidence for box in counted), default=0.0)
         boxes = sorted({_box(box.edges) for box in counted}, key=lambda box: (box[1], box[0]))
         surest = max(seen, key=lambda box: box.confidence, default=None)
         return Sight(round(confidence, 4), tuple(boxes), surest.kind if surest else "")
+
+    return look
 
 
 class TransformersModel:
     """An object-detection model of `transformers`."""
 
     def __init__(self, name: str, base: Path) -> None:
-        """Load it.
-
-        Args:
-            name: a folder, relative to `base`, or a name on the Hub.
+        """Load a folder, relative to `base`, or a model of the Hub.
 
         Raises:
             MissingExtraError: the extra with torch and transformers is not installed.
@@ -117,12 +104,10 @@ class TransformersModel:
                 self.model(**tensors), threshold=least, target_sizes=sizes
             )[0]
         found = zip(seen["boxes"].tolist(), seen["scores"].tolist(), seen["labels"].tolist(), strict=True)
-        return [Box(_within(edges, image.size), score, self.names[label]) for edges, score, label in found]
-
-
-def _within(edges: Sequence[float], size: tuple[int, int]) -> tuple[float, float, float, float]:
-    left, top, right, bottom = (min(max(0.0, edge), limit) for edge, limit in zip(edges, (*size, *size), strict=True))
-    return left, top, right, bottom
+        sides = image.size * 2
+        return [
+            Box(tuple(np.clip(edges, 0.0, sides).tolist()), score, self.names[label]) for edges, score, label in found
+        ]
 
 
 def _box(edges: Sequence[float]) -> tuple[int, int, int, int]:
@@ -130,7 +115,7 @@ def _box(edges: Sequence[float]) -> tuple[int, int, int, int]:
     return left, top, right - left, bottom - top
 
 
-def open_detector(config: Detector, base: Path) -> Looks:
+def open_detector(config: Detector, base: Path) -> Look:
     """The detector that a config names.
 
     Raises:
@@ -139,6 +124,6 @@ def open_detector(config: Detector, base: Path) -> Looks:
     """
     name = config.model
     if name == STAFF_LINES:
-        return StaffLines()
+        return look_for_staves
     model = Yolo(base / name, name) if name.lower().endswith(".onnx") else TransformersModel(name, base)
-    return DetectionModel(model, name, config.classes)
+    return look_by_model(model, name, config.classes)

@@ -161,18 +161,10 @@ def download(
         gate: what may be asked for; by default the hosts of `limits`, by https, at public addresses.
         seen: told how many more links are done.
     """
-    gate = gate or Gate(limits.hosts)
-    files: dict[str, Path | BadRow] = {}
-    missing = []
-    for link in dict.fromkeys(links):
-        kept = cache.lookup(link)
-        if kept is None:
-            missing.append(link)
-        else:
-            files[link] = kept
+    files = {link: kept for link in dict.fromkeys(links) if (kept := cache.lookup(link))}
     seen(len(files))
-    if missing:
-        files |= asyncio.run(_download_all(missing, cache, limits, gate, seen))
+    if missing := [link for link in dict.fromkeys(links) if link not in files]:
+        files |= asyncio.run(_download_all(missing, cache, limits, gate or Gate(limits.hosts), seen))
     return files
 
 

@@ -70,9 +70,7 @@ def _bar(pen: ImageDraw.ImageDraw, rng: random.Random, begin: int, end: int, top
         y = top + step * space // 2
         head = [x - 0.65 * space, y - 0.48 * space, x + 0.65 * space, y + 0.48 * space]
         pen.ellipse(head, fill=INK if rng.random() < 0.8 else PAPER, outline=INK, width=stroke)
-        for ledger in range(top - space, y - 1, -space):
-            pen.line([(x - space, ledger), (x + space, ledger)], INK, stroke)
-        for ledger in range(top + 5 * space, y + 1, space):
+        for ledger in (*range(top - space, y - 1, -space), *range(top + 5 * space, y + 1, space)):
             pen.line([(x - space, ledger), (x + space, ledger)], INK, stroke)
         up = beamed or step > 4
         tip = (x + 0.6 * space, y - 3.5 * space) if up else (x - 0.6 * space, y + 3.5 * space)
@@ -83,14 +81,10 @@ def _bar(pen: ImageDraw.ImageDraw, rng: random.Random, begin: int, end: int, top
             for shift in (-1.7, -1.2):
                 pen.line([(x + shift * space, y - space), (x + shift * space, y + space)], INK, stroke)
     if beamed:
-        _beam(pen, tips, top, space)
-
-
-def _beam(pen: ImageDraw.ImageDraw, tips: list[tuple[float, float]], top: int, space: int) -> None:
-    level = min(y for _, y in tips)
-    for x, y in tips:
-        pen.line([(x, y + 3.5 * space), (x, level)], INK, max(1, space // 6))
-    pen.rectangle([tips[0][0], level, tips[-1][0] + 1, level + space // 2], fill=INK)
+        level = min(y for _, y in tips)
+        for tip in tips:
+            pen.line([(tip[0], tip[1] + 3.5 * space), (tip[0], level)], INK, stroke)
+        pen.rectangle([tips[0][0], level, tips[-1][0] + 1, level + space // 2], fill=INK)
 
 
 def photo(seed: int) -> Image.Image:
@@ -120,7 +114,9 @@ def table(seed: int) -> Image.Image:
             pen.line([(30 + 100 * column, 30), (30 + 100 * column, 30 + rows * high)], INK, 1)
     for row in range(rows):
         for column in range(columns):
-            pen.text((36 + 100 * column, 31 + row * high + high // 2 - 7), rng.choice(WORDS), INK, _font(10))
+            pen.text(
+                (36 + 100 * column, 31 + row * high + high // 2 - 7), rng.choice(WORDS), INK, ImageFont.load_default(10)
+            )
     return page
 
 
@@ -132,7 +128,9 @@ def text_page(seed: int) -> Image.Image:
     pen = ImageDraw.Draw(page)
     y = 20
     while y < page.height - 2 * size:
-        pen.text((30, y), " ".join(rng.choices(WORDS, k=540 // (4 * size)))[: 900 // size], INK, _font(size))
+        pen.text(
+            (30, y), " ".join(rng.choices(WORDS, k=540 // (4 * size)))[: 900 // size], INK, ImageFont.load_default(size)
+        )
         y += round(1.5 * size) + (size if rng.random() < 0.1 else 0)
     return page
 
@@ -153,7 +151,7 @@ def tab(seed: int) -> Image.Image:
         for x in range(40, 610, rng.randint(18, 40)):
             y = top + rng.randrange(strings) * space
             pen.rectangle([x - 3, y - 5, x + 5, y + 5], fill=PAPER)
-            pen.text((x - 3, y - 7), str(rng.randint(0, 12)), INK, _font(10))
+            pen.text((x - 3, y - 7), str(rng.randint(0, 12)), INK, ImageFont.load_default(10))
     return page
 
 
@@ -166,7 +164,7 @@ def plot(seed: int) -> Image.Image:
     for line in range(lines):
         y = 360 - line * 320 // (lines - 1)
         pen.line([(50, y), (530, y)], 170 if rng.random() < 0.8 else INK, 1)
-        pen.text((14, y - 7), str(line * 10), INK, _font(10))
+        pen.text((14, y - 7), str(line * 10), INK, ImageFont.load_default(10))
     pen.line([(50, 40), (50, 360)], INK, 2)
     if rng.random() < 0.5:
         for bar in range(8):
@@ -187,7 +185,7 @@ def ruled_page(seed: int) -> Image.Image:
     for y in range(30, 410, space):
         pen.line([(10, y), (510, y)], 150, 1)
         if rng.random() < 0.6:
-            pen.text((20, y - 12), " ".join(rng.choices(WORDS, k=rng.randint(2, 9))), INK, _font(11))
+            pen.text((20, y - 12), " ".join(rng.choices(WORDS, k=rng.randint(2, 9))), INK, ImageFont.load_default(11))
     return page
 
 
@@ -223,16 +221,7 @@ def photographed(page: Image.Image, seed: int) -> Image.Image:
     rng = np.random.default_rng(seed)
     width, height = page.size
     bent = rng.uniform(0, 0.05, 8) * np.array([width, height] * 4)
-    corners = [
-        -bent[0],
-        -bent[1],
-        -bent[2],
-        height + bent[3],
-        width + bent[4],
-        height + bent[5],
-        width + bent[6],
-        -bent[7],
-    ]
+    corners = np.array([0, 0, 0, height, width, height, width, 0]) + bent * [-1, -1, -1, 1, 1, 1, 1, -1]
     seen = page.transform(page.size, Image.Transform.QUAD, corners, Image.Resampling.BICUBIC, fillcolor=150)
     light = np.linspace(rng.uniform(0.45, 0.7), rng.uniform(0.85, 1.0), width)[None, :]
     light = light * np.linspace(1.0, rng.uniform(0.75, 1.0), height)[:, None]
@@ -249,7 +238,3 @@ SCORES: dict[str, Callable[[Image.Image, int], Image.Image]] = {
     "photographed": photographed,
 }
 """What can have happened to a page of music."""
-
-
-def _font(size: int) -> ImageFont.ImageFont | ImageFont.FreeTypeFont:
-    return ImageFont.load_default(size)

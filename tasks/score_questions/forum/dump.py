@@ -23,7 +23,6 @@ from earmark.tasks.score_questions.forum.lines import (
     find_faults,
     is_packed,
     is_whole,
-    is_wide,
 )
 from earmark.tasks.store.sql import exactly, query
 
@@ -88,7 +87,6 @@ def scan(
 
     Args:
         connection: with whatever the queries ask for: variables, other tables.
-        path: NDJSON; read through zstd where its name ends in `.zst`.
         name: what messages and rejects call the file.
         place: of the file among those of its kind, from 1.
         kind: `submissions` or `comments`.
@@ -100,14 +98,19 @@ def scan(
     """
     try:
         part = Part(work, path.stat().st_size >> 20)
-        fit = not next(blocks(path), b"").startswith(UTF8_MARK) and not is_wide(path)
+        fit = not next(blocks(path), b"").startswith(UTF8_MARK)
         note = _read_any(connection, path, fit, kind, folder / f"{kind}-{place:04d}.ndjson.zst", part, limit)
         passed = dict(connection.sql(query("score_questions/passed")).fetchall())
         faults = _faults(connection, path) if passed.get(MALFORMED) else ()
-    except (OSError, zstandard.ZstdError) as error:
-        raise _refused(name, error) from None
+    except OSError as error:
+        raise unreadable(name, error) from None
+    except zstandard.ZstdError:
+        expected = "expected zstd data, found something else; plain NDJSON has no name in .zst"
+        raise InputError(f"{name}: {expected}") from None
     set_variables(connection, {"place": place})
-    _append(connection, "judged", f"score_questions/judge_{kind}")
+    judge = query(f"score_questions/judge_{kind}")
+    connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS judged AS FROM ({judge}) LIMIT 0")
+    connection.execute(f"INSERT INTO judged {judge}")
     connection.execute("DROP TABLE scanned")
     return Scanned(name, passed, faults, note)
 
@@ -158,22 +161,10 @@ def _read(connection: duckdb.DuckDBPyConnection, path: Path, kind: str, seen: Wa
         connection.execute(f"CREATE TEMP TABLE scanned AS {query(f'score_questions/scan_{kind}')}")
 
 
-def _append(connection: duckdb.DuckDBPyConnection, table: str, name: str) -> None:
-    """Add a query's rows to a table, which the first of them makes."""
-    connection.execute(f"CREATE TEMP TABLE IF NOT EXISTS {table} AS FROM ({query(name)}) LIMIT 0")
-    connection.execute(f"INSERT INTO {table} {query(name)}")
-
-
 def set_variables(connection: duckdb.DuckDBPyConnection, values: Mapping[str, object]) -> None:
     """Give values to queries that take no parameters; they read them by `getvariable`."""
     for name, value in values.items():
         connection.execute(f"SET VARIABLE {name} = ?", [value])
-
-
-def _refused(name: str, error: Exception) -> InputError:
-    if isinstance(error, zstandard.ZstdError):
-        return InputError(f"{name}: expected zstd data, found something else; plain NDJSON has no name in .zst")
-    return unreadable(name, error)
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from io import BufferedReader
@@ -58,7 +58,6 @@ def find_scores(
     A dry run gets none: it takes for granted that every thread has a score.
 
     Args:
-        stage: the build; images lie in `image_folder` of it.
         candidates: the submissions, which have the images' links.
         gate: what may be downloaded; by default what the config allows.
 
@@ -160,37 +159,28 @@ def _look_at(stage: Stage, config: ScoreQuestions, named: Sequence[Named]) -> tu
     """Decode, write and look at every image; gives rows of `images` with their hashes, and rejects."""
     folder = image_folder(stage)
     folder.mkdir(parents=True, exist_ok=True)
-    detector = open_detector(config.detector, config.base)
+    look = open_detector(config.detector, config.base)
 
-    def one(item: Named) -> tuple[Picture, Sight] | BadRow:
+    def one(item: Named) -> Row | Lost:
         try:
             picture = read_picture(_content(item.where, config.images.largest_bytes), config.images)
         except BadRow as why:
-            return why
+            return _reject(item.thread["thread_key"], item.place, why)
         path = folder / f"{picture.sha256}.{picture.extension}"
         if not path.is_file():
             with replacing(path) as temporary:
                 temporary.write_bytes(picture.content)
-        return picture, detector.look(picture.image)
+        return _row(item, picture, look(picture.image), config)
 
     rows, refused = [], []
     with working("look at images", len(named)) as work, ThreadPoolExecutor(AT_ONCE) as pool:
-        for item, seen in zip(named, _in_order(pool, one, named), strict=True):
-            if isinstance(seen, BadRow):
-                refused.append(_reject(item.thread["thread_key"], item.place, seen))
+        for row in pool.map(one, named):
+            if isinstance(row, tuple):
+                refused.append(row)
             else:
-                rows.append(_row(item, *seen, config))
+                rows.append(row)
             work.advance()
     return rows, refused
-
-
-def _in_order(
-    pool: ThreadPoolExecutor, one: Callable[[Named], tuple[Picture, Sight] | BadRow], named: Sequence[Named]
-) -> Iterator[tuple[Picture, Sight] | BadRow]:
-    """Results in the order of what they are of; only a few images are in memory at once."""
-    step = 4 * AT_ONCE
-    for start in range(0, len(named), step):
-        yield from pool.map(one, named[start : start + step])
 
 
 def _content(where: Path | BadRow, largest: int) -> bytes:

@@ -18,7 +18,6 @@ from earmark.tasks.importers.rows import Reject
 BLOCK = 1 << 22
 LONGEST_LINE = 1 << 24  # bytes; DuckDB's reader refuses a file with a longer one
 WIDEST_WINDOW = 1 << 31  # of zstd: the archives of this forum are packed with it
-READ_WINDOW = 1 << 27  # the widest that DuckDB's reader unpacks; it has no setting for more
 LONGEST_HEADER = 18  # bytes, of a frame of zstd
 UTF8_MARK = b"\xef\xbb\xbf"
 
@@ -36,18 +35,6 @@ class Fault(NamedTuple):
 def is_packed(path: Path) -> bool:
     """Whether a file is read through zstd."""
     return path.suffix == ".zst"
-
-
-def is_wide(path: Path) -> bool:
-    """Whether a file's first frame needs a wider window than DuckDB's reader has.
-
-    Raises:
-        OSError: it cannot be read.
-        zstandard.ZstdError: it does not begin as zstd does.
-    """
-    with open_regular(path) as file:
-        head = file.read(LONGEST_HEADER) if is_packed(path) else b""
-    return bool(head) and zstandard.get_frame_parameters(head).window_size > READ_WINDOW
 
 
 def is_whole(path: Path) -> bool:
@@ -120,11 +107,7 @@ def whole_lines(path: Path, seen: Watcher | None = None) -> Iterator[bytes]:
 def find_faults(path: Path, wanted: list[int], seen: Watcher | None = None) -> Iterator[Fault]:
     """Say what is wrong with lines that the fast reader found to hold no object.
 
-    The text of such a line is not repeated: it may hold names.
-
-    Args:
-        wanted: which lines, in order, counted from 1 without blank ones.
-        seen: is told how far the file has been read.
+    The text of such a line is not repeated: it may hold names. Lines are counted from 1, without blank ones.
     """
     left = iter(wanted)
     following = next(left, None)
@@ -142,11 +125,7 @@ def find_faults(path: Path, wanted: list[int], seen: Watcher | None = None) -> I
 
 
 def first_objects(path: Path, name: str, kind: str) -> Iterator[dict[str, Any] | Reject]:
-    """The first lines of a file, as objects; what cannot be one of its kind is a reject.
-
-    Args:
-        name: what rejects call it.
-        kind: `submissions` or `comments`.
+    """The first lines of a file, as objects; what is none of its kind (`submissions`, `comments`) is a reject.
 
     Raises:
         InputError: it cannot be read.

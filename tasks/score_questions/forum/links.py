@@ -29,13 +29,11 @@ _NUMBER = re.compile(r"(\d+)")
 def image_links(submission: Mapping[str, Any]) -> list[str]:
     """The addresses of a submission's images, first to last, none twice; no network is asked.
 
+    Of pages they are those that a rule gives (`image_of`), else what the forum kept of them in `preview`.
+
     Args:
         submission: `url`, `text`, `media_metadata`, `gallery_data`, `preview` as the dump has them, the last three as
             JSON text; and `image_from`, which of them counts. Whatever is not as it should be is passed over.
-
-    Returns:
-        Addresses of files: of pages those that a rule gives (`image_of`), else what the forum kept of them in
-        `preview`.
     """
     previews = _at(_parsed(submission["preview"]), "images")
     shown = [_at(_at(image, "source"), "url") for image in previews] if isinstance(previews, list) else []

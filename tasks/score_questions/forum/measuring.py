@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
 from pydantic import TypeAdapter
 from scipy.special import betaincinv
 
@@ -66,10 +65,12 @@ def measure_detector(config: Detector, base: Path) -> Measure:
         ConfigError: there is no such detector.
         MissingExtraError: it needs an extra that is not installed.
     """
-    detector = open_detector(config, base)
+    look = open_detector(config, base)
 
     def is_score(drawn: tuple[str, int]) -> bool:
-        return detector.look(_draw(*drawn)).confidence >= config.least
+        kind, seed = drawn
+        image = SCORES[kind](score(seed), seed) if kind in SCORES else NON_SCORES[kind](seed)
+        return look(image).confidence >= config.least
 
     called: dict[str, int] = {}
     kinds = [*SCORES, *NON_SCORES]
@@ -80,10 +81,6 @@ def measure_detector(config: Detector, base: Path) -> Measure:
             work.advance(config.drawings)
     hits, false_alarms = ({kind: called[kind] for kind in kinds} for kinds in (SCORES, NON_SCORES))
     return Measure(without_place(config.model), config.least, config.drawings, hits, false_alarms)
-
-
-def _draw(kind: str, seed: int) -> Image.Image:
-    return SCORES[kind](score(seed), seed) if kind in SCORES else NON_SCORES[kind](seed)
 
 
 @step("detector", label="")

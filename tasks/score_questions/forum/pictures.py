@@ -26,7 +26,6 @@ FAULTS = (
 JPEG_QUALITY = 92
 HASH_SIDE = 16
 HASH_MARGIN = 2.0  # gray levels; smaller differences between neighbours are noise
-HASHES_AT_ONCE = 512
 
 warnings.filterwarnings("ignore", module=r"PIL\.")  # odd metadata, which is dropped
 
@@ -48,10 +47,6 @@ class Picture:
 
 def read_picture(content: bytes, limits: Images) -> Picture:
     """Decode an image and write it anew: first frame, upright, on white, no metadata.
-
-    Args:
-        content: a file of one of `FORMATS`.
-        limits: bytes, pixels and sides that are allowed.
 
     Raises:
         BadRow: it is no image, or beyond the limits.
@@ -127,26 +122,14 @@ def near_duplicates(hashes: Sequence[bytes], bits: int) -> dict[int, int]:
         hashes: in order; an image is a duplicate only of one before it that is none itself.
         bits: how many bits may differ.
     """
-    if not hashes:
-        return {}
-    packed = np.frombuffer(b"".join(hashes), np.uint64).reshape(len(hashes), -1)
-    kept: list[int] = []
+    packed = np.frombuffer(b"".join(hashes), np.uint64).reshape(len(hashes), HASH_SIDE**2 // 64)
+    stay, places = np.empty_like(packed), list[int]()
     first_of: dict[int, int] = {}
-    for start in range(0, len(packed), HASHES_AT_ONCE):
-        block = packed[start : start + HASHES_AT_ONCE]
-        near = _near(block, packed[kept], bits)
-        within = _near(block, block, bits)
-        for row in range(len(block)):
-            earlier = [kept[at] for at in np.flatnonzero(near[row])[:1]]
-            earlier += [start + int(at) for at in np.flatnonzero(within[row, :row]) if start + int(at) not in first_of]
-            if earlier:
-                first_of[start + row] = earlier[0]
-        kept += [start + row for row in range(len(block)) if start + row not in first_of]
+    for at, one in enumerate(packed):
+        near = np.bitwise_count(stay[: len(places)] ^ one).sum(axis=1) <= bits
+        if near.any():
+            first_of[at] = places[int(near.argmax())]
+        else:
+            stay[len(places)] = one
+            places.append(at)
     return first_of
-
-
-def _near(some: npt.NDArray[np.uint64], others: npt.NDArray[np.uint64], bits: int) -> npt.NDArray[np.bool_]:
-    distance = np.zeros((len(some), len(others)), np.int64)
-    for word in range(some.shape[1]):
-        distance += np.bitwise_count(some[:, word, None] ^ others[None, :, word])
-    return distance <= bits

@@ -36,10 +36,7 @@ class Yolo:
     """
 
     def __init__(self, path: Path, name: str) -> None:
-        """Load it.
-
-        Args:
-            name: what messages call it.
+        """Load it; `name` is what messages call it.
 
         Raises:
             MissingExtraError: onnxruntime is not installed.
@@ -71,11 +68,7 @@ class Yolo:
         self.height, self.width = (side if isinstance(side, int) else SIDE for side in shape[2:])
 
     def boxes(self, image: Image.Image, least: float) -> list[Box]:
-        """What it finds, the surest first.
-
-        Args:
-            image: of any size and mode.
-            least: lower confidences are passed over.
+        """What it finds from a confidence on, the surest first.
 
         Raises:
             ConfigError: its output is of none of the known layouts.
@@ -106,13 +99,8 @@ def fitted(image: Image.Image, width: int, height: int) -> tuple[Image.Image, fl
 def read_output(output: Floats, classes: int, name: str) -> tuple[Floats, Floats, npt.NDArray[np.int64]]:
     """Edges (N x 4: left, top, right, bottom, in pixels of the frame), confidences and classes of a raw output.
 
-    Args:
-        output: two dimensions, in one of the layouts that `Yolo` names.
-        classes: how many the model knows.
-        name: of the model, for messages.
-
     Raises:
-        ConfigError: it is in none of them.
+        ConfigError: it is in none of the layouts that `Yolo` names.
     """
     if output.ndim == 2 and output.shape[1] == 6 and len(output) <= MOST_FINAL:
         return output[:, :4], output[:, 4], output[:, 5].astype(np.int64)

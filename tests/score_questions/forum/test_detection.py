@@ -9,12 +9,12 @@ import pytest
 from earmark.schemas.errors import ConfigError, MissingExtraError
 from earmark.schemas.score_questions import Detector
 from earmark.tasks.score_questions.forum import drawings
-from earmark.tasks.score_questions.forum.detection import StaffLines, open_detector
+from earmark.tasks.score_questions.forum.detection import look_for_staves, open_detector
 from earmark.tasks.score_questions.forum.measuring import measure_detector
 
 
 def test_the_embedded_detector_gives_confidence_and_boxes() -> None:
-    sight = open_detector(Detector(), Path()).look(drawings.score(1, staves=2))
+    sight = open_detector(Detector(), Path())(drawings.score(1, staves=2))
     assert sight.confidence >= 0.5
     assert len(sight.boxes) == 2
 
@@ -49,11 +49,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.models
 def test_a_model_gives_boxes_within_the_image(tiny: Path) -> None:
     detector = open_detector(Detector(model=tiny.name), tiny.parent)
-    assert not isinstance(detector, StaffLines)
+    assert detector is not look_for_staves
     page = drawings.score(1)
-    sight = detector.look(page)
+    sight = detector(page)
     assert 0 <= sight.confidence <= 1
-    assert sight == detector.look(page)
+    assert sight == detector(page)
     for left, top, width, height in sight.boxes:
         assert 0 <= left <= left + width <= page.width
         assert 0 <= top <= top + height <= page.height

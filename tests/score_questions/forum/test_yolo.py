@@ -124,10 +124,10 @@ def test_a_real_model_finds_its_boxes_in_the_image(tmp_path: Path) -> None:
         [(320, 320, 200, 100, 0.8, 0.1), (321, 320, 200, 100, 0.7, 0.1), (100, 200, 80, 40, 0.1, 0.9)],
     )
     page = Image.new("L", (1280, 640), "white")
-    sight = open_detector(Detector(model="tiny.onnx"), tmp_path).look(page)
+    sight = open_detector(Detector(model="tiny.onnx"), tmp_path)(page)
     assert sight.boxes == ((120, 40, 160, 80), (440, 220, 400, 200))
     assert (sight.confidence, sight.kind) == (0.9, "chord chart")
-    only = open_detector(Detector(model="tiny.onnx", classes=("score",)), tmp_path).look(page)
+    only = open_detector(Detector(model="tiny.onnx", classes=("score",)), tmp_path)(page)
     assert only.boxes == ((440, 220, 400, 200),)
     assert (only.confidence, only.kind) == (0.8, "chord chart")
 

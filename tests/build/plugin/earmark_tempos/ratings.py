@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from earmark.schemas.mos_preferences import Source
-from earmark.tasks.importers.lists import Found, ListFile, bare_rows, list_file, published, to_ratings
+from earmark.tasks.importers.lists import Found, ListFile, bare_rows, list_file, parsed, published
 from earmark.tasks.importers.rows import Imported, Rating
 
 LOWEST = 0.0
@@ -19,7 +19,7 @@ def find(source: Source, root: Path) -> Found:
 def read(source: Source, root: Path) -> Imported:
     """Yield a rating a line."""
     for file in find(source, root).lists:
-        yield from to_ratings(file, bare_rows(file, 3), lambda cells, line, file=file: _rating(file, cells, line))
+        yield from parsed(file.name, bare_rows(file, 3), lambda cells, line, file=file: _rating(file, cells, line))
 
 
 def _rating(file: ListFile, cells: list[str], line: int) -> Rating:
