@@ -16,7 +16,7 @@ from earmark.schemas.errors import HubError, HubUnreachableError, StoreError
 from earmark.schemas.places import require_below_roots
 from earmark.tasks.build.progress import say, working
 from earmark.tasks.release.evaluated import audit_section, evaluations_of, newest_audits, section
-from earmark.tasks.store.hub import MAIN, Repo, State
+from earmark.tasks.store.hub import Repo, State
 from earmark.tasks.store.hub_tree import Difference, check_successor, compare
 from earmark.tasks.store.model_terms import warnings_of
 from earmark.tasks.store.publication import CARD, Bundle, bundled
@@ -178,7 +178,7 @@ def bring(repo: Repo, bundle: Bundle, state: State) -> Sent:
         with working(f"upload to {repo.name}", len(difference.upload)) as work:
             commit = repo.commit(difference, state.head, title, message, work.advance)
     repo.check(bundle.entries, commit, state.earlier)
-    if repo.branch == MAIN:
+    if repo.branch is None:
         repo.tag(tag, commit)
     return Sent(commit, len(difference.upload))
 
@@ -193,7 +193,7 @@ def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
         HubError: the tag stands on something else.
     """
     tag = bundle.manifest.version
-    if tag not in state.tags or repo.branch != MAIN:
+    if tag not in state.tags or repo.branch is not None:
         return None
     other = compare(bundle.entries, repo.files(state.tags[tag]), state.earlier)
     if not other.none:
@@ -229,7 +229,7 @@ def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, 
         "corpus": bundle.version.corpus,
         "version": bundle.version.name,
         "repo": repo.name,
-        "branch": repo.branch,
+        "branch": repo.revision,
         "url": repo.url,
         "exists": state is not None,
         "unreachable": unreachable,
@@ -258,8 +258,8 @@ def keep_receipt(
         repo=repo.name,
         private=state.private,
         commit=sent.commit,
-        tag=bundle.manifest.version if repo.branch == MAIN else None,
-        branch=None if repo.branch == MAIN else repo.branch,
+        tag=bundle.manifest.version if repo.branch is None else None,
+        branch=repo.branch,
         manifest=bundle.version.manifest.digest(),
         published_manifest=bundle.manifest.digest(),
         files=len(bundle.entries),

@@ -24,8 +24,9 @@ from earmark.tasks.store.versions import MANIFEST
 BATCH = 50  # files that are uploaded before progress is told; what is uploaded is not uploaded again
 KIND = "dataset"
 MAIN = "main"
-_BRANCH = re.compile(r"^[A-Za-z0-9](?:[\w-]|[./](?=[\w-])){0,99}$")
-_REPO = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}$")
+_BRANCH = re.compile(r"[a-z0-9](?:[\w-]|[./](?=[\w-])){0,99}", re.ASCII | re.IGNORECASE)
+_NO_BRANCH = re.compile(r"HEAD|refs/.*|v\d+|[0-9a-fA-F]{40}|.*\.lock(/.*)?")
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
 @dataclass(frozen=True)
@@ -51,19 +52,29 @@ class Repo:
 
     Attributes:
         name: `ORG/NAME`.
-        branch: what is published to: `main`, whose versions have tags, or a branch beside it, which may change.
+        branch: a branch beside main that is published to, and may change; None is main, whose versions have tags.
     """
 
     name: str
-    branch: str = MAIN
+    branch: str | None = None
     api: HfApi = field(default_factory=HfApi, compare=False)
 
     def __post_init__(self) -> None:
-        if not _REPO.match(self.name):
+        if not _REPO.fullmatch(self.name):
             raise HubError(f"expected --repo ORG/NAME, found '{self.name}'")
-        if not _BRANCH.match(self.branch):
-            raise HubError(f"expected --branch with letters, digits, '-', '_', '.' and '/', found '{self.branch}'")
+        if self.branch in ("", MAIN):
+            raise HubError(f"--branch '{self.branch}': leave --branch out to publish to main")
+        if not _BRANCH.fullmatch(self.revision) or _NO_BRANCH.fullmatch(self.revision):
+            raise HubError(
+                "expected --branch with letters, digits, '-', '_', '.' and '/', and not as tags (v1), commits, HEAD, "
+                f"refs/… and *.lock are named; found {self.branch!r}"
+            )
         disable_progress_bars()
+
+    @property
+    def revision(self) -> str:
+        """What the Hub calls the branch."""
+        return MAIN if self.branch is None else self.branch
 
     @property
     def url(self) -> str:
@@ -78,7 +89,7 @@ class Repo:
             except RepositoryNotFoundError:
                 return None
             refs = self.api.list_repo_refs(self.name, repo_type=KIND)
-            head = {branch.name: branch.target_commit for branch in refs.branches}.get(self.branch, info.sha)
+            head = {branch.name: branch.target_commit for branch in refs.branches}.get(self.revision, info.sha)
             tags = {tag.name: tag.target_commit for tag in refs.tags}
             files = self.files(head)
             held = any(file.path == MANIFEST for file in files)
@@ -90,7 +101,7 @@ class Repo:
             if get_token() is None:
                 raise HubError("no token for the Hub: set HF_TOKEN, or log in with: hf auth login")
             self.api.create_repo(self.name, repo_type=KIND, private=private or None, exist_ok=True)
-            if self.branch != MAIN:
+            if self.branch is not None:
                 self.api.create_branch(self.name, branch=self.branch, repo_type=KIND, exist_ok=True)
 
     def files(self, revision: str) -> tuple[Remote, ...]:
@@ -125,7 +136,9 @@ class Repo:
         with _spoken(self.name):
             for start in range(0, len(additions), BATCH):
                 batch = additions[start : start + BATCH]
-                self.api.preupload_lfs_files(self.name, batch, repo_type=KIND, revision=self.branch, free_memory=False)
+                self.api.preupload_lfs_files(
+                    self.name, batch, repo_type=KIND, revision=self.revision, free_memory=False
+                )
                 advance(len(batch))
             deletions = [CommitOperationDelete(path, is_folder=False) for path in difference.delete]
             made = self.api.create_commit(
@@ -134,7 +147,7 @@ class Repo:
                 commit_message=title,
                 commit_description=told,
                 repo_type=KIND,
-                revision=self.branch,
+                revision=self.revision,
                 parent_commit=head,
             )
             return str(made.oid)

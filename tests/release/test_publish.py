@@ -242,10 +242,23 @@ def test_a_branch_is_published_to_and_main_stays(hub: HubServer, store: Store) -
     assert hub.repos["lab/tried"]["tags"].keys() == {"v1", "v2"}, "a branch keeps no version from its tag"
 
 
-@pytest.mark.parametrize("branch", ["a..b", "/a", "a/", "-a", "a b", "a@{1}", ""])
+@pytest.mark.parametrize(
+    "branch",
+    ["a..b", "/a", "a/", "-a", "a b", "a@{1}", "x\n", "v3", "0a" * 20, "HEAD", "refs/heads/main", "a.lock", "a.lock/b"],
+)
 def test_what_is_no_branch(branch: str) -> None:
+    assert Repo("lab/x", "try/v3").revision == "try/v3"
     with pytest.raises(HubError, match="expected --branch with letters"):
         Repo("lab/x", branch)
+
+
+@pytest.mark.parametrize("branch", ["", "main"])
+def test_main_is_no_branch_to_ask_for(hub: HubServer, press: Publications, store: Store, branch: str) -> None:
+    said = "leave --branch out to publish to main"
+    assert said in fault(press, store, "v1", "lab/unset", branch=branch)
+    words = ("publish", f"{CORPUS}@v1", "--repo", "lab/unset", "--branch", branch, "--dry-run")
+    assert said in earmark(store, *words, code=1).stderr
+    assert "lab/unset" not in hub.repos
 
 
 def test_dry_run_needs_no_network(store: Store) -> None:
