@@ -145,15 +145,19 @@ def read_reviewed(path: str | None) -> dict[str, str]:
 
 
 def open_repo(repo: Repo, bundle: Bundle, private: bool) -> State:
-    """Make the repository unless it is there, and see that it is the right one.
+    """Make the repository and its branch unless they are there; see before and after that it is the right one.
 
     Raises:
         HubError: it holds something else, or is public where it was to be private.
     """
+    if (state := repo.look()) is not None:
+        _check_state(repo, bundle, state, private)
     repo.create(private)
     state = repo.look()
     if state is None:
         raise HubError(f"{repo.name}: created, but this token may not read it; check the token's rights")
+    if not state.has_branch:
+        raise HubError(f"{repo.name}: the Hub made no branch {repo.revision}; is it a tag? choose another --branch")
     _check_state(repo, bundle, state, private)
     return state
 
@@ -279,5 +283,6 @@ def _check_state(repo: Repo, bundle: Bundle, state: State, private: bool) -> Non
             f"{repo.name} is public, but --private asks for a private repository; "
             "make it private, or leave --private out"
         )
-    if bundle.manifest.version not in state.tags:
-        check_successor(repo.name, bundle.manifest, state.manifest, state.files)
+    main = repo.branch is None
+    if not main or bundle.manifest.version not in state.tags:
+        check_successor(repo.name, bundle.manifest, state.manifest, state.files, ordered=main)

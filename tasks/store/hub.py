@@ -33,7 +33,8 @@ _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 class State:
     """A repository as it is now."""
 
-    head: str  # the commit of the branch that is published to
+    head: str  # the commit of the branch that is published to; that of main where the branch is not made yet
+    has_branch: bool  # whether it is
     private: bool  # whether only its owners see it
     tags: dict[str, str]  # commits by tag
     files: tuple[Remote, ...]  # what that commit holds
@@ -89,11 +90,13 @@ class Repo:
             except RepositoryNotFoundError:
                 return None
             refs = self.api.list_repo_refs(self.name, repo_type=KIND)
-            head = {branch.name: branch.target_commit for branch in refs.branches}.get(self.revision, info.sha)
+            heads = {branch.name: branch.target_commit for branch in refs.branches}
+            head = heads.get(self.revision, info.sha)
             tags = {tag.name: tag.target_commit for tag in refs.tags}
             files = self.files(head)
             held = any(file.path == MANIFEST for file in files)
-            return State(head, bool(info.private), tags, files, self._manifest(head) if held else None)
+            manifest = self._manifest(head) if held else None
+            return State(head, self.revision in heads, bool(info.private), tags, files, manifest)
 
     def create(self, private: bool) -> None:
         """Make the repository and the branch, from what main holds, unless they are there."""
@@ -161,7 +164,8 @@ class Repo:
         left = compare(entries, self.files(commit), earlier)
         if not left.none:
             path = left.upload[0].path if left.upload else left.delete[0]
-            raise HubError(f"{self.name}: commit {commit[:12]} is not what was sent: {path} differs; no tag was made")
+            untagged = "; no tag was made" if self.branch is None else ""
+            raise HubError(f"{self.name}: commit {commit[:12]} is not what was sent: {path} differs{untagged}")
 
     def tag(self, name: str, commit: str) -> None:
         """Give a commit its tag."""
