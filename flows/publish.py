@@ -15,7 +15,7 @@ from earmark.tasks.release.publishing import (
     open_repo,
     read_reviewed,
 )
-from earmark.tasks.store.hub import MAIN, Repo
+from earmark.tasks.store.hub import Repo
 from earmark.tasks.store.versions import open_store
 
 
@@ -49,7 +49,7 @@ def publish(
     Returns:
         The receipt, and how many files were sent.
     """
-    place, target, reviewed = open_store(store), Repo(repo, branch or MAIN), read_reviewed(allow_findings)
+    place, target, reviewed = open_store(store), Repo(repo, branch), read_reviewed(allow_findings)
     version = place.find(corpus)
     known = find_corpus(version.corpus)
     check_fit(version, allow_builtin)

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import tomllib
+from collections import Counter
 from difflib import get_close_matches
 from itertools import islice
 from pathlib import Path
@@ -16,6 +17,7 @@ from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.registry import load
 from earmark.tasks.build.registry import find_corpus
 from earmark.tasks.importers.rows import Note, Reject
+from earmark.tasks.score_questions.forum.lines import first_objects
 
 LOOKED_AT = 500  # rows
 LEAST = 0.5  # share of them that a reader must take
@@ -123,7 +125,7 @@ annotator = "builtin:music-pair-2"   # for a trial; a model is "openai:NAME" wit
 name = {name}
 submissions = [{file}]
 comments = [{beside}]
-subreddits = ["musictheory"]   # not told by the file, check it; without any, all
+subreddits = {forums}   # the most frequent of its first rows, check it; without any, all
 
 # [images]
 # folder = "images"   # by submission; without it, they are downloaded
@@ -148,10 +150,14 @@ annotator = "builtin:score-reader-1"   # for a trial
 """By corpus: the registry of its layouts, or their names; and the config for a file in one of them."""
 
 BESIDE = {
-    "pseudo-preferences": ("prompts", re.compile(r"prompt", re.IGNORECASE)),
-    "score-questions": ("comments", re.compile(r"^RC|comment", re.IGNORECASE)),
+    "pseudo-preferences": ("prompts", re.compile(r"prompt", re.IGNORECASE), "with 'prompt' in its name"),
+    "score-questions": (
+        "comments",
+        re.compile(r"^RC|comment", re.IGNORECASE),
+        "that begins with RC or has 'comment' in its name",
+    ),
 }
-"""By corpus: the option for a second file, and how that is found beside the first, by its name."""
+"""By corpus: the option for a second file, and how that is found beside the first, by its name; the same in words."""
 
 ANY_TABLE = ("table", "votes")  # layouts of no owner's: what they miss is what a lab has to change
 DOMAINS = {"audiocaps": "sound", "clotho": "sound", "instruct-tts": "speech"}
@@ -176,14 +182,19 @@ def guess_config(corpus: str, file: Path, config: Path, name: str) -> Fit:
     """The layout of a file, and a config for it.
 
     Args:
-        corpus: one of `TEMPLATES`.
+        corpus: its name.
         file: a list as its owner publishes it.
         config: where the config will lie; its paths start from there.
         name: of the source.
 
     Raises:
-        InputError: no layout takes at least half of its first rows, or a second file is needed and does not lie beside.
+        InputError: no layout takes at least half of its first rows, a second file is needed and does not lie beside, or
+            the corpus is another package's.
     """
+    if corpus not in TEMPLATES:
+        raise InputError(
+            f"init {corpus}: no layouts known for this corpus; `earmark schema {corpus}` says what its config may hold"
+        )
     registry = TEMPLATES[corpus][0]
     layouts = [*load(registry).entries] if isinstance(registry, str) else [*registry]
     fits = [_fit(corpus, layout, file, config, name) for layout in layouts]
@@ -225,17 +236,24 @@ def _beside(corpus: str, file: Path) -> Path:
     Raises:
         InputError: there is none.
     """
-    option, named = BESIDE[corpus]
+    option, named, words = BESIDE[corpus]
     names = [
         path.name for path in sorted(file.absolute().parent.iterdir()) if path.is_file() and path != file.absolute()
     ]
     alike = get_close_matches(file.name, filter(named.search, names), n=1, cutoff=0.0)
     if not alike:
         raise InputError(
-            f"{file.name}: expected the {option} in a file beside it whose name says so, found none; "
+            f"no file of {option} in {file.absolute().parent}; expected one {words}; "
             f"`earmark schema {corpus}` says what a config may hold"
         )
     return file.absolute().parent / alike[0]
+
+
+def _forums(file: Path) -> list[str]:
+    """The subreddit that most of the first submissions are from; none if they name none."""
+    rows = islice(first_objects(file, file.name, "submissions"), LOOKED_AT)
+    names = Counter(str(row["subreddit"]) for row in rows if not isinstance(row, Reject) and row.get("subreddit"))
+    return [name for name, _ in names.most_common(1)]
 
 
 def _text(corpus: str, layout: str, file: Path, config: Path, name: str) -> str:
@@ -251,6 +269,7 @@ def _text(corpus: str, layout: str, file: Path, config: Path, name: str) -> str:
         "folder": os.path.relpath(file.absolute().parent, folder),
         "base": file.name,
         "beside": os.path.relpath(_beside(corpus, file), folder) if corpus in BESIDE else "",
+        "forums": _forums(file) if corpus == "score-questions" else [],
         "domain": domain,
         "subset": f"{domain}-real",
         "language": "zh" if chinese > len(beginning) / 20 else "en",

@@ -42,7 +42,10 @@ def publish(
     ] = None,
     branch: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Publish to this branch, for a look before it is final; main and tags stay."),
+        typer.Option(
+            metavar="NAME",
+            help="Publish to this branch, not to main, so that others can check the version first; no tag is made.",
+        ),
     ] = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
@@ -96,9 +99,9 @@ def send(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[st
 def _forecast(corpus: str, repo: str, store: str, options: dict[str, Any]) -> dict[str, Any]:
     from earmark.tasks.build.registry import find_corpus
     from earmark.tasks.release.publishing import check_audited, check_fit, forecast, gathered, read_reviewed
-    from earmark.tasks.store.hub import MAIN, Repo
+    from earmark.tasks.store.hub import Repo
 
-    place, target = open_store(store), Repo(repo, options["branch"] or MAIN)
+    place, target = open_store(store), Repo(repo, options["branch"])
     reviewed = read_reviewed(options["allow_findings"])
     version = place.find(corpus)
     known = find_corpus(version.corpus)

@@ -16,7 +16,7 @@ from earmark.schemas.errors import HubError, HubUnreachableError, StoreError
 from earmark.schemas.places import require_below_roots
 from earmark.tasks.build.progress import say, working
 from earmark.tasks.release.evaluated import audit_section, evaluations_of, newest_audits, section
-from earmark.tasks.store.hub import MAIN, Repo, State
+from earmark.tasks.store.hub import Repo, State
 from earmark.tasks.store.hub_tree import Difference, check_successor, compare
 from earmark.tasks.store.model_terms import warnings_of
 from earmark.tasks.store.publication import CARD, Bundle, bundled
@@ -145,15 +145,19 @@ def read_reviewed(path: str | None) -> dict[str, str]:
 
 
 def open_repo(repo: Repo, bundle: Bundle, private: bool) -> State:
-    """Make the repository unless it is there, and see that it is the right one.
+    """Make the repository and its branch unless they are there; see before and after that it is the right one.
 
     Raises:
         HubError: it holds something else, or is public where it was to be private.
     """
+    if (state := repo.look()) is not None:
+        _check_state(repo, bundle, state, private)
     repo.create(private)
     state = repo.look()
     if state is None:
         raise HubError(f"{repo.name}: created, but this token may not read it; check the token's rights")
+    if not state.has_branch:
+        raise HubError(f"{repo.name}: the Hub made no branch {repo.revision}; is it a tag? choose another --branch")
     _check_state(repo, bundle, state, private)
     return state
 
@@ -178,7 +182,7 @@ def bring(repo: Repo, bundle: Bundle, state: State) -> Sent:
         with working(f"upload to {repo.name}", len(difference.upload)) as work:
             commit = repo.commit(difference, state.head, title, message, work.advance)
     repo.check(bundle.entries, commit, state.earlier)
-    if repo.branch == MAIN:
+    if repo.branch is None:
         repo.tag(tag, commit)
     return Sent(commit, len(difference.upload))
 
@@ -193,7 +197,7 @@ def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
         HubError: the tag stands on something else.
     """
     tag = bundle.manifest.version
-    if tag not in state.tags or repo.branch != MAIN:
+    if tag not in state.tags or repo.branch is not None:
         return None
     other = compare(bundle.entries, repo.files(state.tags[tag]), state.earlier)
     if not other.none:
@@ -229,7 +233,7 @@ def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, 
         "corpus": bundle.version.corpus,
         "version": bundle.version.name,
         "repo": repo.name,
-        "branch": repo.branch,
+        "branch": repo.revision,
         "url": repo.url,
         "exists": state is not None,
         "unreachable": unreachable,
@@ -258,8 +262,8 @@ def keep_receipt(
         repo=repo.name,
         private=state.private,
         commit=sent.commit,
-        tag=bundle.manifest.version if repo.branch == MAIN else None,
-        branch=None if repo.branch == MAIN else repo.branch,
+        tag=bundle.manifest.version if repo.branch is None else None,
+        branch=repo.branch,
         manifest=bundle.version.manifest.digest(),
         published_manifest=bundle.manifest.digest(),
         files=len(bundle.entries),
@@ -279,5 +283,6 @@ def _check_state(repo: Repo, bundle: Bundle, state: State, private: bool) -> Non
             f"{repo.name} is public, but --private asks for a private repository; "
             "make it private, or leave --private out"
         )
-    if bundle.manifest.version not in state.tags:
-        check_successor(repo.name, bundle.manifest, state.manifest, state.files)
+    main = repo.branch is None
+    if not main or bundle.manifest.version not in state.tags:
+        check_successor(repo.name, bundle.manifest, state.manifest, state.files, ordered=main)

@@ -24,15 +24,17 @@ from earmark.tasks.store.versions import MANIFEST
 BATCH = 50  # files that are uploaded before progress is told; what is uploaded is not uploaded again
 KIND = "dataset"
 MAIN = "main"
-_BRANCH = re.compile(r"^[A-Za-z0-9](?:[\w-]|[./](?=[\w-])){0,99}$")
-_REPO = re.compile(r"^[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}$")
+_BRANCH = re.compile(r"[a-z0-9](?:[\w-]|[./](?=[\w-])){0,99}", re.ASCII | re.IGNORECASE)
+_NO_BRANCH = re.compile(r"HEAD|refs/.*|v\d+|[0-9a-fA-F]{40}|.*\.lock(/.*)?")
+_REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 
 
 @dataclass(frozen=True)
 class State:
     """A repository as it is now."""
 
-    head: str  # the commit of the branch that is published to
+    head: str  # the commit of the branch that is published to; that of main where the branch is not made yet
+    has_branch: bool  # whether it is
     private: bool  # whether only its owners see it
     tags: dict[str, str]  # commits by tag
     files: tuple[Remote, ...]  # what that commit holds
@@ -51,19 +53,29 @@ class Repo:
 
     Attributes:
         name: `ORG/NAME`.
-        branch: what is published to: `main`, whose versions have tags, or a branch beside it, which may change.
+        branch: a branch beside main that is published to, and may change; None is main, whose versions have tags.
     """
 
     name: str
-    branch: str = MAIN
+    branch: str | None = None
     api: HfApi = field(default_factory=HfApi, compare=False)
 
     def __post_init__(self) -> None:
-        if not _REPO.match(self.name):
+        if not _REPO.fullmatch(self.name):
             raise HubError(f"expected --repo ORG/NAME, found '{self.name}'")
-        if not _BRANCH.match(self.branch):
-            raise HubError(f"expected --branch with letters, digits, '-', '_', '.' and '/', found '{self.branch}'")
+        if self.branch in ("", MAIN):
+            raise HubError(f"--branch '{self.branch}': leave --branch out to publish to main")
+        if not _BRANCH.fullmatch(self.revision) or _NO_BRANCH.fullmatch(self.revision):
+            raise HubError(
+                "expected --branch with letters, digits, '-', '_', '.' and '/', and not as tags (v1), commits, HEAD, "
+                f"refs/… and *.lock are named; found {self.branch!r}"
+            )
         disable_progress_bars()
+
+    @property
+    def revision(self) -> str:
+        """What the Hub calls the branch."""
+        return MAIN if self.branch is None else self.branch
 
     @property
     def url(self) -> str:
@@ -78,11 +90,13 @@ class Repo:
             except RepositoryNotFoundError:
                 return None
             refs = self.api.list_repo_refs(self.name, repo_type=KIND)
-            head = {branch.name: branch.target_commit for branch in refs.branches}.get(self.branch, info.sha)
+            heads = {branch.name: branch.target_commit for branch in refs.branches}
+            head = heads.get(self.revision, info.sha)
             tags = {tag.name: tag.target_commit for tag in refs.tags}
             files = self.files(head)
             held = any(file.path == MANIFEST for file in files)
-            return State(head, bool(info.private), tags, files, self._manifest(head) if held else None)
+            manifest = self._manifest(head) if held else None
+            return State(head, self.revision in heads, bool(info.private), tags, files, manifest)
 
     def create(self, private: bool) -> None:
         """Make the repository and the branch, from what main holds, unless they are there."""
@@ -90,7 +104,7 @@ class Repo:
             if get_token() is None:
                 raise HubError("no token for the Hub: set HF_TOKEN, or log in with: hf auth login")
             self.api.create_repo(self.name, repo_type=KIND, private=private or None, exist_ok=True)
-            if self.branch != MAIN:
+            if self.branch is not None:
                 self.api.create_branch(self.name, branch=self.branch, repo_type=KIND, exist_ok=True)
 
     def files(self, revision: str) -> tuple[Remote, ...]:
@@ -125,7 +139,9 @@ class Repo:
         with _spoken(self.name):
             for start in range(0, len(additions), BATCH):
                 batch = additions[start : start + BATCH]
-                self.api.preupload_lfs_files(self.name, batch, repo_type=KIND, revision=self.branch, free_memory=False)
+                self.api.preupload_lfs_files(
+                    self.name, batch, repo_type=KIND, revision=self.revision, free_memory=False
+                )
                 advance(len(batch))
             deletions = [CommitOperationDelete(path, is_folder=False) for path in difference.delete]
             made = self.api.create_commit(
@@ -134,7 +150,7 @@ class Repo:
                 commit_message=title,
                 commit_description=told,
                 repo_type=KIND,
-                revision=self.branch,
+                revision=self.revision,
                 parent_commit=head,
             )
             return str(made.oid)
@@ -148,7 +164,8 @@ class Repo:
         left = compare(entries, self.files(commit), earlier)
         if not left.none:
             path = left.upload[0].path if left.upload else left.delete[0]
-            raise HubError(f"{self.name}: commit {commit[:12]} is not what was sent: {path} differs; no tag was made")
+            untagged = "; no tag was made" if self.branch is None else ""
+            raise HubError(f"{self.name}: commit {commit[:12]} is not what was sent: {path} differs{untagged}")
 
     def tag(self, name: str, commit: str) -> None:
         """Give a commit its tag."""

@@ -89,14 +89,17 @@ def git_sha1(path: Path) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content, usedforsecurity=False).hexdigest()
 
 
-def check_successor(repo: str, manifest: Manifest, there: Mapping[str, object] | None, files: Iterable[Remote]) -> None:
+def check_successor(
+    repo: str, manifest: Manifest, there: Mapping[str, object] | None, files: Iterable[Remote], ordered: bool = True
+) -> None:
     """Refuse a repository that holds something else, or a later version.
 
     Args:
         repo: its name.
         manifest: that of the version to be published.
-        there: the `manifest.json` on its main branch, if there is one.
-        files: the files on its main branch.
+        there: the `manifest.json` on the branch, if there is one.
+        files: the files on the branch.
+        ordered: whether a later version there stays: on main.
 
     Raises:
         HubError: one line that says what is there.
@@ -112,5 +115,5 @@ def check_successor(repo: str, manifest: Manifest, there: Mapping[str, object] |
     if there.get("corpus") != manifest.corpus:
         raise HubError(f"{repo} holds the corpus {there.get('corpus')}; expected {manifest.corpus}")
     theirs, ours = str(there.get("version")), manifest.version
-    if theirs[1:].isdecimal() and int(theirs[1:]) > int(ours[1:]):
+    if ordered and theirs[1:].isdecimal() and int(theirs[1:]) > int(ours[1:]):
         raise HubError(f"{repo} holds {theirs} on main; publishing the older {ours} would replace it")

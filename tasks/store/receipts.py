@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import datetime
 from pathlib import Path
 
@@ -38,8 +39,8 @@ class Receipt(BaseModel):
 
 def save_receipt(store: Store, receipt: Receipt) -> Path:
     """Keep a receipt; the first of a publication stays. Its path."""
-    parts = [receipt.version, receipt.repo, *([receipt.branch] if receipt.branch else [])]
-    name = f"{'--'.join(parts).replace('/', '--')}.json"
+    branch = f"--{hashlib.sha256(receipt.branch.encode()).hexdigest()[:12]}" if receipt.branch else ""
+    name = f"{receipt.version}--{receipt.repo.replace('/', '--')}{branch}.json"
     path = store.folder(receipt.corpus) / FOLDER / name
     first = read_record(Receipt, path, "a receipt") if path.is_file() else None
     if first is None or first.model_copy(update={"published": receipt.published}) != receipt:

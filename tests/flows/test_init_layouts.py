@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
+from earmark.flows.command.init_layouts import TEMPLATES
 from tests.conftest import ROOT
 
 DEMO, REAL = ROOT / "data/demo", ROOT.parent / "shared/real"
@@ -80,7 +81,17 @@ def test_a_second_file_is_found_beside(corpus: str, file: str, beside: str, tmp_
     assert json.loads(run.stdout)["would_commit"] == "v1"
 
 
-def test_what_cannot_be_told_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("forums", "most"), [(["piano", "guitar", "guitar"], ["guitar"]), ([None], [])])
+def test_the_subreddit_is_that_of_most_first_rows(forums: list[str | None], most: list[str], tmp_path: Path) -> None:
+    rows = [{"id": f"o{n}", "title": "Which chord?", "subreddit": forum} for n, forum in enumerate(forums)]
+    (tmp_path / "RS.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "RC.ndjson").write_text('{"id": "c0", "body": "The tonic."}\n')
+    init("score-questions", tmp_path / "RS.ndjson", tmp_path / "my.toml")
+    assert tomllib.loads((tmp_path / "my.toml").read_text())["source"]["subreddits"] == most
+
+
+def test_what_cannot_be_told_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(TEMPLATES, "instrumentals")  # as a corpus of another package
     table = DEMO / "votes/table.csv"
     for corpus, file, said in (
         ("human-preferences", table, "table.csv: expected rows in one of the layouts cmi-pref, music-arena, "),
@@ -88,8 +99,14 @@ def test_what_cannot_be_told_is_one_line(tmp_path: Path) -> None:
         (
             "pseudo-preferences",
             table,
-            "table.csv: expected the prompts in a file beside it whose name says so, ",
+            f"no file of prompts in {table.parent}; expected one with 'prompt' in its name; ",
         ),
+        (
+            "score-questions",
+            table,
+            f"no file of comments in {table.parent}; expected one that begins with RC or has 'comment' in its name; ",
+        ),
+        ("instrumentals", table, "init instrumentals: no layouts known for this corpus; `earmark schema instrumen"),
         ("captions", DEMO, "expected a file, found a folder"),
         ("captions", tmp_path / "none.tsv", "expected a file, found none"),
     ):

@@ -10,14 +10,18 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub import HfApi
 
 from earmark.schemas.config import Licence
 from earmark.schemas.errors import HubError
 from earmark.tasks.store.hub import Repo
+from earmark.tasks.store.hub_tree import Entry
+from earmark.tasks.store.receipts import receipts
 from earmark.tasks.store.versions import Store
 from tests.builds import build_version, config_of, read_config, rows_of
 from tests.conftest import ROOT
@@ -242,10 +246,49 @@ def test_a_branch_is_published_to_and_main_stays(hub: HubServer, store: Store) -
     assert hub.repos["lab/tried"]["tags"].keys() == {"v1", "v2"}, "a branch keeps no version from its tag"
 
 
-@pytest.mark.parametrize("branch", ["a..b", "/a", "a/", "-a", "a b", "a@{1}", ""])
+@pytest.mark.parametrize(
+    "branch",
+    ["a..b", "/a", "a/", "-a", "a b", "a@{1}", "x\n", "v3", "0a" * 20, "HEAD", "refs/heads/main", "a.lock", "a.lock/b"],
+)
 def test_what_is_no_branch(branch: str) -> None:
+    assert Repo("lab/x", "try/v3").revision == "try/v3"
     with pytest.raises(HubError, match="expected --branch with letters"):
         Repo("lab/x", branch)
+
+
+@pytest.mark.slow
+def test_branches_take_any_version_and_a_refusal_makes_none(hub: HubServer, press: Publications, store: Store) -> None:
+    repo = "lab/branches"
+    press.run(store.root, f"{CORPUS}@v1", repo)
+    assert "is public, but --private asks" in fault(press, store, "v2", repo, branch="a/b", private=True)
+    hub.refuse["branch"] = 409  # as if a tag had the name
+    try:
+        assert "the Hub made no branch a/b" in fault(press, store, "v2", repo, branch="a/b")
+    finally:
+        hub.refuse.clear()
+    assert hub.repos[repo]["branches"].keys() == {"main"}
+    for branch in ("a/b", "a--b"):
+        for version in ("v2", "v1"):
+            told = press.run(store.root, f"{CORPUS}@{version}", repo, branch=branch)
+            assert (told.get("branch"), told.get("uploaded", 0) > 0) == (branch, True), told
+    assert len([receipt for receipt in receipts(store, CORPUS) if receipt.repo == repo]) == 5
+
+
+@pytest.mark.parametrize("branch", [None, "trial"])
+def test_only_main_misses_a_tag(branch: str | None) -> None:
+    empty = SimpleNamespace(list_repo_tree=lambda *place, **options: [])
+    with pytest.raises(HubError, match=r"README\.md differs") as caught:
+        Repo("lab/x", branch, cast(HfApi, empty)).check([Entry("README.md", DEMO, "0" * 64, 1)], "c0ffee", [])
+    assert ("no tag was made" in str(caught.value)) == (branch is None)
+
+
+@pytest.mark.parametrize("branch", ["", "main"])
+def test_main_is_no_branch_to_ask_for(hub: HubServer, press: Publications, store: Store, branch: str) -> None:
+    said = "leave --branch out to publish to main"
+    assert said in fault(press, store, "v1", "lab/unset", branch=branch)
+    words = ("publish", f"{CORPUS}@v1", "--repo", "lab/unset", "--branch", branch, "--dry-run")
+    assert said in earmark(store, *words, code=1).stderr
+    assert "lab/unset" not in hub.repos
 
 
 def test_dry_run_needs_no_network(store: Store) -> None:
