@@ -12,6 +12,7 @@ from earmark.schemas.places import without_secrets
 
 BLOCK_BYTES = 8 << 20
 AT_ONCE = 32  # objects that are looked at or read at the same time
+MOST_SHOWN = 300  # signs of what a library says that an error shows
 LONGEST_NAME, LONGEST_KEY = 255, 1024  # bytes: of a file's name on a disk, of an object's whole key
 
 Item = TypeVar("Item")
@@ -126,5 +127,5 @@ def blocks(
 
 
 def first_words(error: Exception) -> str:
-    """What an error says, on one line and without secrets."""
-    return without_secrets(" ".join(str(error).split()))
+    """What an error says, on one line, without secrets, and not at length."""
+    return without_secrets(" ".join(str(error).split()) or type(error).__name__)[:MOST_SHOWN]
