@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 from earmark.schemas.errors import EarmarkError, MissingExtraError
@@ -17,6 +18,20 @@ LONGEST_NAME, LONGEST_KEY = 255, 1024  # bytes: of a file's name on a disk, of a
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+COMMITS: ContextVar[dict[tuple[str, str], str] | None] = ContextVar("commits of revisions on the Hub", default=None)
+
+
+@contextmanager
+def one_commit_each() -> Iterator[None]:
+    """Within the block, a revision on the Hub names one commit, whatever is pushed meanwhile."""
+    known = COMMITS.get()
+    token = COMMITS.set({} if known is None else known)
+    try:
+        yield
+    finally:
+        COMMITS.reset(token)
 
 
 class Object(NamedTuple):
