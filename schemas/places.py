@@ -13,12 +13,12 @@ from pathlib import Path, PurePosixPath
 
 from earmark.schemas.errors import ConfigError
 
-BUCKETS = ("s3", "gs", "az")
+BUCKETS = {"s3": "bucket", "gs": "bucket", "az": "container"}  # and what holds the objects of each
 KINDS = (*BUCKETS, "hf", "hf-rows")
 _HUB = re.compile(r"hf:/+datasets/([\w.-]+/[\w.-]+)(?:@([\w.%+-]+))?(?:/(.*))?", re.DOTALL)
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/(/?)(.*)", re.DOTALL)
 _ROWS_ROOT = re.compile(r"hf-rows:/+([\w.-]+/[\w.-]+)(?:@([\w.%+-]+))?(?:/([\w.+/-]*))?")
-_ROWS = re.compile(r"([\w.+-]+)/(\w+(?:\.\w+)*?)(?:\.jsonl|/[^/]+)")
+_ROWS = re.compile(r"([\w.+-]+)/(\w+(?:\.\w+)*?)(?:\.jsonl|(?<!\.jsonl)/[^/]+)")
 _HUB_FORM = "hf://datasets/owner/name@revision/path"
 _ROWS_FORM = "hf-rows://owner/name@revision/config/split.jsonl"
 _SECRET = re.compile(r"://[^/\s]*@")
@@ -40,7 +40,7 @@ def url_fault(written: str) -> str | None:
     found = _URL.match(written)
     assert found is not None
     if found[1] not in KINDS:
-        buckets = ", ".join(f"{kind}://bucket/key" for kind in BUCKETS)
+        buckets = ", ".join(f"{kind}://{holder}/key" for kind, holder in BUCKETS.items())
         return f"expected a path, {buckets}, {_HUB_FORM} or {_ROWS_FORM}, found a {found[1]}:// URL"
     if found[1] in ("hf", "hf-rows"):
         form = _HUB_FORM if found[1] == "hf" else _ROWS_FORM
@@ -49,11 +49,12 @@ def url_fault(written: str) -> str | None:
             shown = re.split(r"[?#]", without_secrets(written))[0][:120]
             return f"expected {form}, with %2F for a '/' in the revision (without one, main is read), found {shown}"
         return None
+    form = f"{found[1]}://{BUCKETS[found[1]]}/key"
     bucket, *parts = found[3].rstrip("/").split("/")
     if "@" in bucket or "?" in found[3] or "#" in found[3]:
-        return f"expected {found[1]}://bucket/key without user, password or query; keys are in the environment"
+        return f"expected {form} without user, password or query; keys are in the environment"
     if not bucket or {"", ".", ".."} & {bucket, *parts}:
-        return f"expected {found[1]}://bucket/key without empty parts, '.' and '..'"
+        return f"expected {form} without empty parts, '.' and '..'"
     return None
 
 

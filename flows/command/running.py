@@ -104,9 +104,10 @@ def forecast_build(
     """What a build would read, commit and ask; nothing is asked, and the store stays as it is."""
     from earmark.tasks.build.forecast import forecast
     from earmark.tasks.build.progress import shown
+    from earmark.tasks.store.objects import one_commit_each
 
     corpus = find_corpus(name)
-    with shown():
+    with shown(), one_commit_each():
         plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)
         done, latest = plan.up_to_date(tidy=False), store.latest(name)
         asks = None if done or not config.asked() else forecast(corpus, load(corpus.flow).story, config, store)
@@ -167,10 +168,11 @@ def run_build(
     from earmark.tasks.build.logs import RUN
     from earmark.tasks.build.progress import say, shown
     from earmark.tasks.store.model_terms import new_terms
+    from earmark.tasks.store.objects import one_commit_each
     from earmark.tasks.store.runs import save_run, settle_runs, start_run
     from earmark.tasks.store.versions import Version
 
-    with shown():
+    with shown(), one_commit_each():
         if force or store.latest(name) is None:
             _begin_prefect()
         plan, config = plan_build(name, path, store, limit, allow_rejects=allow_rejects)

@@ -93,7 +93,7 @@ def file_digests(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
         InputError: a file is missing, a folder, or cannot be read.
     """
     named = list(files)
-    bring(path for _, path in named)
+    bring((path for _, path in named), stream=True)
     return distinct((name, _file_digest(name, path)) for name, path in named)
 
 

@@ -17,6 +17,7 @@ from earmark.tasks.build.plan import plan_build
 from earmark.tasks.build.sessions import sessions_of_build
 from earmark.tasks.build.shards import Shards
 from earmark.tasks.store.files import write_text
+from earmark.tasks.store.objects import one_commit_each
 from earmark.tasks.store.staging import Stage
 from earmark.tasks.store.versions import Version, open_store
 
@@ -66,6 +67,7 @@ def corpus_flow(corpus: Corpus, *, at_once: int = AT_ONCE) -> Callable[[Story], 
     return decorate
 
 
+@one_commit_each()
 def build_version(
     corpus: Corpus,
     story: Story,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import logging
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,14 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from earmark.schemas.errors import InputError
+from earmark.schemas.errors import EarmarkError, InputError
 from earmark.schemas.places import place_of, rows_parts
 from earmark.tasks.build.progress import working
 from earmark.tasks.store.files import replacing, write_text
 from earmark.tasks.store.objects import first_words
 
 FORM = "hf-rows://owner/name@revision/config/split.jsonl"
-MOST_SHOWN = 300  # signs of what the library says that an error shows
 _KINDS = {
     b"RIFF": "wav",
     b"fLaC": "flac",
@@ -39,7 +39,9 @@ _ENDING = re.compile(r"[a-z0-9]{1,5}")
 
 
 def bring_rows(urls: Iterable[str]) -> None:
-    """Make the rows at these URLs, and the files that they name, what the split holds at its commit.
+    """Make the splits at these URLs, or that files at them came from, what they are at their commits.
+
+    A split is streamed if its commit is a new one, or if files of it are missing.
 
     Raises:
         InputError: a URL names no split; there is none such; or the Hub or the disk refuses.
@@ -51,16 +53,21 @@ def bring_rows(urls: Iterable[str]) -> None:
     for url in urls:
         parts = rows_parts(url)
         if parts is None:
-            raise InputError(f"{url}: expected {FORM}")
+            raise InputError(
+                f"{url}: expected {FORM}; `root` ends with the configuration, often `default`, and `files` names the "
+                'split, as in train = "train.jsonl"'
+            )
         splits[_rows_of(place_of(url), parts[3])] = parts
     for rows, (repo, revision, config, split) in splits.items():
         commit = hub.commit(f"hf://datasets/{repo}@{revision}")
         record = rows.with_suffix(".commit")
         with _alone(rows.with_suffix(".lock")):
-            if not (rows.is_file() and record.is_file() and record.read_text(encoding="utf-8") == commit):
-                with _one_line(f"hf-rows://{repo}@{revision}/{config}/{split}.jsonl"):
+            files = rows.parent / split
+            noted = record.read_text(encoding="utf-8") if rows.is_file() and record.is_file() else None
+            if noted != _state(commit, files):
+                with _one_line(f"hf-rows://{repo}@{revision}/{config}/{split}.jsonl", config, split):
                     _write(rows, repo, commit, config, split)
-                    write_text(record, commit)
+                    write_text(record, _state(commit, files))
 
 
 def _rows_of(path: Path, split: str) -> Path:
@@ -69,10 +76,17 @@ def _rows_of(path: Path, split: str) -> Path:
     return path if path.name == name else path.parent.with_name(name)
 
 
+def _state(commit: str, files: Path) -> str:
+    """What the record of a split says: its commit, and how many files lie beside its rows."""
+    return f"{commit} {sum(1 for _ in files.iterdir()) if files.is_dir() else 0}"
+
+
 def _write(rows: Path, repo: str, commit: str, config: str, split: str) -> None:
     from datasets import load_dataset
 
-    stream = load_dataset(repo, config, split=split, revision=commit, streaming=True)
+    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # what it raises is what we say
+    # by its URL: a bare name may also be a folder here
+    stream = load_dataset(f"hf://datasets/{repo}", config, split=split, revision=commit, streaming=True)
     if stream.features:  # sounds and pictures as their bytes
         stream = stream.decode(False)
     files = rows.parent / split
@@ -92,12 +106,13 @@ def _write(rows: Path, repo: str, commit: str, config: str, split: str) -> None:
 def _plain(value: Any, files: Path, own: str) -> Any:
     """A cell as JSON can say it; what is embedded becomes a file, and the path to it from the rows."""
     if isinstance(value, Mapping):
-        if value.keys() == {"bytes", "path"}:
-            return _kept(value["bytes"], value["path"], files, own)
+        content, path = value.get("bytes"), value.get("path")
+        if value.keys() == {"bytes", "path"} and isinstance(content, bytes | None) and isinstance(path, str | None):
+            return _kept(content, path, files, own)
         return {name: _plain(cell, files, own) for name, cell in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(cell, files, own) for cell in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    return None if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)) else value
 
 
 def _kept(content: bytes | None, path: str | None, files: Path, own: str) -> str | None:
@@ -124,7 +139,8 @@ def _kept(content: bytes | None, path: str | None, files: Path, own: str) -> str
 
 def _is_own(path: str, own: str) -> bool:
     """Whether a path leads to a file of the data set, or into an archive of its."""
-    return ".." not in path.split("/") and re.fullmatch(rf"(?:\w+://[^:]*::)?hf://{re.escape(own)}.+", path) is not None
+    form = rf"((zip|tar|gzip)://[^:]*::)?hf://{re.escape(own)}.+"
+    return ".." not in path.split("/") and re.fullmatch(form, path) is not None
 
 
 @contextmanager
@@ -137,15 +153,19 @@ def _alone(lock: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _one_line(where: str) -> Iterator[None]:
-    """Faults of the library and of the disk become one line."""
-    from datasets.exceptions import DatasetsError
-    from huggingface_hub.errors import HfHubHTTPError, HTTPError
-
+def _one_line(where: str, config: str, split: str) -> Iterator[None]:
+    """Faults of the library, of what it reads with, and of the disk become one line."""
     try:
         yield
+    except EarmarkError:
+        raise
     except ImportError as error:
-        raise InputError(f"{where}: its layout needs a package more: {first_words(error)[:MOST_SHOWN]}") from None
-    except (OSError, ValueError, DatasetsError, HfHubHTTPError, HTTPError) as error:
-        said = first_words(error)[:MOST_SHOWN]
-        raise InputError(f"{where}: expected a configuration and split that can be read, found: {said}") from None
+        raise InputError(f"{where}: this data set needs another Python package: {first_words(error)}") from None
+    except Exception as error:  # noqa: BLE001 - readers of a dozen kinds of files, whose errors share no base
+        fault = first_words(error)
+        if known := re.match(r"(Bad split|BuilderConfig)\b.*\[([^]]*)", fault):
+            lacks = f"configuration '{config}'"
+            lacks = f"split '{split}' in {lacks}" if known[1] == "Bad split" else lacks
+            there = known[2].replace("'", "")
+            raise InputError(f"{where}: no {lacks}; there are: {there}") from None
+        raise InputError(f"{where}: expected a configuration and split that can be read, found: {fault}") from None

@@ -41,10 +41,14 @@ if TYPE_CHECKING:
     Objects = BucketObjects | HubObjects
 
 
-def bring(paths: Iterable[Path]) -> None:
+def bring(paths: Iterable[Path], *, stream: bool = False) -> None:
     """Make the files at these paths what their objects are; of an object that is gone, no file stays.
 
     Paths of this machine's own files are left alone.
+
+    Args:
+        paths: the files.
+        stream: whether splits on the Hub are read as rows; not for paths that rows name, which may be any.
 
     Raises:
         InputError: the object store or the Hub cannot be reached, or denies access.
@@ -54,7 +58,8 @@ def bring(paths: Iterable[Path]) -> None:
     urls = {path: url for path in paths if str(path).startswith(inputs) and (url := url_of(path))}
     if not urls:
         return
-    if rows := [url for url in urls.values() if url.startswith("hf-rows://")]:
+    rows = [url for url in urls.values() if url.startswith("hf-rows://")]
+    if rows and stream:
         from earmark.tasks.build.hub_rows import bring_rows
 
         bring_rows(rows)

@@ -112,7 +112,7 @@ def _look(peek: Peek, config: BuildConfig) -> None:
         EarmarkError: it cannot be read; or, unless the config allows any loss, none of its first rows can be used, or
             none of their clips is there.
     """
-    bring(peek.lists)
+    bring(peek.lists, stream=True)
     with first_rows(ROWS):
         found = [row for row in islice(peek.read(), MOST_ROWS) if not isinstance(row, Note)]
     if config.most_rejected is None:

@@ -103,7 +103,7 @@ def clip_files(
     if not wanted:
         return {}
     seen = [path for paths in media_index(store).places(wanted).values() for path in paths]
-    bring(seen)
+    bring(seen, stream=True)
     places = [path for path in seen if path.is_file()]
     found: dict[str, Clip] = {}
     for path, (sha256, duration_s, *_) in zip(places, measure(store, "look for clips", places), strict=True):
@@ -180,7 +180,7 @@ def _from_files(
         if source == "roots":
             index.look([path for root in roots for path in sorted(root.absolute().rglob("*")) if path.is_file()])
         places = own if source == "version" else index.places(missing)
-        bring(path for sha256 in sorted(missing & places.keys()) for path in places[sha256])
+        bring((path for sha256 in sorted(missing & places.keys()) for path in places[sha256]), stream=True)
         for sha256 in sorted(missing & places.keys()):
             work.advance(any(_copy(clips, sha256, path) for path in places[sha256]))
 

@@ -70,7 +70,7 @@ def peeks(config: HumanPreferences) -> Iterator[Peek]:
 
 def _peek(config: HumanPreferences, source: Source) -> Iterator[Vote | MusicRating | Reject | Note]:
     _bring_lists(config, source)
-    bring(file.path for file in input_files(config, source))
+    bring((file.path for file in input_files(config, source)), stream=True)
     yield from read_source(config, source)
 
 

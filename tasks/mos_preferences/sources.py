@@ -58,7 +58,7 @@ def peeks(config: MosPreferences) -> Iterator[Peek]:
 
 def _peek(config: MosPreferences, source: Source) -> Iterator[Rating | Reject | Note]:
     _bring_lists(config, source)
-    bring(path for _, path in input_files(source, config.path))
+    bring((path for _, path in input_files(source, config.path)), stream=True)
     yield from read_source(source, config.path)
 
 

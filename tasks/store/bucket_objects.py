@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any
 
 from earmark.schemas.errors import InputError, MissingExtraError
+from earmark.schemas.places import BUCKETS
 from earmark.tasks.store.objects import (
     BLOCK_BYTES,
     LONGEST_KEY,
@@ -23,25 +25,15 @@ from earmark.tasks.store.objects import (
 _FEATURE = "an input behind a URL"
 
 
-class _Cloud(NamedTuple):
-    """What differs between Google's and Azure's buckets.
-
-    Attributes:
-        extra: of this package, which brings the client.
-        etag: the key of an object's facts that holds its ETag.
-        keys: where a user's keys are, for messages.
-    """
-
-    extra: str
-    etag: str
-    keys: str
+class _DeniedError(InputError):
+    """The keys do not allow what was asked."""
 
 
-_CLOUDS = {
-    "gs": _Cloud("gs", "etag", "GOOGLE_APPLICATION_CREDENTIALS or `gcloud auth application-default login`"),
-    "az": _Cloud("az", "etag", "the AZURE_STORAGE_… variables or `az login`"),
-    "s3": _Cloud("scale", "ETag", "the keys in AWS_… variables"),
+_KEYS = {
+    "gs": "GOOGLE_APPLICATION_CREDENTIALS or `gcloud auth application-default login`",
+    "az": "the AZURE_STORAGE_… variables or `az login`",
 }
+"""Where a user's keys are, for messages."""
 
 
 class BucketObjects:
@@ -53,8 +45,9 @@ class BucketObjects:
     """
 
     def __init__(self, kind: str) -> None:
-        self._kind, self._cloud = kind, _CLOUDS[kind]
+        self._kind = kind
         self._files = open_objects(_FEATURE) if kind == "s3" else _open(kind)
+        self._encoded: dict[str, str] = {}  # how objects are stored that clients would decode, by their URLs
 
     def look(self, urls: Sequence[str], seen: Callable[[], None]) -> list[Object | None]:
         """What the store says of objects; None where there is none. `seen` is called for each."""
@@ -80,21 +73,28 @@ class BucketObjects:
         try:
             with self._one_line(url):
                 found: Mapping[str, Mapping[str, Any]] = self._files.find(url, detail=True)
+                if not isinstance(found, Mapping):  # adlfs names a file without its facts
+                    found = {name: self._files.info(name) for name in found}
         except FileNotFoundError:
             found = {}
         if not found:
             self.require([url])
+        folders: set[str] = set()
+        for name in found:
+            while (name := name.rpartition("/")[0]) and name not in folders:
+                folders.add(name)
         for name, facts in found.items():
-            if name.endswith("/"):  # a mark that some tools put for a folder
+            # a mark that some tools put for a folder; adlfs names it without the "/"
+            if name.endswith("/") or (name in folders and not facts["size"]):
                 continue
             if {"", ".", ".."} & set(name.split("/")):
                 raise InputError(
                     f"{self._kind}://{name}: expected a name without empty parts, '.' and '..'; rename the object"
                 )
-            yield f"{self._kind}://{name}", self._object(facts)
+            yield f"{self._kind}://{name}", self._object(f"{self._kind}://{name}", facts)
 
     def require(self, urls: Iterable[str]) -> None:
-        """Refuse buckets that are not there. One that may be read but not listed is there."""
+        """Refuse buckets that are not there. One that may be read but not listed or looked at is there."""
         for url in sorted({f"{self._kind}://{url.split('/')[2]}" for url in urls}):
             bucket = url.partition("://")[2]
             try:
@@ -103,18 +103,24 @@ class BucketObjects:
                         self._files.call_s3("head_bucket", Bucket=bucket)
                     else:
                         self._files.info(bucket)
+            except _DeniedError:
+                continue  # its objects were asked for before
             except FileNotFoundError:
                 if self._kind == "s3":
                     require_bucket(self._files, url, InputError)
                     continue
-                raise InputError(f"{url}: expected a bucket '{bucket}', found none; correct the name") from None
+                holder = BUCKETS[self._kind]
+                raise InputError(f"{url}: expected a {holder} '{bucket}', found none; correct the name") from None
 
     def blocks(self, url: str, start: int, state: Object) -> Iterator[bytes]:
         """An object's bytes from one on, all of one state.
 
         Raises:
             FileNotFoundError: there is no such object, or it was replaced.
+            InputError: it is stored in an encoding that the client would decode.
         """
+        if url in self._encoded:
+            raise InputError(f"{url}: stored with Content-Encoding: {self._encoded[url]}; store it without")
         if self._kind == "s3":
             yield from blocks(self._files, url, InputError, start, state.etag)
             return
@@ -125,16 +131,19 @@ class BucketObjects:
             if not block:
                 break
             yield block
-        if self._now(url) != state:  # these clients cannot ask for the bytes of one state
+        if start != state.size or self._now(url) != state:  # these clients cannot ask for the bytes of one state
             raise FileNotFoundError(url)
 
     def _now(self, url: str) -> Object | None:
         with self._one_line(url):
             facts = self._files.info(url)
-        return self._object(facts) if facts["type"] == "file" else None
+        return self._object(url, facts) if facts["type"] == "file" else None
 
-    def _object(self, facts: Mapping[str, Any]) -> Object:
-        return Object(facts[self._cloud.etag], facts["size"])
+    def _object(self, url: str, facts: Mapping[str, Any]) -> Object:
+        settings = facts.get("content_settings") or {}  # Azure's; Google's are the facts themselves
+        if encoding := facts.get("contentEncoding") or settings.get("content_encoding"):
+            self._encoded[url] = encoding
+        return Object(facts["ETag" if self._kind == "s3" else "etag"], facts["size"])
 
     @contextmanager
     def _one_line(self, where: str) -> Iterator[None]:
@@ -150,15 +159,17 @@ class BucketObjects:
             raise
         except faults as error:
             status = getattr(error, "status_code", None) or getattr(error, "code", None)
-            if isinstance(error, PermissionError) or str(status) in ("401", "403"):
-                raise InputError(
-                    f"{where}: access denied ({first_words(error)}); check {self._cloud.keys} and what they allow"
+            forbidden = isinstance(error, PermissionError) or str(error).startswith("Forbidden")  # gcsfs: an OSError
+            if forbidden or str(status) in ("401", "403"):
+                raise _DeniedError(
+                    f"{where}: access denied ({first_words(error)}); check {_KEYS[self._kind]} and what they allow"
                 ) from None
-            raise InputError(f"{where}: cannot be read: {first_words(error)}; check {self._cloud.keys}") from None
+            raise InputError(f"{where}: cannot be read: {first_words(error)}; check {_KEYS[self._kind]}") from None
 
 
 def _open(kind: str) -> Any:
-    cloud = _CLOUDS[kind]
+    for name in ("azure", "gcsfs"):  # what they raise is what we say
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         if kind == "gs":
             from gcsfs.core import (
@@ -168,11 +179,12 @@ def _open(kind: str) -> Any:
             return GCSFileSystem(use_listings_cache=False)
         import adlfs
     except ImportError:
-        raise MissingExtraError(_FEATURE, cloud.extra) from None
+        raise MissingExtraError(_FEATURE, kind) from None
     try:
         return adlfs.AzureBlobFileSystem(use_listings_cache=False)
     except ValueError as error:
-        raise InputError(f"az://: expected an account in {cloud.keys}: {first_words(error)}") from None
+        names = "AZURE_STORAGE_ACCOUNT_NAME or AZURE_STORAGE_CONNECTION_STRING"
+        raise InputError(f"az://: set {names}; the client says: {first_words(error)}") from None
 
 
 def _errors(kind: str) -> tuple[type[Exception], ...]:
@@ -180,10 +192,10 @@ def _errors(kind: str) -> tuple[type[Exception], ...]:
     from aiohttp import ClientError
 
     if kind == "gs":
-        from gcsfs.retry import HttpError
+        from gcsfs.retry import ChecksumError, HttpError, NonRetryableError
         from google.auth.exceptions import GoogleAuthError
 
-        return OSError, ValueError, ClientError, HttpError, GoogleAuthError
+        return OSError, ValueError, ClientError, HttpError, NonRetryableError, ChecksumError, GoogleAuthError
     from azure.core.exceptions import AzureError
 
     return OSError, ValueError, ClientError, AzureError

@@ -20,7 +20,7 @@ from huggingface_hub.errors import (
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import hub_parts
-from earmark.tasks.store.objects import BLOCK_BYTES, Object, first_words
+from earmark.tasks.store.objects import BLOCK_BYTES, COMMITS, Object, first_words
 
 MOST_PATHS = 1000  # that one request asks about
 _KIND = "dataset"
@@ -29,13 +29,15 @@ _KIND = "dataset"
 class HubObjects:
     """The Hub that `HF_ENDPOINT` names; the token comes from `HF_TOKEN` or from `hf auth login`.
 
-    A revision is resolved to its commit when it is first met, and all is read at this commit.
+    A revision is resolved to its commit when it is first met, in a build (`one_commit_each`) once, and all is read at
+    this commit.
     """
 
     def __init__(self) -> None:
         self._api = HfApi(endpoint=_endpoint())
         self._files = HfFileSystem(endpoint=_endpoint(), skip_instance_cache=True)
-        self._commits: dict[tuple[str, str], str] = {}
+        known = COMMITS.get()
+        self._commits: dict[tuple[str, str], str] = {} if known is None else known
 
     def commit(self, url: str) -> str:
         """The commit that a URL's revision names.

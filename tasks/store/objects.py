@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeVar
 
 from earmark.schemas.errors import EarmarkError, MissingExtraError
@@ -12,10 +13,25 @@ from earmark.schemas.places import without_secrets
 
 BLOCK_BYTES = 8 << 20
 AT_ONCE = 32  # objects that are looked at or read at the same time
+MOST_SHOWN = 300  # signs of what a library says that an error shows
 LONGEST_NAME, LONGEST_KEY = 255, 1024  # bytes: of a file's name on a disk, of an object's whole key
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+
+COMMITS: ContextVar[dict[tuple[str, str], str] | None] = ContextVar("commits of revisions on the Hub", default=None)
+
+
+@contextmanager
+def one_commit_each() -> Iterator[None]:
+    """Within the block, a revision on the Hub names one commit, whatever is pushed meanwhile."""
+    known = COMMITS.get()
+    token = COMMITS.set({} if known is None else known)
+    try:
+        yield
+    finally:
+        COMMITS.reset(token)
 
 
 class Object(NamedTuple):
@@ -126,5 +142,5 @@ def blocks(
 
 
 def first_words(error: Exception) -> str:
-    """What an error says, on one line and without secrets."""
-    return without_secrets(" ".join(str(error).split()))
+    """What an error says, on one line, without secrets, and not at length."""
+    return without_secrets(" ".join(str(error).split()) or type(error).__name__)[:MOST_SHOWN]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
+import logging
+import re
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +17,18 @@ from earmark.schemas.errors import InputError
 from earmark.schemas.mos_preferences import MosPreferences
 from earmark.schemas.places import place_of, url_fault, url_of
 from earmark.tasks.build.mirror import bring, bring_folder, present
-from earmark.tasks.store.objects import BLOCK_BYTES
+from earmark.tasks.store.bucket_objects import BucketObjects
+from earmark.tasks.store.objects import BLOCK_BYTES, first_words
 from tests.builds import build_version, config_of, contents_of
 from tests.pseudo_preferences.music import write_clip
-from tests.servers.buckets import azure, google, has_azurite
+from tests.servers.buckets import AZURE_KEY, azure, google, has_azurite
 
 CLIENTS = {"gs": "gcsfs", "az": "adlfs"}
+HOLDERS = {"gs": "bucket", "az": "container"}
+ENCODED: dict[str, dict[str, Any]] = {
+    "gs": {"fixed_key_metadata": {"content_encoding": "gzip"}},
+    "az": {"content_settings": {"content_encoding": "gzip"}},
+}
 SERVERS = {"gs": google, "az": azure}
 LACKING = {
     "gs": not importlib.util.find_spec("gcp_storage_emulator"),
@@ -109,26 +119,113 @@ def test_objects_come_whole_are_renewed_and_go(cloud: tuple[str, Any]) -> None:
 @pytest.mark.slow
 def test_a_missing_bucket_ends_in_one_line(cloud: tuple[str, Any]) -> None:
     kind, _ = cloud
-    with pytest.raises(InputError, match=rf"^{kind}://none: expected a bucket 'none', found none") as caught:
+    with pytest.raises(InputError, match=rf"^{kind}://none: expected a {HOLDERS[kind]} 'none', found none") as caught:
         content_of(f"{kind}://none/x")
     assert "\n" not in str(caught.value)
     assert content_of(f"{kind}://lab/x") is None, "a bucket without objects is there"
 
 
 @pytest.mark.slow
+def test_what_a_client_would_decode_is_refused(cloud: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    kind, files = cloud
+    files.pipe_file("lab/a/rows.csv", gzip.compress(b"f,m,s\n"), **ENCODED[kind])
+    files.pipe_file("lab/a/plain.csv", b"f,m,s\n")
+    said = f"^{kind}://lab/a/rows.csv: stored with Content-Encoding: gzip; store it without$"
+    for bringing in (
+        lambda: bring([place_of(f"{kind}://lab/a/rows.csv")]),
+        lambda: bring_folder(place_of(f"{kind}://lab/a")),
+    ):
+        with pytest.raises(InputError, match=said):
+            bringing()
+    objects, url = BucketObjects(kind), f"{kind}://lab/a/plain.csv"
+    (state,) = objects.look([url], lambda: None)
+    assert state is not None
+    monkeypatch.setattr(objects._files, "cat_file", lambda *_, **__: b"other bytes")
+    with pytest.raises(FileNotFoundError):
+        list(objects.blocks(url, 0, state))
+    assert not logging.getLogger({"gs": "gcsfs", "az": "azure.identity"}[kind]).isEnabledFor(logging.ERROR)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(LACKING["az"], reason="needs adlfs, node and `make .venv-azurite/.made`")
+def test_a_container_whose_folders_are_blobs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, generate_container_sas
+
+    monkeypatch.setenv("EARMARK_CACHE", str(tmp_path / "cache"))
+    with azure(tmp_path) as environment:
+        ((name, secret),) = environment.items()
+        monkeypatch.setenv(name, secret)
+        client_of_lab = client("az")
+        there = BlobServiceClient.from_connection_string(secret)
+        for blob, content in {
+            "a/": b"",
+            "a/b/": b"",
+            "a/b/c/d.wav": b"RIFF",
+            "a/rows.csv": b"f",
+            "a/none": b"",
+        }.items():
+            there.get_blob_client("lab", blob).upload_blob(content)
+        folder = place_of("az://lab/a")
+        bring_folder(folder / "rows.csv")
+        assert (folder / "rows.csv").read_bytes() == b"f"
+        bring_folder(folder)
+        files = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+        assert files == {"rows.csv", "b/c/d.wav", "none"}
+
+        allowed = ContainerSasPermissions(read=True, list=True)
+        ends = datetime.now(UTC) + timedelta(hours=1)
+        token = generate_container_sas(
+            "devstoreaccount1", "lab", account_key=AZURE_KEY, permission=allowed, expiry=ends
+        )
+        (endpoint,) = re.findall("BlobEndpoint=[^;]*", secret)
+        monkeypatch.setenv(name, f"{endpoint};SharedAccessSignature={token}")
+        type(client_of_lab).clear_instance_cache()
+        assert content_of("az://lab/a/rows.csv") == b"f"
+        assert content_of("az://lab/a/other.csv") is None, "a token for objects may not look at their container"
+
+
+@pytest.mark.skipif(not importlib.util.find_spec("gcsfs"), reason="gcsfs is not installed (extra 'gs')")
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError("Forbidden: b/lab/o\nno access"), "access denied (Forbidden: b/lab/o no access)"),
+        ("NonRetryableError", "cannot be read: NonRetryableError"),
+        ("ChecksumError", "cannot be read: ChecksumError"),
+    ],
+)
+def test_faults_of_googles_client_are_one_line(error: OSError | str, said: str) -> None:
+    from gcsfs import retry
+
+    with (
+        pytest.raises(InputError, match=rf"^gs://lab/x: {re.escape(said)}; check"),
+        BucketObjects("gs")._one_line("gs://lab/x"),
+    ):
+        raise getattr(retry, error)() if isinstance(error, str) else error
+
+
+def test_what_a_library_says_is_cut() -> None:
+    assert len(first_words(ValueError("long " * 1000))) == 300
+    assert first_words(EOFError()) == "EOFError"
+
+
+@pytest.mark.slow
 @pytest.mark.skipif(LACKING["az"], reason="needs adlfs, node and `make .venv-azurite/.made`")
 def test_a_wrong_key_and_a_missing_account_end_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from adlfs import AzureBlobFileSystem
+
     monkeypatch.setenv("EARMARK_CACHE", str(tmp_path / "cache"))
     with azure(tmp_path) as environment:
         (secret,) = environment.values()
         wrong = "A" * 86 + "=="
         monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", secret.replace(secret.split(";")[2][11:], wrong))
+        AzureBlobFileSystem.clear_instance_cache()
         with pytest.raises(InputError, match=r"az://lab.*(access denied|cannot be read)") as caught:
             content_of("az://lab/x")
         assert wrong not in str(caught.value)
         assert "\n" not in str(caught.value)
     monkeypatch.delenv("AZURE_STORAGE_CONNECTION_STRING")
-    with pytest.raises(InputError, match=r"az://.*AZURE_STORAGE_"):
+    AzureBlobFileSystem.clear_instance_cache()
+    with pytest.raises(InputError, match=r"az://: set AZURE_STORAGE_ACCOUNT_NAME or AZURE_STORAGE_CONNECTION_STRING"):
         content_of("az://lab/x")
 
 
@@ -139,5 +236,5 @@ def test_a_place_leads_back_to_its_url(kind: str) -> None:
     for url in (f"{kind}://u:pw@lab/a", f"{kind}://lab/a?b", f"{kind}://lab/../a", f"{kind}://"):
         fault = url_fault(url)
         assert fault is not None
-        assert f"{kind}://bucket/key" in fault
+        assert f"{kind}://{HOLDERS[kind]}/key" in fault
         assert "pw" not in fault

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from huggingface_hub import HfApi
 
+from earmark.flows.mos_preferences import build
 from earmark.schemas.errors import ConfigError, InputError, StoreError
-from earmark.schemas.mos_preferences import MosPreferences
+from earmark.schemas.mos_preferences import CORPUS, MosPreferences
 from earmark.schemas.places import hub_parts, place_of, url_fault, url_of
+from earmark.tasks.build.flow import build_version as whole_build
 from earmark.tasks.build.mirror import bring, bring_first, bring_folder, hub_commits, present
 from earmark.tasks.build.registry import corpora, find_corpus
 from earmark.tasks.release.withdrawal import search, withdraw
@@ -111,6 +113,19 @@ def test_files_come_once_whole_and_go(hub: HubServer) -> None:
     assert bytes_at(urls[0]) == b"short"
     hub.add_commit(REPO, {"a/long.bin": None})
     assert bytes_at(urls[0]) is None
+
+
+def test_a_build_reads_one_commit_and_names_it(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = hub.add_commit(REPO, study(tmp_path / "here"))
+
+    def pushed_after_the_lists_were_read(*_: object) -> dict[str, str]:
+        hub.add_commit(REPO, {"rows.csv": b"f,m,s\naudio/c0.wav,9,s0\n"})
+        return {}
+
+    monkeypatch.setattr("earmark.tasks.build.plan.release_digests", pushed_after_the_lists_were_read)
+    version, _ = whole_build(CORPUS, build.story, rated(f"{HERE}@main"), tmp_path / "store")  # type: ignore[attr-defined]
+    assert version.manifest.commits == {f"{HERE}@main": first}
+    assert len(rows_of(version, "ratings")) == 4
 
 
 def test_folders_and_choices(hub: HubServer) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import place_of, rows_parts, url_fault, url_of
-from earmark.tasks.build.hub_rows import _kept
+from earmark.tasks.build.hub_rows import _kept, _plain
 from earmark.tasks.build.mirror import bring_folder
 from earmark.tasks.store.versions import open_store
 from tests.build.test_hub_inputs import hub
@@ -76,7 +76,15 @@ configs:
 """
 
 
-def earmark(folder: Path, hub: HubServer, *words: str) -> subprocess.CompletedProcess[str]:
+JSON_CARD = CARD.split(b"  - split: test")[0].replace(b"train*.parquet", b"train.jsonl") + b"---\n"
+
+
+def lines(*cells: str) -> bytes:
+    """A split of JSON lines, whose cells of sound are texts."""
+    return b"".join(json.dumps({"audio": cell, "score": 2.0, "system": "s"}).encode() + b"\n" for cell in cells)
+
+
+def earmark(folder: Path, hub: HubServer, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command as a person with that Hub does."""
     home = {
         "EARMARK_CACHE": str(folder / "cache"),
@@ -90,6 +98,7 @@ def earmark(folder: Path, hub: HubServer, *words: str) -> subprocess.CompletedPr
         text=True,
         timeout=240,
         check=False,
+        cwd=cwd,
     )
 
 
@@ -126,6 +135,9 @@ def test_a_split_is_built_from_and_its_sounds_are_files_once(hub: HubServer, tmp
     fetched = hub.asked["resolve"]
     assert "already up to date: v1" in earmark(tmp_path, hub, *build).stdout
     assert hub.asked["resolve"] == fetched, "the commit is the same: nothing is read again"
+    next((place / "train").iterdir()).unlink()
+    assert "already up to date: v1" in earmark(tmp_path, hub, *build).stdout, "a sound that was lost comes again"
+    assert len([*(place / "train").iterdir()]) == 3
     hub.add_commit(REPO, {"rated/train-1.parquet": table([three, one], [5.0, 2.5])})
     assert earmark(tmp_path, hub, *build).returncode == 0
     newest = open_store(str(tmp_path / "store")).find("mos-preferences")
@@ -134,17 +146,64 @@ def test_a_split_is_built_from_and_its_sounds_are_files_once(hub: HubServer, tmp
 
 
 @pytest.mark.slow
+def test_only_the_config_says_what_is_streamed_and_from_where(hub: HubServer, tmp_path: Path) -> None:
+    cells = ("audio/clip.wav", "clip.wav", "train/my clip.wav", "test.jsonl", f"test/{'0' * 64}.wav")
+    here = {"README.md": JSON_CARD, "rated/train.jsonl": lines(*cells)}
+    hub.add_commit(REPO, {**here, "rated/test.jsonl": lines("test.wav")})
+    (tmp_path / REPO / "rated").mkdir(parents=True)
+    for path in here:
+        (tmp_path / REPO / path).write_bytes(here[path].replace(b"clip.wav", b"of-this-folder.wav"))
+    (tmp_path / "build.toml").write_text(CONFIG)
+    build = ("build", "mos-preferences", "-c", "build.toml", "--allow-rejects")
+    ended = earmark(tmp_path, hub, *build, cwd=tmp_path)
+    assert ended.returncode == 0, ended.stderr
+    rejects = rows_of(open_store(str(tmp_path / "store")).find("mos-preferences"), "rejects")
+    assert {row["reason"] for row in rejects} == {"audio_missing"}
+    assert len(rejects) == len(cells)
+    place = tmp_path / f"cache/inputs/hf-rows/{REPO}@main/rated"
+    assert [json.loads(line)["audio"] for line in (place / "train.jsonl").read_text().splitlines()] == [*cells]
+    assert not (place / "test.jsonl").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("root", "said"),
+    ("card", "files", "said"),
     [
-        ("lab/study@main/other", "other"),
-        ("lab/none@main/rated", "expected a data set and a revision that the token may read"),
-        ("lab/study@v9/rated", "expected a data set and a revision that the token may read"),
+        (JSON_CARD, {"study.py": b"print(1)"}, "Dataset scripts are no longer supported"),
+        (JSON_CARD.replace(b".jsonl", b".tar"), {"rated/train.tar": b"broken" * 400}, "invalid header"),
+        (JSON_CARD.replace(b".jsonl", b".jsonl.gz"), {"rated/train.jsonl.gz": b"\x1f\x8b\x08\x00broken"}, "file ended"),
     ],
 )
-def test_what_is_not_there_ends_in_one_line(root: str, said: str, hub: HubServer, tmp_path: Path) -> None:
-    hub.add_commit(REPO, {"README.md": CARD, "rated/train-0.parquet": table(clips(tmp_path, 1), [2.0])})
-    (tmp_path / "build.toml").write_text(CONFIG.replace("lab/study@main/rated", root))
+def test_what_cannot_be_read_ends_in_one_line(
+    card: bytes, files: dict[str, bytes], said: str, hub: HubServer, tmp_path: Path
+) -> None:
+    hub.add_commit(REPO, {"README.md": card, **files})
+    (tmp_path / "build.toml").write_text(CONFIG)
+    ended = earmark(tmp_path, hub, "build", "mos-preferences", "-c", str(tmp_path / "build.toml"))
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error:")]
+    assert "/rated/train.jsonl: expected a configuration and split that can be read, found: " in line
+    assert said in line
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("root", "split", "said"),
+    [
+        ("lab/study@main/rated", "audio", "no split 'audio' in configuration 'rated'; there are: train, test"),
+        ("lab/study@main/other", "train", "no configuration 'other'; there are: rated"),
+        ("lab/study@main", "train", "`root` ends with the configuration, often `default`"),
+        ("lab/study@main/rated/train.jsonl", "train", "`files` names the split"),
+        ("lab/none@main/rated", "train", "expected a data set and a revision that the token may read"),
+        ("lab/study@v9/rated", "train", "expected a data set and a revision that the token may read"),
+    ],
+)
+def test_what_is_not_there_ends_in_one_line(root: str, split: str, said: str, hub: HubServer, tmp_path: Path) -> None:
+    parts = dict.fromkeys(("rated/train-0.parquet", "rated/test.parquet"), table(clips(tmp_path, 1), [2.0]))
+    hub.add_commit(REPO, {"README.md": CARD, **parts})
+    config = CONFIG.replace("train.jsonl", f"{split}.jsonl").replace("lab/study@main/rated", root)
+    (tmp_path / "build.toml").write_text(config)
     ended = earmark(tmp_path, hub, "build", "mos-preferences", "-c", str(tmp_path / "build.toml"))
     assert ended.returncode == 1
     (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error:")]
@@ -175,10 +234,25 @@ def test_a_folder_of_audio_is_a_split_too(hub: HubServer, tmp_path: Path) -> Non
         "x.wav",
         None,
         "hf://datasets/lab/study@1/../../x",
+        "file://secret.wav::hf://datasets/lab/study@1/x",
     ],
 )
 def test_a_row_cannot_have_a_file_read_that_is_not_its_own(path: str | None, tmp_path: Path) -> None:
     assert _kept(None, path, tmp_path / "train", "datasets/lab/study@1/") is None
+    assert not (tmp_path / "train").exists()
+
+
+@pytest.mark.parametrize(
+    ("cell", "plain"),
+    [
+        ({"bytes": 12, "path": "x.wav"}, {"bytes": 12, "path": "x.wav"}),
+        ({"bytes": "text", "path": "x"}, {"bytes": "text", "path": "x"}),
+        ({"bytes": b"RIFF", "path": 1}, {"bytes": None, "path": 1}),
+        ([b"\x00", float("nan"), "text"], [None, None, "text"]),
+    ],
+)
+def test_what_is_no_sound_is_told_as_json_can(cell: object, plain: object, tmp_path: Path) -> None:
+    assert _plain(cell, tmp_path / "train", "datasets/lab/study@1/") == plain
     assert not (tmp_path / "train").exists()
 
 
@@ -205,6 +279,7 @@ def test_embedded_bytes_go_nowhere_else(tmp_path: Path) -> None:
         ("hf-rows://lab/study@v1/default", None),
         ("hf-rows://lab/study@v1", None),
         ("hf-rows://lab/study@v1/default/train", None),
+        ("hf-rows://lab/study@v1/default/train.jsonl/train.jsonl", None),
     ],
 )
 def test_a_url_of_rows(url: str, parts: tuple[str, ...] | None) -> None:
