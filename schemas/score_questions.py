@@ -255,8 +255,6 @@ class ScoreQuestions(BuildConfig):
         return values
 
 
-_BY = "name and version of the prompt file"
-
 QUESTIONS = Table(
     name="questions",
     description="One row a multiple-choice question about a score, with the image.",

@@ -22,11 +22,8 @@ STOP_S = 30  # how long a process may take to end in order
 
 
 def start_supervisor(mark: str) -> subprocess.Popen[bytes]:
-    """Watch over what carries a mark, until the supervisor's standard input closes.
-
-    Args:
-        mark: what the environment of the processes holds in `EARMARK_SERVE`.
-    """
+    """Watch over processes whose environment has a mark in `EARMARK_SERVE`, until the supervisor's standard input
+    closes."""
     return subprocess.Popen(
         [sys.executable, "-m", "earmark.flows.command.supervisor", mark],
         stdin=subprocess.PIPE,

@@ -43,15 +43,11 @@ def watch(store: Store) -> None:
 
 
 class Models:
-    """The ledger's counts by model, and how fast answers come between two looks.
-
-    Attributes:
-        took_s: how long the last look took.
-    """
+    """The ledger's counts by model, and how fast answers come between two looks."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.took_s = 0.0
+        self.took_s = 0.0  # of the last look
         self._before: dict[str, tuple[float, int]] = {}
 
     def look(self) -> dict[str, dict[str, Any]]:

@@ -44,7 +44,6 @@ def decode_mono(path: Path, sample_rate_hz: int) -> Samples:
 
     Args:
         path: WAV, FLAC, MP3, OGG (Vorbis or Opus), or M4A.
-        sample_rate_hz: the rate wanted.
 
     Returns:
         Samples of shape (frames,), nominally within [-1, 1]. Channels are averaged.

@@ -76,19 +76,12 @@ class Encoder:
     """Encodes parts, each once as long as it stays in the cache, and so decodes its clip. Safe for threads.
 
     Handed to another process, it is one encoder there too, however often it comes, with a cache of its own.
-
-    Args:
-        cached_bytes: most bytes of decoded audio that are kept.
-
-    Attributes:
-        given: how many parts were asked for.
-        decoded_clips: how often a clip was decoded for them.
     """
 
     def __init__(self, cached_bytes: int = CACHED_BYTES) -> None:
         self.name = uuid.uuid4().hex
-        self.given = self.decoded_clips = 0
-        self._most = cached_bytes
+        self.given = self.decoded_clips = 0  # parts that were asked for, and how often a clip was decoded for them
+        self._most = cached_bytes  # of decoded audio that is kept
         self._held: OrderedDict[str, tuple[Samples, int]] = OrderedDict()
         self._size = 0
         self._parts: OrderedDict[Part, bytes] = OrderedDict()
@@ -247,9 +240,6 @@ def encoder_here(kind: type[Encoder], name: str, most_bytes: int) -> Encoder:
 def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, bytes]:
     """Bytes of several parts of one clip, which is decoded once and block by block: a film needs no more memory than
     the parts that overlap at one moment.
-
-    Args:
-        parts: spans of it, in any forms.
 
     Returns:
         What `Encoder` gives for each; a part that holds no frame is left out.

@@ -67,10 +67,6 @@ def pieces_of(levels: Levels, rule: Rule) -> list[Piece]:
     in the middle of the longest silence that its lengths allow, else in the quietest half second; of equal ones in that
     nearest to the middle of the allowed lengths. What is left is lost only where no number of segments can fill it.
 
-    Args:
-        levels: as `levels_of` gives them.
-        rule: how.
-
     Returns:
         Pieces in order that cover every frame once.
     """

@@ -72,10 +72,6 @@ class Similarity:
         A text goes through the model once a call, a clip once ever, both only if the pair was not met before; results
         are stored batch by batch, so that a kill costs one batch.
 
-        Args:
-            pairs: clips and texts.
-            seen: gets how many more are done, for progress.
-
         Raises:
             MissingExtraError: transformers or torch is missing.
             ConfigError: the model cannot be loaded.
@@ -104,12 +100,8 @@ class Similarity:
     def embeddings(
         self, paths: Mapping[str, Path | None], seen: Callable[[int], None] = lambda count: None
     ) -> dict[str, Vector]:
-        """The embedding of each clip, (dimensions,), of length 1; a clip goes through the model once ever.
-
-        Args:
-            paths: where clips lie, by SHA-256; one that lies nowhere is left out, unless its embedding is kept.
-            seen: as for `cosines`, which raises the same.
-        """
+        """The embedding of each clip, (dimensions,), of length 1, by SHA-256; a clip goes through the model once ever.
+        One that lies nowhere is left out, unless its embedding is kept. It raises as `cosines`."""
         vector_of = {}
         with self._open() as connection:
             for clip, vector in self._vectors(connection, paths):

@@ -129,12 +129,7 @@ def _hidden_order(path: Path) -> bool:
 
 
 def lines_about(store: Store, only: Version | None = None) -> list[str]:
-    """One line a known fault and corpus, naming the versions that it can have touched; so for evaluations.
-
-    Args:
-        store: where versions and evaluations lie.
-        only: speak of this version alone.
-    """
+    """One line a known fault and corpus, naming the versions (or one) that it can have touched; so for evaluations."""
     lines = []
     for corpus in [only.corpus] if only else store.corpora():
         by_fault: dict[KnownFault, list[str]] = {}

@@ -24,17 +24,11 @@ _FEATURE = "an input behind a URL"
 
 
 class _Cloud(NamedTuple):
-    """What differs between Google's and Azure's buckets.
+    """What differs between Google's and Azure's buckets."""
 
-    Attributes:
-        extra: of this package, which brings the client.
-        etag: the key of an object's facts that holds its ETag.
-        keys: where a user's keys are, for messages.
-    """
-
-    extra: str
-    etag: str
-    keys: str
+    extra: str  # of this package, which brings the client
+    etag: str  # the key of an object's facts that holds its ETag
+    keys: str  # where a user's keys are, for messages
 
 
 _CLOUDS = {

@@ -18,10 +18,6 @@ from earmark.tasks.store.sql import quoted
 def check_accounts(steps: Sequence[Step], rows: Mapping[str, int]) -> None:
     """Prove that every item that entered a step was kept, rejected or dropped, and that none appeared in between.
 
-    Args:
-        steps: the accounts.
-        rows: rows of each written table.
-
     Raises:
         StoreError: the first step whose counts do not add up.
     """
@@ -59,11 +55,6 @@ def check_rejects(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], 
 
 def check_table(connection: duckdb.DuckDBPyConnection, table: Table, files: dict[str, list[Path]]) -> None:
     """Prove a written table's schema, required values, unique key and separation of splits.
-
-    Args:
-        connection: any DuckDB connection; large checks spill to its temporary folder.
-        table: what the table should be.
-        files: its Parquet files by split.
 
     Raises:
         StoreError: what does not hold, with an example.

@@ -17,34 +17,19 @@ from earmark.tasks.store.versions import Version
 
 @dataclass(frozen=True)
 class Account:
-    """What is known of one row.
+    """What is known of one row."""
 
-    Attributes:
-        table: the table it stands in.
-        name: its key, or the reject's item.
-        row: all its columns.
-        says: what was decided for it, a sentence each.
-        through: the steps of the build up to this table, in order.
-        links: accounts of the rows that it names, by column.
-        used_in: how many rows of other tables name it.
-    """
-
-    table: str
-    name: str
-    row: dict[str, Any]
-    says: tuple[str, ...]
-    through: tuple[Step, ...] = ()
-    links: dict[str, Account] = field(default_factory=dict)
-    used_in: dict[str, int] = field(default_factory=dict)
+    table: str  # the table it stands in
+    name: str  # its key, or the reject's item
+    row: dict[str, Any]  # all its columns
+    says: tuple[str, ...]  # what was decided for it, a sentence each
+    through: tuple[Step, ...] = ()  # the steps of the build up to this table, in order
+    links: dict[str, Account] = field(default_factory=dict)  # accounts of the rows that it names, by column
+    used_in: dict[str, int] = field(default_factory=dict)  # how many rows of other tables name it
 
 
 def explain(version: Version, tables: Sequence[Table], wanted: str) -> list[Account]:
     """Find a row or reject by its key, its item or its file name, and tell how it came to be.
-
-    Args:
-        version: where to look.
-        tables: the corpus's tables.
-        wanted: a key (`pair_id`, `sample_id`, …), a reject's item, or a file name as a list gives it.
 
     Raises:
         StoreError: nothing of that name is in the version.

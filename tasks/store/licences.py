@@ -65,8 +65,6 @@ def require_terms(version: Version, store: Store, name: str, key: str) -> None:
     """What is made from a source of which nothing may be passed on is held back by the name that the source has.
 
     Args:
-        version: what a build reads.
-        store: where it is.
         name: what the build's rows call their source.
         key: of the config, that says so.
 
@@ -196,17 +194,6 @@ def _forbids(licence: str | None) -> bool:
 class Redaction:
     """What of a version may leave.
 
-    Args:
-        version: the version.
-        tables: its corpus's tables.
-        terms: what may leave.
-
-    Attributes:
-        tables: the version's tables by name.
-        lost: what each loses.
-        files: audio files within the version that may leave.
-        all_audible: whether the audio of every source, known to the config or not, may leave.
-
     Raises:
         StoreError: an earlier release wrote a table without its source, and something may not leave.
     """
@@ -232,8 +219,9 @@ class Redaction:
         by_tracks = any(bool(mask.any()) for mask in masks.values())
         for name, mask in masks.items():
             self._silent[name] |= mask
+        # whether the audio of every source, known to the config or not, may leave
         self.all_audible = terms.audio and bool(known) and known <= terms.audible and not by_tracks
-        self.files: set[str] = set()
+        self.files: set[str] = set()  # audio files within the version that may leave
         self.lost = {name: self._weighed(table) for name, table in self.tables.items()}
 
     def touches(self, table: str, split: str) -> bool:

@@ -66,10 +66,6 @@ def bundled(
     """Gather what may leave. A copy is needed only where something is held back; it goes when the block ends.
 
     Args:
-        version: the version, which must be verified.
-        tables: its corpus's tables.
-        store: where the versions that it was made from are.
-        audio: whether audio may leave at all.
         say: told once if another publication of the corpus must end first.
         evaluations: a section of the card that the version itself does not have.
 

@@ -75,12 +75,7 @@ class Remote:
 
     def claim(self, corpus: str, claimant: str) -> str:
         """Claim the name of the next version; an interrupted build of the same content gets the one that it had, unless
-        what it had sent was discarded since.
-
-        Args:
-            corpus: the corpus.
-            claimant: who claims it, as `claimant_of` tells.
-        """
+        what it had sent was discarded since."""
         number = max((int(name[1:]) for name in self.names(corpus)), default=0) + 1
         while not self._claims(corpus, f"v{number}", claimant):
             number += 1
@@ -108,12 +103,8 @@ class Remote:
         return str(held.get("claimant", ""))
 
     def send(self, folder: Path, manifest: Manifest, before: Manifest | None) -> None:
-        """Upload what a version's folder holds, but for the manifest.
-
-        Args:
-            folder: the staged version.
-            manifest: its manifest.
-            before: the version before, whose equal files are copied where they lie.
+        """Upload what a version's folder holds, but for the manifest. Files that the version before has too are copied
+        where they lie.
 
         Raises:
             StoreError: the object store cannot be written.
@@ -133,10 +124,6 @@ class Remote:
 
     def conclude(self, folder: Path, manifest: Manifest) -> None:
         """Put a version's manifest, only if there is none: all its files were sent.
-
-        Args:
-            folder: the staged version, with the manifest's text.
-            manifest: the manifest.
 
         Raises:
             StoreError: the object store cannot be written, or another build has committed other content.

@@ -126,12 +126,7 @@ class Store:
         return versions[-1] if versions else None
 
     def next_name(self, corpus: str, claimant: str) -> str:
-        """The name of the next version: past every `vN` folder, even one that lost its manifest to a broken copy.
-
-        Args:
-            corpus: the corpus.
-            claimant: who asks for it, as `claimant_of` tells.
-        """
+        """The name of the next version: past every `vN` folder, even one that lost its manifest to a broken copy."""
         if self.remote is not None:
             return self.remote.claim(corpus, claimant)
         folder = self.folder(corpus)

@@ -46,7 +46,6 @@ def separate(
     Args:
         longest_s: longer sources are refused before they are decoded.
         tracks: tracks in memory at once; without it, as many as keep short ones' windows coming.
-        threads: that decode, and as many that encode.
 
     Yields:
         One result a job, as they are finished.

@@ -34,7 +34,6 @@ class Roformer:
     """A Mel-Band Roformer on one device.
 
     Args:
-        checkpoint: weights and settings.
         device: `cpu`, `cuda`, `cuda:1`, …, or `auto`: a CUDA device if there is one.
         precision: of matrix products. `tf32` and `float16` are for CUDA; `bfloat16` is coarse.
         compiled: whether transformer blocks are compiled first: a minute or two once, then faster.
@@ -65,7 +64,7 @@ class Roformer:
         self._torch: Any = torch
         self.device = _device(torch, device, precision)
         on_cuda = self.device.type == "cuda"
-        self.name, self.checkpoint_sha256 = checkpoint.name, checkpoint.sha256
+        self.name = checkpoint.name
         self.batch_size, self.in_flight = batch_size or (CUDA_BATCH if on_cuda else 1), 2 if on_cuda else 1
         self.digest = digest(checkpoint, precision)
         self._read(checkpoint.settings)
@@ -80,7 +79,7 @@ class Roformer:
 
     def _read(self, settings: dict[str, Any]) -> None:
         model, inference, audio = settings["model"], settings["inference"], settings.get("audio") or {}
-        self.sample_rate_hz: int = audio.get("sample_rate", 44_100)
+        self.sample_rate_hz: int | None = audio.get("sample_rate", 44_100)
         hop = model.get("stft_hop_length") or audio.get("hop_length") or 512
         self._overlap = inference.get("num_overlap") or 8
         self._lengths = int(hop) * (inference["dim_t"] - 1), int(hop) * (SHORT_DIM_T - 1)
