@@ -146,8 +146,8 @@ class Mode:
     answer: Answer | None = None
     json_field: str | None = None  # of a JSON object, the field that holds the answer; without it, a word is asked for
     # a column of lists (VARCHAR[], or STRUCT(id VARCHAR, text VARCHAR)[]); each member is asked in a request of its
-    # own, which the prompt gets as `item`. A sample is yes if every item is (`schemas/rubric_rewards.py`); its score is the
-    # mean over its items; one with an item that has no answer has none.
+    # own, which the prompt gets as `item`. A sample is yes if every item is (`schemas/rubric_rewards.py`); its score is
+    # the mean over its items; one with an item that has no answer has none.
     items: str | None = None
     # whether all items are asked in one request, which the prompt gets as `items` (`id` from 1, `question`); the answer
     # is a JSON array of `id` and `answer` (yes, no)
