@@ -20,7 +20,7 @@ import soundfile
 import soxr
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.audio.decode import average
+from earmark.tasks.audio.decode import average, joined
 from earmark.tasks.audio.decode import decode as decode_file
 from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.audio.sound import open_file, open_sound
@@ -252,6 +252,11 @@ def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, by
         rate, at = sound.sample_rate_hz, 0
         bounds = {part: frames_of(part, rate) for part in parts}
         held: dict[Part, list[Samples]] = {part: [] for part in bounds}
+
+        def finish(part: Part, pieces: list[Samples]) -> None:
+            if pieces:
+                done[part] = encode(joined(pieces), rate, part.form)
+
         for block in sound.blocks():
             for part in list(held):
                 start, end = bounds[part]
@@ -259,18 +264,13 @@ def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, by
                 if len(piece):
                     held[part].append(piece.copy())
                 if end is not None and end <= at + len(block):
-                    _finish(part, held.pop(part), rate, done)
+                    finish(part, held.pop(part))
             at += len(block)
             if not held:
                 break
         for part, pieces in held.items():
-            _finish(part, pieces, rate, done)
+            finish(part, pieces)
     return done
-
-
-def _finish(part: Part, pieces: list[Samples], rate: int, done: dict[Part, bytes]) -> None:
-    if pieces:
-        done[part] = encode(pieces[0] if len(pieces) == 1 else np.concatenate(pieces), rate, part.form)
 
 
 def decode(path: str, sha256: str) -> tuple[Samples, int]:

@@ -11,7 +11,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
@@ -31,8 +30,8 @@ from earmark.tasks.store.parquet import file_entry
 from earmark.tasks.store.places import hide_places
 from earmark.tasks.store.redaction import without_withdrawn
 from earmark.tasks.store.report import render_report
-from earmark.tasks.store.sql import query
-from earmark.tasks.store.staging import Stage, sweep
+from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.staging import SPILL, Stage, sweep
 from earmark.tasks.store.versions import MANIFEST, Version
 from earmark.tasks.store.withdrawals import bring_withdrawals, marks_for, names_for, withdrawals
 
@@ -207,16 +206,12 @@ def _changes(stage: Stage, tables: Sequence[Table], manifest: Manifest, before: 
     """What differs from the version before; tables whose files are the same are not read."""
     draft = _Draft(stage.corpus, stage.version, manifest)
     changes: list[Change] = []
-    with _duckdb(stage) as connection:
+    with connect(stage.work / SPILL) as connection:
         for table in tables:
             now, then = ([e.sha256 for e in one.entries(table.name)] for one in (manifest, before.manifest))
             if now != then:
                 changes += diff_table(connection, table, before, draft)
     return changes
-
-
-def _duckdb(stage: Stage) -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"temp_directory": str(stage.work / "duckdb"), "memory_limit": "2GB"})
 
 
 def _write_rejects_table(stage: Stage, corpus: Corpus) -> None:
@@ -226,7 +221,7 @@ def _write_rejects_table(stage: Stage, corpus: Corpus) -> None:
         {"table": table.name, "kinds": [ref.kind for ref in table.refs if ref.column in table.key]}
         for table in corpus.tables
     ]
-    with _duckdb(stage) as connection:
+    with connect(stage.work / SPILL) as connection:
         connection.register("rejects", rejects.append_column("place", pa.array(range(len(rejects)))))
         connection.register("keys", pa.Table.from_pylist(keys))
         rejects = connection.sql(query("store/made_from")).to_arrow_table().select(REJECTS.schema.names)
@@ -246,7 +241,7 @@ def _check(
         for name, splits in written.items()
     }
     check_accounts(steps, counted)
-    with _duckdb(stage) as connection:
+    with connect(stage.work / SPILL) as connection:
         for table in tables:
             if table.name in written:
                 check_table(connection, table, written[table.name])
