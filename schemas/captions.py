@@ -172,7 +172,6 @@ class Captions(TracksConfig):
         return (self.instrumentals,) if self.instrumentals else ()
 
     def identity(self) -> dict[str, Any]:
-        """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = super().identity()
         del values["instrumentals"]  # the version that it names stands among the parents
         values["source"] = self.source.identity()

@@ -74,8 +74,11 @@ class Roformer:
         self._tf32 = precision == "tf32"
         exact = _instrumental(model, self._probe()) if precision in HALF else None
         self._model = MelBand(model, getattr(torch, "float32" if self._tf32 else precision), compiled)
-        if exact is not None:
-            self._hold_to(exact, precision)
+        if exact is not None and (snr_db := _snr_db(exact, _instrumental(self._model, self._probe()))) < LEAST_SNR_DB:
+            raise ConfigError(
+                f"precision: expected {precision} to keep '{self.name}' within {LEAST_SNR_DB:g} dB of single "
+                f"precision, found {snr_db:.1f} dB; use float32 or tf32"
+            )
 
     def _read(self, settings: dict[str, Any]) -> None:
         model, inference, audio = settings["model"], settings["inference"], settings.get("audio") or {}
@@ -85,14 +88,6 @@ class Roformer:
         self._lengths = int(hop) * (inference["dim_t"] - 1), int(hop) * (SHORT_DIM_T - 1)
         self.least_frames: int = model.get("stft_n_fft", 2048) // 2 + 1  # what its spectrum needs at the ends
         self._weights = {length: np.hamming(length).astype(np.float32) for length in self._lengths}
-
-    def _hold_to(self, exact: Samples, precision: Precision) -> None:
-        snr_db = _snr_db(exact, _instrumental(self._model, self._probe()))
-        if snr_db < LEAST_SNR_DB:
-            raise ConfigError(
-                f"precision: expected {precision} to keep '{self.name}' within {LEAST_SNR_DB:g} dB of single "
-                f"precision, found {snr_db:.1f} dB; use float32 or tf32"
-            )
 
     def _probe(self) -> Any:
         """A short window of noise, the same each time."""
