@@ -8,7 +8,7 @@ import struct
 import threading
 import uuid
 from collections import OrderedDict
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
@@ -31,7 +31,7 @@ SENT_BYTES = 512 << 20  # encoded parts that are kept: a clip stands in several 
 KEPT_BYTES = 1 << 30
 """Encoded parts that are kept where several annotators hear a clip: nine hours at 16 kHz, mono, 16 bits."""
 
-Key = TypeVar("Key", bound=Hashable)
+Key = TypeVar("Key")
 Value = TypeVar("Value")
 
 LARGEST = np.float32(2**31 - 128)  # the largest single-precision number that fits in 32 bits

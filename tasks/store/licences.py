@@ -157,7 +157,8 @@ def _held_rows(paths: Sequence[Path], clips: set[str]) -> Mask:
     masks = [np.zeros(0, bool)]
     for path in paths:
         with pq.ParquetFile(path) as file:
-            names = [f.name for f in file.schema_arrow if f.type in (pa.string(), WORDS) and _names_clips(f)]
+            texts = [field for field in file.schema_arrow if field.type in (pa.string(), WORDS)]
+            names = [one.name for one in texts if b"clip" in (one.metadata or {}).get(b"names", b"").split()]
             own = [TRACK_LICENCE.name] if TRACK_LICENCE.name in file.schema_arrow.names else []
             if not own and not clips:
                 masks.append(np.zeros(file.metadata.num_rows, bool))
@@ -173,10 +174,6 @@ def _held_rows(paths: Sequence[Path], clips: set[str]) -> Mask:
                 clips.update(*(words for words, is_gone in zip(named, gone, strict=True) if is_gone))
                 masks.append(np.array(gone, bool))
     return np.concatenate(masks)
-
-
-def _names_clips(field: pa.Field) -> bool:
-    return b"clip" in (field.metadata or {}).get(b"names", b"").split()
 
 
 def _words(values: Iterable[Any]) -> Iterator[str]:

@@ -127,7 +127,11 @@ class _Loader(yaml.SafeLoader):
     """Plain YAML, and Python's tuples, which the published files hold."""
 
 
-_Loader.add_constructor("tag:yaml.org,2002:python/tuple", lambda loader, node: tuple(loader.construct_sequence(node)))
+def _tuple(loader: yaml.SafeLoader, node: yaml.SequenceNode) -> tuple[Any, ...]:
+    return tuple(loader.construct_sequence(node))
+
+
+_Loader.add_constructor("tag:yaml.org,2002:python/tuple", _tuple)
 
 
 def _from_registry(name: str, models: Path | None) -> tuple[Path, Path]:
