@@ -184,8 +184,10 @@ def judge(
         return
     if template is not None:
         rows, option = reading.write_template(version, known, template, wish)
-        done = {"template": str(template), "rows": rows, "option": option}
-        print_json(done) if as_json else console.show_template(done)
+        if as_json:
+            print_json({"template": str(template), "rows": rows, "option": option})
+        else:
+            print(f"{rows:,} rows to fill in {template}; then: earmark judge … {option} {template}")
         return
     if clip_scores is not None:
         tables, without = reading.read_clips(version, known, place, clip_scores, wish, out)
@@ -194,7 +196,8 @@ def judge(
             return
         for facts, folder in tables:
             console.show_evaluation(facts, folder)
-        console.show_unfed(without)
+        if without:
+            print(f"note: not measured, because the file has none of their clips: {', '.join(without)}")
         return
     if scores is not None:
         facts, folder = reading.read(version, known, place, scores, wish, out)

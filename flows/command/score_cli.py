@@ -114,7 +114,7 @@ def score(
         for title, head, rows in leaderboard.grids(board):
             console.console.print(f"[bold]{version.corpus} {version.name}[/bold], {title}", soft_wrap=True)
             console.console.print(console.grid_of(*head, rows=rows, right=0))
-        _print([*leaderboard.notes(board), f"tables and plot in {folder}", *page])
+        print(*leaderboard.notes(board), f"tables and plot in {folder}", *page, sep="\n")
         return
     assert generations is not None
     known = find_corpus(version.corpus)
@@ -141,9 +141,4 @@ def score(
     heads = leaderboard.headings(facts["groups"][0])
     console.console.print(console.grid_of("group", "clips", *heads, rows=rows, right=1 + len(heads)))
     left_out = [f"{len(facts['lacking']):,} prompts have no usable clip and are left out"] if facts["lacking"] else []
-    _print([*left_out, *leaderboard.notes(facts), f"figures of each clip in {folder}"])
-
-
-def _print(lines: list[str]) -> None:
-    for line in lines:
-        print(line)
+    print(*left_out, *leaderboard.notes(facts), f"figures of each clip in {folder}", sep="\n")

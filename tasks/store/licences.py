@@ -104,8 +104,8 @@ def unheard(version: Version, store: Store) -> frozenset[str]:
     clips: set[str] = set()
     for made_from in _parents(version, store):
         clips |= unheard(made_from, store)
-        tables = store.fetch(made_from, tables_only=True).table_files()
-        files = {name: [path for part in splits.values() for path in part] for name, splits in tables.items()}
+        store.fetch(made_from, tables_only=True)
+        files = {name: made_from.files(name) for name in made_from.manifest.rows}
         if lost := next((path for paths in files.values() for path in paths if not path.is_file()), None):
             raise StoreError(
                 f"{lost} is not there, and {version.corpus} {version.name} was made from it; the licences of its "
