@@ -57,7 +57,7 @@ def publish(
     with gathered(version, known, place, audio) as bundle:
         check_clean(bundle, known, reviewed)
         state = open_repo(target, bundle, private)
-        sent = bring(target, bundle, state)
-        receipt = keep_receipt(place, target, bundle, state, sent, reviewed)
+        commit, uploaded = bring(target, bundle, state)
+        receipt = keep_receipt(place, target, bundle, state, commit, reviewed)
     joined = target.join(collection, private) if collection else None
-    return {**receipt.model_dump(mode="json"), "uploaded": sent.uploaded, "url": target.url, "collection": joined}
+    return {**receipt.model_dump(mode="json"), "uploaded": uploaded, "url": target.url, "collection": joined}

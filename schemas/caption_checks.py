@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -18,24 +18,13 @@ CaptionFault = Literal[
     "mentions_duration",
     "boilerplate",
 ]
+EVERY: tuple[CaptionFault, ...] = get_args(CaptionFault)
 
 
 class Checks(Model):
     """What a stage's text is held to. A fault is asked again and then a reject, unless `flag` names it."""
 
-    look_for: tuple[CaptionFault, ...] = Field(
-        default=(
-            "empty",
-            "truncated",
-            "too_long",
-            "not_english",
-            "repeated_phrases",
-            "mentions_vocals",
-            "mentions_duration",
-            "boilerplate",
-        ),
-        description="Faults to look for.",
-    )
+    look_for: tuple[CaptionFault, ...] = Field(default=EVERY, description="Faults to look for.")
     flag: tuple[CaptionFault, ...] = Field(default=(), description="Of these, faults that are noted in the row only.")
     shortest_words: int = Field(default=5, ge=1, description="Fewer words count as empty.")
     longest_words: int = Field(default=150, ge=1, description="More words count as too long.")

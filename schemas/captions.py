@@ -8,7 +8,7 @@ import pyarrow as pa
 from pydantic import Field, model_validator
 
 from earmark.schemas.annotation import DECIDES, AnnotatorConfig, Asked, Drawn, Hearing
-from earmark.schemas.caption_checks import CaptionFault, Checks
+from earmark.schemas.caption_checks import EVERY, CaptionFault, Checks
 from earmark.schemas.config import Model, Name
 from earmark.schemas.corpus import Corpus, Story
 from earmark.schemas.tables import REJECTS, WORDS, Table, column, columns, integer, number, text
@@ -17,7 +17,6 @@ from earmark.schemas.views import View, Writer
 
 Asking = Literal["direct", "describe", "mix"]
 FORM: tuple[CaptionFault, ...] = ("empty", "truncated", "too_long", "not_english", "repeated_phrases")
-EVERY: tuple[CaptionFault, ...] = (*FORM, "mentions_vocals", "mentions_duration", "boilerplate")
 LOOKED_FOR: dict[Asking, tuple[CaptionFault, ...]] = {
     "direct": EVERY,
     "describe": FORM,  # the refining stage takes the rest out
@@ -173,7 +172,6 @@ class Captions(TracksConfig):
         return (self.instrumentals,) if self.instrumentals else ()
 
     def identity(self) -> dict[str, Any]:
-        """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = super().identity()
         del values["instrumentals"]  # the version that it names stands among the parents
         values["source"] = self.source.identity()

@@ -25,14 +25,11 @@ LARGEST = 2**63 - 1  # what a column of integers holds
 
 
 class Model(BaseModel):
-    """A part of a config: immutable, and strict about keys.
-
-    Attributes:
-        renamed: keys that an earlier release had, and what they are called now. A config file that has one is refused
-            with the new key; the config in an earlier version's manifest is read as if it had the new key.
-    """
+    """A part of a config: immutable, and strict about keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+    # Keys that an earlier release had, and what they are called now. A config file that has one is refused with the new
+    # key; the config in an earlier version's manifest is read as if it had the new key.
     renamed: ClassVar[Mapping[str, str]] = {}
 
     @model_validator(mode="before")
@@ -345,11 +342,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def parse_config(model: type[Config], values: dict[str, Any], where: Path) -> Config:
-    """Check the values of a config file against its model.
-
-    Args:
-        values: what `read_toml` returned.
-        where: the file, for messages and as the base of relative paths.
+    """Check the values of a config file (`where`) against its model; relative paths start from that file.
 
     Raises:
         ConfigError: one line that names the first faulty key, what was expected and what was found.

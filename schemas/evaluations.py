@@ -128,49 +128,39 @@ def names_image(column: str) -> bool:
 
 @dataclass(frozen=True)
 class Mode:
-    """One way to ask a model.
+    """One way to ask a model."""
 
-    Attributes:
-        name: as in `--mode NAME`, such as `holistic` or `rubric`.
-        prompt: the prompt file, without `.md`; `{language}` stands for the row's language.
-        shows: columns that the prompt gets, under their names, or under others as `"clip=audio"`; nothing else of a row
-            reaches a model. `"item"` stands for each member of `items`.
-        answer: how the model answers; without it, as the evaluation's kind says. A `scalar` evaluation may be asked
-            with `yes_no`: the probability of yes is then the score.
-            - `yes_no`: Yes or No; its probability from log-probabilities where the backend offers them, else 1 and 0.
-            - `preference`: `A`, `B` or `tie`. The reverse order swaps what the prompt gets as a and b, or as
-              `a_audio` and `b_audio`, `a_text` and `b_text`, …, or as first and second.
-            - `scores`: of a preference, text that ends with `Final Scores: [[x, y]]`; the higher is preferred.
-            - `scalar`: a number, of the scale's digits by their log-probabilities, or in JSON.
-            - `choice`: a letter of `options`.
-        json_field: of a prompt whose answer is a JSON object, the field that holds it. Without it, a word is asked for.
-        items: a column of lists (VARCHAR[], or STRUCT(id VARCHAR, text VARCHAR)[]); each member is asked in a request
-            of its own, which the prompt gets as `item`. A sample is yes if every item is (`schemas/rubric_rewards.py`);
-            its score is the mean over its items; one with an item that has no answer has none.
-        together: all items are asked in one request, which the prompt gets as `items` (`id` from 1, `question`); the
-            answer is a JSON array of `id` and `answer` (yes, no).
-        each: of a preference that is asked by `scalar`, the prompt's name of a clip: `a_audio` and `b_audio` are rated
-            by themselves, and the higher is preferred.
-        ties: whether a preference may be answered with tie, where it is asked by a word.
-        scale: the digits of a `scalar` that is asked by a word.
-        options: the column (VARCHAR[]) with the options of a `choice`, lettered from A.
-        facts: values for `builtin:` annotators, besides the texts that are shown.
-        says: one sentence for the list of evaluations.
-    """
-
-    name: str
-    prompt: str
+    name: str  # as in `--mode NAME`, such as `holistic` or `rubric`
+    prompt: str  # the prompt file, without `.md`; `{language}` stands for the row's language
+    # columns that the prompt gets, under their names, or under others as `"clip=audio"`; nothing else of a row reaches
+    # a model. `"item"` stands for each member of `items`.
     shows: tuple[str, ...]
+    # how the model answers; without it, as the evaluation's kind says. A `scalar` evaluation may be asked with
+    # `yes_no`: the probability of yes is then the score.
+    # - `yes_no`: Yes or No; its probability from log-probabilities where the backend offers them, else 1 and 0.
+    # - `preference`: `A`, `B` or `tie`. The reverse order swaps what the prompt gets as a and b, or as `a_audio` and
+    #   `b_audio`, `a_text` and `b_text`, …, or as first and second.
+    # - `scores`: of a preference, text that ends with `Final Scores: [[x, y]]`; the higher is preferred.
+    # - `scalar`: a number, of the scale's digits by their log-probabilities, or in JSON.
+    # - `choice`: a letter of `options`.
     answer: Answer | None = None
-    json_field: str | None = None
+    json_field: str | None = None  # of a JSON object, the field that holds the answer; without it, a word is asked for
+    # a column of lists (VARCHAR[], or STRUCT(id VARCHAR, text VARCHAR)[]); each member is asked in a request of its
+    # own, which the prompt gets as `item`. A sample is yes if every item is (`schemas/rubric_rewards.py`); its score is
+    # the mean over its items; one with an item that has no answer has none.
     items: str | None = None
+    # whether all items are asked in one request, which the prompt gets as `items` (`id` from 1, `question`); the answer
+    # is a JSON array of `id` and `answer` (yes, no)
     together: bool = False
+    # of a preference that is asked by `scalar`, the prompt's name of a clip: `a_audio` and `b_audio` are rated by
+    # themselves, and the higher is preferred
     each: str | None = None
-    ties: bool = True
-    scale: tuple[int, int] = (1, 5)
-    options: str = "options"
+    ties: bool = True  # whether a preference may be answered with tie, where it is asked by a word
+    scale: tuple[int, int] = (1, 5)  # the digits of a `scalar` that is asked by a word
+    options: str = "options"  # the column (VARCHAR[]) with the options of a `choice`, lettered from A
+    # values for `builtin:` annotators, besides the texts that are shown
     facts: Mapping[str, Any] = field(default_factory=dict)
-    says: str = ""
+    says: str = ""  # one sentence for the list of evaluations
 
     @property
     def shown(self) -> dict[str, str]:

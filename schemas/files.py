@@ -13,12 +13,7 @@ from functools import cache
 from io import FileIO
 from pathlib import Path
 
-_KINDS = (
-    (stat.S_ISFIFO, "a named pipe"),
-    (stat.S_ISSOCK, "a socket"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-)
+_KINDS = {stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device"}
 FOLLOW = 'links = "follow"'
 _KERNEL = ("/proc", "/sys")  # regular by their mode; some wait for events, none has a size
 
@@ -94,7 +89,7 @@ class Root:
 def _check(path: Path, status: os.stat_result) -> None:
     if stat.S_ISDIR(status.st_mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    kind = next((name for fits, name in _KINDS if fits(status.st_mode)), None)
+    kind = _KINDS.get(stat.S_IFMT(status.st_mode))
     if kind is None and status.st_dev in _kernel_devices():
         kind = "a file of the kernel"
     if kind is not None:

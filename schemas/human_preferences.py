@@ -112,7 +112,6 @@ class HumanPreferences(BuildConfig):
         return file.partition("/")[0]
 
     def identity(self) -> dict[str, Any]:
-        """The config without where inputs lie: their digests stand beside it."""
         values = super().identity()
         for source in values["sources"]:
             del source["root"], source["audio_root"], source["links"]

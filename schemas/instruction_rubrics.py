@@ -330,7 +330,6 @@ class InstructionRubrics(Qualified):
         return len(set(self.languages)) > 1
 
     def asked(self) -> dict[str, AnnotatorConfig]:
-        """Who is asked, by role."""
         return {
             "judge": self.judge,
             "writer": self.writer,
@@ -367,7 +366,6 @@ class InstructionRubrics(Qualified):
         return self.model_copy(update={"similarity": None, "sources": tuple(resolved)})
 
     def identity(self) -> dict[str, Any]:
-        """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = super().identity()
         for source in values["sources"]:
             del source["audio_root"], source["links"], source["version"]  # versions stand among the parents

@@ -81,7 +81,6 @@ class Instrumentals(TracksConfig):
     )
 
     def identity(self) -> dict[str, Any]:
-        """The config without what cannot change a row: where files are, and what only decides how fast a model runs."""
         values = super().identity()
         del values["known_leads"]  # what the report says of them follows from their digest
         values["source"] = self.source.identity()

@@ -226,7 +226,6 @@ class MosPreferences(BuildConfig):
         return file.partition("/")[0]
 
     def asked(self) -> dict[str, AnnotatorConfig]:
-        """Who is asked, by role."""
         return {"critic": self.critiques} if self.critiques else {}
 
     def targets(self) -> dict[str, int]:
@@ -240,7 +239,6 @@ class MosPreferences(BuildConfig):
         return self if self.audio == "none" else self.model_copy(update={"audio": "index"})
 
     def identity(self) -> dict[str, Any]:
-        """The config without the folders that its sources lie in, and without what cannot change a critique."""
         values = super().identity()
         for source in values["sources"]:
             del source["root"], source["audio_root"], source["links"]

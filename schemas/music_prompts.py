@@ -142,12 +142,10 @@ class MusicPrompts(BuildConfig):
         return {f"{stratum}, prompts": count for stratum, count in self.prompts}
 
     def asked(self) -> dict[str, AnnotatorConfig]:
-        """Who is asked, by role."""
         writer: dict[str, AnnotatorConfig] = {"writer": self.synthesis}
         return {**writer, "judge": self.verification} if self.verification else writer
 
     def identity(self) -> dict[str, Any]:
-        """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = super().identity()
         del values["prices"]
         for name in ("tracks", "synonyms", "recalls"):

@@ -198,7 +198,6 @@ class PseudoPreferences(Linked, Judged):
         return {"pairs": self.pairs.count} if self.pairs.count else {}
 
     def asked(self) -> dict[str, AnnotatorConfig]:
-        """Who is asked, by role."""
         if self.released:
             return {}
         return {"judge": self.judge, **{f"judges[{n}]": one for n, one in enumerate(self.judges) if n}}
@@ -214,7 +213,6 @@ class PseudoPreferences(Linked, Judged):
         return self.path(self.generations).parent
 
     def identity(self) -> dict[str, Any]:
-        """The config without what cannot change an answer: where files and servers are, pace, patience and money."""
         values = super().identity()
         del values["prices"], values["links"]
         del values["validation"], values["reference_captions"]  # what they name stands among the parents

@@ -110,14 +110,12 @@ RULES: dict[str, str] = {
 """The rules by the options that set them."""
 
 
-def _declared() -> Iterator[tuple[str, Reason]]:
-    for options, words in FAULTS.items():
-        yield from ((word, Reason("fault", tuple(options.split()))) for word in words.split())
-    for options, words in RULES.items():
-        yield from ((word, Reason("rule", tuple(options.split()))) for word in words.split())
-
-
-REASONS: dict[str, Reason] = dict(_declared())
+REASONS: dict[str, Reason] = {
+    word: Reason("fault" if declared is FAULTS else "rule", tuple(options.split()))
+    for declared in (FAULTS, RULES)
+    for options, words in declared.items()
+    for word in words.split()
+}
 
 
 def check_reasons(reasons: Iterable[str]) -> None:

@@ -225,7 +225,6 @@ class ScoreQuestions(BuildConfig):
         return self.source.name if file.startswith(f"{self.source.name}/") else file
 
     def asked(self) -> dict[str, AnnotatorConfig]:
-        """Who is asked, by role."""
         asked: dict[str, AnnotatorConfig] = {"writer": self.writer, "judge": self.judge, "labeller": self.labeller}
         return {**asked, **({"reader": self.reader} if self.reader else {})}
 
@@ -238,7 +237,6 @@ class ScoreQuestions(BuildConfig):
         return self.model_copy(update={"detector": self.detector.model_copy(update={"drawings": 0})})
 
     def identity(self) -> dict[str, Any]:
-        """The config without what cannot change a row: where files and servers are, pace, patience and money."""
         values = super().identity()
         del values["source"]["salt_env"]
         for label in LABELLED:  # the digests of their files stand among the inputs
@@ -254,8 +252,6 @@ class ScoreQuestions(BuildConfig):
             values[name] = {key: values[name][key] for key in (*DECIDES, *extra)}
         return values
 
-
-_BY = "name and version of the prompt file"
 
 QUESTIONS = Table(
     name="questions",

@@ -148,7 +148,7 @@ class Table:
     def __post_init__(self) -> None:
         """Tell `datasets` which columns are audio or images: a struct of bytes and path alone does not say so."""
         if self.embedded:
-            features = {field.name: _file_feature(field) or _feature(field.type) for field in self.schema}
+            features = {field.name: _FILES.get(embeds(field)) or _feature(field.type) for field in self.schema}
             metadata = {"huggingface": json.dumps({"info": {"features": features}})}
             object.__setattr__(self, "schema", self.schema.with_metadata(metadata))
 
@@ -179,15 +179,8 @@ def embeds(field: pa.Field) -> str | None:
     return str((field.metadata or {}).get(b"feature", b"Audio"), "utf-8")
 
 
-def _file_feature(field: pa.Field) -> dict[str, Any] | None:
-    """A column of whole files as `datasets` writes it into a Parquet file's metadata. Images it decodes by Pillow."""
-    match embeds(field):
-        case None:
-            return None
-        case "Audio":
-            return {"decode": False, "_type": "Audio"}
-        case kind:
-            return {"_type": kind}
+# columns of whole files as `datasets` writes them into a Parquet file's metadata; images it decodes by Pillow
+_FILES: dict[str | None, Any] = {"Audio": {"decode": False, "_type": "Audio"}, "Image": {"_type": "Image"}}
 
 
 def _feature(type_: pa.DataType) -> Any:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from earmark.flows.command.options import JsonOption, StoreOption, VersionArgument, open_store, print_json
+from earmark.flows.command.options import (
+    AudioRootOption,
+    JsonOption,
+    OutOption,
+    StoreOption,
+    VersionArgument,
+    open_store,
+    print_json,
+)
 from earmark.flows.command.study_cli import FilesArgument, FolderArgument
 
 app = typer.Typer(help="Let people check the labels of a version.", no_args_is_help=True, rich_markup_mode="markdown")
@@ -17,9 +24,7 @@ app = typer.Typer(help="Let people check the labels of a version.", no_args_is_h
 @app.command()
 def sample(
     version: VersionArgument,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist.")
-    ],
+    out: OutOption,
     rows: Annotated[int, typer.Option(min=1, help="Rows: one of each label and stratum in turn.")] = 100,
     reviewers: Annotated[int, typer.Option(min=1, help="People who answer each row.")] = 2,
     people: Annotated[int, typer.Option(min=1, help="People in all; rows are shared among them.")] = 2,
@@ -34,9 +39,7 @@ def sample(
     ] = None,
     language: Annotated[str | None, typer.Option(help="Only rows of this language.")] = None,
     beside: Annotated[bool, typer.Option("--beside", help="Clips beside the pages instead of inside.")] = False,
-    audio_root: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="A folder to look through for clips that moved.")
-    ] = None,
+    audio_root: AudioRootOption = None,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

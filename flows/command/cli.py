@@ -126,10 +126,7 @@ def build(
         print_json(facts) if as_json else console.show_plan(facts)
         return
     built = run_build(corpus, config, place, force=force, limit=limit, allow_rejects=allow_rejects)
-    if as_json:
-        print_json({**console.version_facts(built.version), "new": built.new})
-    else:
-        console.show_built(built)
+    print_json({**console.version_facts(built.version), "new": built.new}) if as_json else console.show_built(built)
 
 
 @app.command(rich_help_panel=_BUILD)
@@ -345,10 +342,7 @@ def doctor(store: StoreOption = None, as_json: JsonOption = False) -> None:
     from earmark.flows.command.doctor import examine
 
     findings = examine(open_store(store))
-    if as_json:
-        print_json([vars(finding) for finding in findings])
-    else:
-        console.show_findings(findings)
+    print_json([vars(finding) for finding in findings]) if as_json else console.show_findings(findings)
     if any(finding.state == "bad" for finding in findings):
         raise typer.Exit(1)
 
@@ -384,14 +378,12 @@ def _run() -> tuple[str, int]:
         end_in_order()
         set_up()
         app()
-    except Interrupted as error:
-        let_go(error)
-        return str(error), error.code
-    except TooManyRejects as error:
-        let_go(error)
-        return f"error: {error}", 1
     except EarmarkError as error:
         let_go(error)
+        if isinstance(error, Interrupted):
+            return str(error), error.code
+        if isinstance(error, TooManyRejects):  # it has several lines
+            return f"error: {error}", 1
         lines = error.lines if isinstance(error, Faults) else (str(error),)
         return "\n".join(f"error: {' '.join(line.split())}" for line in lines), 1
     except BrokenPipeError:

@@ -452,18 +452,6 @@ def show_ranking(facts: Mapping[str, Any], folder: Path) -> None:
     _print(*(f"note: {note}" for note in notes(facts)), f"boards, and who wins against whom, in {folder}")
 
 
-def show_template(done: Mapping[str, Any]) -> None:
-    """Print what was written, and how it is read when it is filled."""
-    path = done["template"]
-    _print(f"{done['rows']:,} rows to fill in {path}; then: earmark judge … {done['option']} {path}")
-
-
-def show_unfed(evaluations: Sequence[str]) -> None:
-    """Print the evaluations that a file of clips' scores says nothing of."""
-    if evaluations:
-        _print(f"note: not measured, because the file has none of their clips: {', '.join(evaluations)}")
-
-
 def _show_rows(versions: Sequence[Version]) -> None:
     rows = []
     for version in versions:

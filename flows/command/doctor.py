@@ -46,7 +46,8 @@ class Finding:
 
 def examine(store: Store) -> list[Finding]:
     """Look at everything; nothing is changed."""
-    return [*_installation(), *_store(store), *_services(), *_keys()]
+    keys = [_optional(name, os.environ.get(name), "set", f"not set; for {use}") for name, use in KEYS.items()]
+    return [*_installation(), *_store(store), _prefect(), *keys, _key_hosts()]
 
 
 def _installation() -> list[Finding]:
@@ -103,33 +104,23 @@ def _ledger(store: Store) -> Finding:
     return Finding("ledger", "ok", f"{counts['ledger']}: {answered:,} answers, {counts['bytes']:,} bytes")
 
 
-def _services() -> list[Finding]:
+def _prefect() -> Finding:
     url = os.environ.get("PREFECT_API_URL")
     if not url:
-        return [
-            Finding(
-                "Prefect",
-                "off",
-                "no server set (PREFECT_API_URL); builds start one, which stays five minutes after the last",
-            )
-        ]
+        own = "no server set (PREFECT_API_URL); builds start one, which stays five minutes after the last"
+        return Finding("Prefect", "off", own)
     try:
         urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=3).close()
         with urllib.request.urlopen(f"{url.rstrip('/')}/admin/version", timeout=3):
             open_to_all = "needs no password, so any page in a browser can start runs; set"
-            return [Finding("Prefect", "bad", f"server at {url} {open_to_all} PREFECT_SERVER_API_AUTH_STRING for it")]
+            return Finding("Prefect", "bad", f"server at {url} {open_to_all} PREFECT_SERVER_API_AUTH_STRING for it")
     except urllib.error.HTTPError as error:
         if error.code in (401, 403):
-            return [Finding("Prefect", "ok", f"server at {url}; it needs a password")]
-        return [Finding("Prefect", "bad", f"server at {url} answers {error.code}")]
+            return Finding("Prefect", "ok", f"server at {url}; it needs a password")
+        return Finding("Prefect", "bad", f"server at {url} answers {error.code}")
     except (OSError, ValueError) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
-        return [Finding("Prefect", "bad", f"no answer from {url}: {reason}")]
-
-
-def _keys() -> list[Finding]:
-    keys = [_optional(name, os.environ.get(name), "set", f"not set; for {use}") for name, use in KEYS.items()]
-    return [*keys, _key_hosts()]
+        return Finding("Prefect", "bad", f"no answer from {url}: {reason}")
 
 
 def _key_hosts() -> Finding:

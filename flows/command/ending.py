@@ -69,17 +69,12 @@ def machine_fault(error: BaseException) -> str | None:
         text, where = error.strerror or str(error), f": {error.filename}" if error.filename else ""
     elif isinstance(error, sqlite3.Error) or (type(error).__module__, type(error).__name__) == DUCKDB_IO:
         text = str(error)
-    elif _is_of_prefects_server(error):
+    elif any(kind.__module__.startswith("httpx") for kind in type(error).__mro__):  # it is down, or does not start
         text = f"Prefect's server: {str(error) or type(error).__name__}".splitlines()[0].rstrip(".")
     else:
         return None
     full = os.strerror(errno.ENOSPC)
     return (full if full in text else " ".join(text.split())) + where
-
-
-def _is_of_prefects_server(error: BaseException) -> bool:
-    """Whether Prefect's server does not start, or no longer answers."""
-    return any(kind.__module__.startswith("httpx") for kind in type(error).__mro__)
 
 
 DUCKDB_IO = ("_duckdb", "IOException")  # by name: DuckDB and Prefect take long to import

@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from earmark.flows.command.options import (
+    AudioRootOption,
+    ForceOption,
     JsonOption,
     OutFolderOption,
     StoreOption,
@@ -37,18 +39,16 @@ def export(
     blind: Annotated[
         bool, typer.Option("--blind", help="Leave clips out of prompts: a control without audio, for text trainers.")
     ] = False,
-    audio_root: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="Also search this folder for clips that were moved.")
-    ] = None,
+    audio_root: AudioRootOption = None,
     rollouts: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="A record of `earmark rollouts`: leave out rows right in every draw."),
     ] = None,
     clap: Annotated[
         str | None,
-        typer.Option("--clap", metavar="MODEL", help="For embeddings: a folder or laion/larger_clap_music."),
+        typer.Option(metavar="MODEL", help="For embeddings: a folder or laion/larger_clap_music."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier export in DIR.")] = False,
+    force: ForceOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -78,8 +78,7 @@ def export(
     if format_ is None:
         listed = offers(version, known)
         if as_json:
-            facts = [{"view": o.view.name, "format": o.format, "refusal": o.refusal} for o in listed]
-            print_json(facts)
+            print_json([{"view": o.view.name, "format": o.format, "refusal": o.refusal} for o in listed])
         else:
             console.show_offers(version, listed)
         return

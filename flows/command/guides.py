@@ -100,14 +100,11 @@ def _options(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, st
         if not issubclass(inner, AnnotatorConfig):
             yield from own
             continue
-        shared = {f"{key}{suffix}.{one}" for one in AnnotatorConfig.model_fields}
-        yield from (option for option in own if _top(option[0], key + suffix) not in shared)
+        start = len(key + suffix) + 1
+        yield from (
+            option for option in own if re.split(r"[.[]", option[0][start:])[0] not in AnnotatorConfig.model_fields
+        )
         yield f"{key}{suffix}.…", "", "", "The options of an annotator: `flows/README.md`."
-
-
-def _top(option: str, prefix: str) -> str:
-    """The key below a prefix that an option is or belongs to."""
-    return prefix + "." + re.split(r"[.[]", option.removeprefix(prefix + "."))[0]
 
 
 def _inner(annotation: Any) -> tuple[type[BaseModel] | None, str]:

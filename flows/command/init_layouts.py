@@ -181,12 +181,6 @@ class Fit(NamedTuple):
 def guess_config(corpus: str, file: Path, config: Path, name: str) -> Fit:
     """The layout of a file, and a config for it.
 
-    Args:
-        corpus: its name.
-        file: a list as its owner publishes it.
-        config: where the config will lie; its paths start from there.
-        name: of the source.
-
     Raises:
         InputError: no layout takes at least half of its first rows, a second file is needed and does not lie beside, or
             the corpus is another package's.

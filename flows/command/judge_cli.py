@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
+
+from earmark.flows.command.options import (
+    AskNothingOption,
+    AudioRootOption,
+    BaseUrlOption,
+    JsonOption,
+    RecordOption,
+    SettingsOption,
+    StoreOption,
+    open_store,
+    print_json,
+)
 
 
 def judge(
@@ -20,36 +31,25 @@ def judge(
     ],
     annotator: Annotated[
         str | None,
-        typer.Option(
-            "--annotator", "-a", metavar="SPEC", help="The model to evaluate, backend:model, such as openai:gpt-audio."
-        ),
+        typer.Option("--annotator", "-a", metavar="SPEC", help="The model, backend:model, such as openai:gpt-audio."),
     ] = None,
     scores: Annotated[
         Path | None,
-        typer.Option(
-            "--scores",
-            metavar="FILE",
-            help="Read scores from this file instead of asking a model: CSV, JSON lines or Parquet.",
-        ),
+        typer.Option(metavar="FILE", help="Read scores instead of asking a model: CSV, JSON lines or Parquet."),
     ] = None,
     clip_scores: Annotated[
         Path | None,
         typer.Option(
-            "--clip-scores",
-            metavar="FILE",
-            help="Read one score per clip (columns clip, score); measures every evaluation that fits.",
+            metavar="FILE", help="Read one score per clip (columns clip, score); measures every evaluation that fits."
         ),
     ] = None,
     template: Annotated[
         Path | None,
-        typer.Option(
-            "--template", metavar="FILE", help="Write a file for your scores to FILE: its rows, without scores."
-        ),
+        typer.Option(metavar="FILE", help="Write a file for your scores to FILE: its rows, without scores."),
     ] = None,
     compare: Annotated[
         list[str] | None,
         typer.Option(
-            "--compare",
             metavar="MODEL",
             help="Compare with the other --compare: a backend:model, a file of scores, or an earlier run's folder.",
         ),
@@ -63,24 +63,17 @@ def judge(
     ] = None,
     mode: Annotated[
         str | None,
-        typer.Option(
-            "--mode", metavar="NAME", help="How the question is put. Default: the first mode of the evaluation."
-        ),
+        typer.Option(metavar="NAME", help="How the question is put. Default: the first mode of the evaluation."),
     ] = None,
     split: Annotated[
         str | None,
         typer.Option(
-            "--split",
-            metavar="NAME",
-            help="The split to use, or `all`. Default: the test and ood splits that the version has.",
+            metavar="NAME", help="The split to use, or `all`. Default: the test and ood splits that the version has."
         ),
     ] = None,
-    language: Annotated[
-        str | None, typer.Option("--language", metavar="CODE", help="Use only samples in this language.")
-    ] = None,
+    language: Annotated[str | None, typer.Option(metavar="CODE", help="Use only samples in this language.")] = None,
     limit: Annotated[
-        int | None,
-        typer.Option("--limit", metavar="N", min=1, help="Use only N samples, chosen by a hash of their ids."),
+        int | None, typer.Option(metavar="N", min=1, help="Use only N samples, chosen by a hash of their ids.")
     ] = None,
     both_orders: Annotated[
         bool,
@@ -92,7 +85,6 @@ def judge(
     draws: Annotated[
         int,
         typer.Option(
-            "--draws",
             metavar="N",
             min=1,
             max=100,
@@ -101,55 +93,30 @@ def judge(
     ] = 1,
     blind: Annotated[
         Literal["audio", "text"] | None,
-        typer.Option("--blind", help="A control: ask the same model without the audio, or the text."),
+        typer.Option(help="A control: ask the same model without the audio, or the text."),
     ] = None,
     threshold: Annotated[
         float | None,
-        typer.Option(
-            "--threshold", metavar="SCORE", help="For yes/no: also report accuracy with yes from this score on."
-        ),
+        typer.Option(metavar="SCORE", help="For yes/no: also report accuracy with yes from this score on."),
     ] = None,
     tune_on: Annotated[
         str | None,
-        typer.Option(
-            "--tune-on", metavar="SPLIT", help="As --threshold, with the threshold that is best on this other split."
-        ),
+        typer.Option(metavar="SPLIT", help="As --threshold, with the threshold that is best on this other split."),
     ] = None,
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", metavar="URL", help="The server's address, including /v1.")
-    ] = None,
+    base_url: BaseUrlOption = None,
     layout: Annotated[
         str | None,
         typer.Option(
-            "--layout",
             metavar="NAME",
             help="CORPUS is a file as its benchmark publishes it: cmi-rewardbench or anyaudio-judge-bench.",
         ),
     ] = None,
-    settings: Annotated[
-        Path | None,
-        typer.Option(
-            "--settings",
-            metavar="FILE",
-            help="A TOML file with the annotator's options, such as budget_usd, prices and hearing.",
-        ),
-    ] = None,
-    audio_root: Annotated[
-        list[Path] | None,
-        typer.Option("--audio-root", metavar="DIR", help="Also search this folder for clips that were moved."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out", "-o", metavar="DIR", help="The folder for results. Default: a folder in the store's evaluations/."
-        ),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the requests and their cost; send nothing.")] = False,
-    store: Annotated[
-        str | None,
-        typer.Option("--store", metavar="DIR", help="The store of versions. Default: EARMARK_STORE, else data/store."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for scripts.")] = False,
+    settings: SettingsOption = None,
+    audio_root: AudioRootOption = None,
+    out: RecordOption = None,
+    dry_run: AskNothingOption = False,
+    store: StoreOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Evaluate a model, or a file of scores, on a version. Without either, list the evaluations.
 
@@ -181,7 +148,6 @@ def judge(
     from earmark.tasks.evaluation.ranking import rank_systems
     from earmark.tasks.evaluation.released import released
     from earmark.tasks.evaluation.samples import Part, Wish
-    from earmark.tasks.store.versions import open_store
 
     place = open_store(store)
     if layout is None:
@@ -195,10 +161,10 @@ def judge(
         if given or dry_run or evaluation or split or language or limit or layout:
             raise ConfigError("--rank measures no model: give it with --out, --store and --json alone")
         facts, folder = rank_systems(version, known, place, out)
-        _print({**facts, "folder": str(folder)}) if as_json else console.show_ranking(facts, folder)
+        print_json({**facts, "folder": str(folder)}) if as_json else console.show_ranking(facts, folder)
         return
     if not given:
-        _print(console.evaluation_facts(known)) if as_json else console.show_evaluations(version, known)
+        print_json(console.evaluation_facts(known)) if as_json else console.show_evaluations(version, known)
         return
     if len(given) > 1 or (dry_run and annotator is None and settings is None):
         raise ConfigError(
@@ -214,21 +180,24 @@ def judge(
     if compare:
         with stoppable("answers are kept; run the same command again to continue"), shown():
             told, folder = compare_models(Measure(version, known, place, wish, base_url, settings), compare, out)
-        _print({**told, "folder": str(folder)}) if as_json else console.show_comparison(told, folder)
+        print_json({**told, "folder": str(folder)}) if as_json else console.show_comparison(told, folder)
         return
     if template is not None:
         rows, option = reading.write_template(version, known, template, wish)
-        done = {"template": str(template), "rows": rows, "option": option}
-        _print(done) if as_json else console.show_template(done)
+        if as_json:
+            print_json({"template": str(template), "rows": rows, "option": option})
+        else:
+            print(f"{rows:,} rows to fill in {template}; then: earmark judge … {option} {template}")
         return
     if clip_scores is not None:
         tables, without = reading.read_clips(version, known, place, clip_scores, wish, out)
         if as_json:
-            _print([{**facts, "folder": str(folder)} for facts, folder in tables])
+            print_json([{**facts, "folder": str(folder)} for facts, folder in tables])
             return
         for facts, folder in tables:
             console.show_evaluation(facts, folder)
-        console.show_unfed(without)
+        if without:
+            print(f"note: not measured, because the file has none of their clips: {', '.join(without)}")
         return
     if scores is not None:
         facts, folder = reading.read(version, known, place, scores, wish, out)
@@ -237,11 +206,7 @@ def judge(
         with stoppable("answers are kept; run the same command again to continue"), shown():
             if dry_run:
                 plan = judging.forecast(version, known, place, config, wish)
-                _print(plan) if as_json else console.show_questions(plan)
+                print_json(plan) if as_json else console.show_questions(plan)
                 return
             facts, folder = judging.judge(version, known, place, config, wish, out)
-    _print({**facts, "folder": str(folder)}) if as_json else console.show_evaluation(facts, folder)
-
-
-def _print(value: Any) -> None:
-    print(json.dumps(value, indent=1, ensure_ascii=False))
+    print_json({**facts, "folder": str(folder)}) if as_json else console.show_evaluation(facts, folder)

@@ -27,10 +27,7 @@ def stats(store: StoreOption = None, as_json: JsonOption = False) -> None:
     from earmark.tasks.annotation.ledger_reports import stats as count
 
     counts = count(_address(store))
-    if as_json:
-        print_json(counts)
-    else:
-        show_ledger(counts)
+    print_json(counts) if as_json else show_ledger(counts)
 
 
 @app.command()

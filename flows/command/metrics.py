@@ -85,13 +85,8 @@ def serve_metrics(store: str | None, host: str, port: int) -> Any:
 
 
 def for_hosts(app: WSGIApplication, names: Collection[str], setting: str = "EARMARK_METRICS_HOSTS") -> WSGIApplication:
-    """An application that answers 403 where the request's Host is neither of this machine nor one of the names.
-
-    Args:
-        app: what answers otherwise.
-        names: in lower case.
-        setting: where a name is added, for the message.
-    """
+    """An application that answers 403 where the request's Host is neither of this machine nor one of the names, which
+    are in lower case; `setting` is where one is added."""
 
     def checked(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         host = re.fullmatch(r"(\[[0-9a-f:.]+\]|[^:\[\]]+)(:[0-9]{1,5})?", environ.get("HTTP_HOST", "").lower())

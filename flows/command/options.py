@@ -28,9 +28,22 @@ VersionArgument = Annotated[
 ]
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The build config, a TOML file.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="Read only the first N rows of each source.")]
-OutFolderOption = Annotated[
-    Path | None, typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist.")
+_NEW_FOLDER = typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist.")
+OutOption = Annotated[Path, _NEW_FOLDER]
+OutFolderOption = Annotated[Path | None, _NEW_FOLDER]
+RecordOption = Annotated[
+    Path | None, typer.Option("--out", "-o", metavar="DIR", help="The record. Default: a folder in the store's own.")
 ]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+BaseUrlOption = Annotated[str | None, typer.Option(metavar="URL", help="The server's address, including /v1.")]
+SettingsOption = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="A TOML file with the model's options, such as budget_usd, prices and hearing."),
+]
+AudioRootOption = Annotated[
+    list[Path] | None, typer.Option(metavar="DIR", help="Also search this folder for clips that were moved.")
+]
+AskNothingOption = Annotated[bool, typer.Option("--dry-run", help="Show the requests and their cost; send nothing.")]
 AllowRejectsOption = Annotated[
     bool,
     typer.Option(

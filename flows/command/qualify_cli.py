@@ -30,10 +30,7 @@ def qualify(
         )
     with shown(), stoppable("answers are kept; run the same command again to continue"):
         figures, faults = qualify_alone(known, story, settings, open_store(store))
-    if as_json:
-        print_json({"figures": figures, "faults": faults})
-    else:
-        _print(figures)
+    print_json({"figures": figures, "faults": faults}) if as_json else _print(figures)
     if faults:
         raise Faults(tuple(faults))
 

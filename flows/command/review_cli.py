@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from earmark.flows.command.options import JsonOption, StoreOption, open_store, print_json
+from earmark.flows.command.options import ForceOption, JsonOption, OutOption, StoreOption, open_store, print_json
 
 app = typer.Typer(help="Let people review questions.", no_args_is_help=True, rich_markup_mode="markdown")
 
@@ -21,9 +21,7 @@ SpecArgument = Annotated[
 @app.command("export")
 def export(
     version: SpecArgument,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist.")
-    ],
+    out: OutOption,
     images_at: Annotated[
         str | None,
         typer.Option(
@@ -42,7 +40,7 @@ def export(
     detector: Annotated[
         str, typer.Option(metavar="MODEL", help="With --for detection: who draws the first boxes; as `detector.model`.")
     ] = "staff-lines",
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier export in DIR.")] = False,
+    force: ForceOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -87,7 +85,7 @@ def import_(
             "--out", "-o", metavar="FILE", help="Write all reviews to this CSV, for `[review] files` of a config."
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+    force: ForceOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -124,10 +122,8 @@ def import_(
 def boxes(
     exported: Annotated[Path, typer.Argument(metavar="DIR", help="What `review export --for detection` wrote.")],
     file: Annotated[Path, typer.Argument(metavar="FILE", help="Label Studio's export, JSON or JSON-MIN.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist.")
-    ],
-    force: Annotated[bool, typer.Option("--force", help="Replace an earlier export in DIR.")] = False,
+    out: OutOption,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Make training data of boxes that people drew: COCO's JSON, and YOLO's text with `data.yaml`.

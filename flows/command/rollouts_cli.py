@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from earmark.flows.command.options import JsonOption, StoreOption, VersionArgument, open_store, print_json
+from earmark.flows.command.options import (
+    AskNothingOption,
+    AudioRootOption,
+    BaseUrlOption,
+    JsonOption,
+    RecordOption,
+    SettingsOption,
+    StoreOption,
+    VersionArgument,
+    open_store,
+    print_json,
+)
 
 
 def rollouts(
@@ -22,21 +32,11 @@ def rollouts(
     draws: Annotated[int, typer.Option(metavar="K", min=1, max=100, help="Completions a row.")] = 4,
     split: Annotated[str | None, typer.Option(metavar="NAME", help="Draw on only this split.")] = None,
     limit: Annotated[int | None, typer.Option(metavar="N", min=1, help="Draw on only N rows of each split.")] = None,
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", metavar="URL", help="The server's address, including /v1.")
-    ] = None,
-    settings: Annotated[
-        Path | None,
-        typer.Option("--settings", metavar="FILE", help="A TOML file with the annotator's options, as for `judge`."),
-    ] = None,
-    audio_root: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="Also search this folder for clips that were moved.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="The record. Default: a folder in the store's rollouts/."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the requests and their cost; send nothing.")] = False,
+    base_url: BaseUrlOption = None,
+    settings: SettingsOption = None,
+    audio_root: AudioRootOption = None,
+    out: RecordOption = None,
+    dry_run: AskNothingOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -7,7 +7,18 @@ from typing import Annotated
 
 import typer
 
-from earmark.flows.command.options import JsonOption, StoreOption, VersionArgument, open_store, print_json
+from earmark.flows.command.options import (
+    AskNothingOption,
+    AudioRootOption,
+    BaseUrlOption,
+    JsonOption,
+    RecordOption,
+    SettingsOption,
+    StoreOption,
+    VersionArgument,
+    open_store,
+    print_json,
+)
 
 
 def score(
@@ -17,7 +28,7 @@ def score(
         typer.Option("--generations", "-g", metavar="DIR", help="A system's clips, each named by its prompt's id."),
     ] = None,
     system: Annotated[
-        str | None, typer.Option("--system", metavar="NAME", help="The system's name. Default: the folder's.")
+        str | None, typer.Option(metavar="NAME", help="The system's name. Default: the folder's.")
     ] = None,
     annotator: Annotated[
         str | None,
@@ -25,18 +36,18 @@ def score(
     ] = None,
     clap: Annotated[
         str | None,
-        typer.Option("--clap", metavar="MODEL", help="A CLAP model, a folder or laion/larger_clap_music."),
+        typer.Option(metavar="MODEL", help="A CLAP model, a folder or laion/larger_clap_music."),
     ] = None,
     reference: Annotated[
         str | None,
-        typer.Option("--reference", metavar="DIR|CORPUS[@vN]", help="What FAD is measured from; needs --clap."),
+        typer.Option(metavar="DIR|CORPUS[@vN]", help="What FAD is measured from; needs --clap."),
     ] = None,
     scorer: Annotated[
         list[Path] | None,
-        typer.Option("--scorer", metavar="FILE", help="A TOML file of what scores clips: callable, ONNX or server."),
+        typer.Option(metavar="FILE", help="A TOML file of what scores clips: callable, ONNX or server."),
     ] = None,
     length_s: Annotated[
-        float | None, typer.Option("--length-s", metavar="S", min=0.1, help="How long clips should be; 5 % are free.")
+        float | None, typer.Option(metavar="S", min=0.1, help="How long clips should be; 5 % are free.")
     ] = None,
     team: Annotated[str | None, typer.Option(metavar="NAME", help="Of a challenge; the baseline has none.")] = None,
     track: Annotated[str | None, typer.Option(metavar="NAME", help="The track that the team entered.")] = None,
@@ -45,32 +56,18 @@ def score(
     ] = False,
     compare: Annotated[
         list[str] | None,
-        typer.Option("--compare", metavar="NAME", help="Rank scored systems: two names or more, or `all`."),
+        typer.Option(metavar="NAME", help="Rank scored systems: two names or more, or `all`."),
     ] = None,
-    finalists: Annotated[
-        int | None, typer.Option("--finalists", metavar="N", min=1, help="With --compare: mark the first N.")
-    ] = None,
+    finalists: Annotated[int | None, typer.Option(metavar="N", min=1, help="With --compare: mark the first N.")] = None,
     listen: Annotated[
         Path | None,
-        typer.Option("--listen", metavar="FILE", help="With --compare: write a page that plays systems side by side."),
+        typer.Option(metavar="FILE", help="With --compare: write a page that plays systems side by side."),
     ] = None,
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", metavar="URL", help="The server's address, including /v1.")
-    ] = None,
-    settings: Annotated[
-        Path | None,
-        typer.Option("--settings", metavar="FILE", help="A TOML file with the judge's options, as for `judge`."),
-    ] = None,
-    audio_root: Annotated[
-        list[Path] | None, typer.Option(metavar="DIR", help="Also search this folder for the reference's clips.")
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", metavar="DIR", help="The record. Default: a folder in the store's evaluations/."),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show the requests to judge and scorers, and their cost; send nothing.")
-    ] = False,
+    base_url: BaseUrlOption = None,
+    settings: SettingsOption = None,
+    audio_root: AudioRootOption = None,
+    out: RecordOption = None,
+    dry_run: AskNothingOption = False,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -117,7 +114,7 @@ def score(
         for title, head, rows in leaderboard.grids(board):
             console.console.print(f"[bold]{version.corpus} {version.name}[/bold], {title}", soft_wrap=True)
             console.console.print(console.grid_of(*head, rows=rows, right=0))
-        _print([*leaderboard.notes(board), f"tables and plot in {folder}", *page])
+        print(*leaderboard.notes(board), f"tables and plot in {folder}", *page, sep="\n")
         return
     assert generations is not None
     known = find_corpus(version.corpus)
@@ -144,9 +141,4 @@ def score(
     heads = leaderboard.headings(facts["groups"][0])
     console.console.print(console.grid_of("group", "clips", *heads, rows=rows, right=1 + len(heads)))
     left_out = [f"{len(facts['lacking']):,} prompts have no usable clip and are left out"] if facts["lacking"] else []
-    _print([*left_out, *leaderboard.notes(facts), f"figures of each clip in {folder}"])
-
-
-def _print(lines: list[str]) -> None:
-    for line in lines:
-        print(line)
+    print(*left_out, *leaderboard.notes(facts), f"figures of each clip in {folder}", sep="\n")

@@ -41,13 +41,8 @@ class Processes:
     supervisor: subprocess.Popen[bytes] | None = None  # ends them if this process is killed
 
     def start(self, name: str, *arguments: str, own: Mapping[str, str] | None = None) -> None:
-        """Start a command that stays. A terminal's interrupt does not reach it: `end` decides the order.
-
-        Args:
-            name: what it is called.
-            arguments: Prefect's words.
-            own: variables of its environment alone; the caller's go before.
-        """
+        """Start a command that stays. A terminal's interrupt does not reach it: `end` decides the order. Of its own
+        variables (`own`), those that the caller has too go before."""
         self._watch()
         environment = {**(own or {}), **self._environment()}
         self.started[name] = subprocess.Popen(
@@ -113,16 +108,6 @@ def serve(
     deploy_only: bool = False,
 ) -> None:
     """Serve until interrupted (Ctrl-C, or SIGTERM as `ending.end_in_order` has it).
-
-    Args:
-        file: the deployments, in Prefect's form.
-        automations: what is done about crashed runs.
-        host: the address that the server and the metrics listen on.
-        port: the server's port; unused where `PREFECT_API_URL` names a server.
-        at_once: how many runs the worker carries out at once.
-        metrics_port: where Prometheus finds `/metrics`; 0 for nowhere.
-        store: whose ledger and runs the metrics tell of; runs may use it wherever it lies.
-        deploy_only: only make a running server know pool, deployments and automations.
 
     Raises:
         EarmarkError: a part did not start, or ended by itself.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from earmark.flows.command.options import JsonOption, StoreOption, open_store, print_json
+from earmark.flows.command.options import ForceOption, JsonOption, OutOption, StoreOption, open_store, print_json
 
 if TYPE_CHECKING:
     from earmark.schemas.study import StudyPlan
@@ -25,9 +25,7 @@ FilesArgument = Annotated[
 @app.command()
 def start(
     config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The study's config, a TOML file.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="DIR", help="The folder to write; it must be empty or not exist.")
-    ],
+    out: OutOption,
     store: StoreOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -148,7 +146,7 @@ def fetch(
     folder: FolderArgument,
     out: Annotated[Path, typer.Option("--out", "-o", metavar="FILE", help="The JSON lines to write.")],
     files: FilesArgument = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE.")] = False,
+    force: ForceOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write the answers as votes that `human-preferences` reads, or as ratings.

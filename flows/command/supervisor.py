@@ -22,11 +22,8 @@ STOP_S = 30  # how long a process may take to end in order
 
 
 def start_supervisor(mark: str) -> subprocess.Popen[bytes]:
-    """Watch over what carries a mark, until the supervisor's standard input closes.
-
-    Args:
-        mark: what the environment of the processes holds in `EARMARK_SERVE`.
-    """
+    """Watch over processes whose environment has a mark in `EARMARK_SERVE`, until the supervisor's standard input
+    closes."""
     return subprocess.Popen(
         [sys.executable, "-m", "earmark.flows.command.supervisor", mark],
         stdin=subprocess.PIPE,
@@ -37,7 +34,10 @@ def start_supervisor(mark: str) -> subprocess.Popen[bytes]:
 def end_family(mark: str) -> None:
     """End what `earmark serve` has started: the runs, the worker that tells the server so, the server; what stays."""
     workers = list(_marked(mark, lambda words: words[2:5] == ["prefect", "worker", "start"]))
-    runs = [run for worker in workers for run in _children(worker)]
+    runs: list[psutil.Process] = []
+    for worker in workers:
+        with suppress(psutil.NoSuchProcess):
+            runs += worker.children()
     _signal(workers, signal.SIGINT)  # takes no more runs, and ends after those that it has
     _signal(runs, signal.SIGTERM)
     _kill_after(runs, STOP_S)
@@ -46,12 +46,6 @@ def end_family(mark: str) -> None:
     _signal(servers, signal.SIGINT)
     _kill_after(servers, STOP_S)
     _kill_after(list(_marked(mark, lambda words: True)), 0)
-
-
-def _children(process: psutil.Process) -> list[psutil.Process]:
-    with suppress(psutil.NoSuchProcess):
-        return process.children()
-    return []
 
 
 def _signal(processes: list[psutil.Process], number: int) -> None:

@@ -58,15 +58,7 @@ document.addEventListener("keydown", (event) => {
 
 
 def make_view_app(version: Version, corpus: Corpus, store: Store, token: str, spill: Path) -> FastAPI:
-    """The application: a page at `/<token>/`, and clips below it.
-
-    Args:
-        version: what is looked through; its files are here.
-        corpus: its corpus.
-        store: its store, which knows other versions and where clips lie.
-        token: of the address.
-        spill: a folder for what outgrows the memory, and for clips that tables hold.
-    """
+    """The application: a page at `/<token>/`, and clips below it. `spill` is a folder for what outgrows the memory."""
     shelf = Shelf(version, corpus.tables, spill)
     app = FastAPI(openapi_url=None)
 

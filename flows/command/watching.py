@@ -33,7 +33,8 @@ def watch(store: Store) -> None:
                     time.sleep(max(EVERY_S, models.took_s / SHARE_OF_TIME))
         printed: set[str] = set()
         while True:
-            for line in [*_run_lines(store), *models.lines()]:
+            runs = [(run.run, run.corpus, run.current_state(), run.version, run.error) for run in list_runs(store)]
+            for line in [*(" ".join(filter(None, run)) for run in runs[-MOST_RUNS:]), *models.lines()]:
                 if line not in printed:
                     print(line, flush=True)
                     printed.add(line)
@@ -43,15 +44,11 @@ def watch(store: Store) -> None:
 
 
 class Models:
-    """The ledger's counts by model, and how fast answers come between two looks.
-
-    Attributes:
-        took_s: how long the last look took.
-    """
+    """The ledger's counts by model, and how fast answers come between two looks."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.took_s = 0.0
+        self.took_s = 0.0  # of the last look
         self._before: dict[str, tuple[float, int]] = {}
 
     def look(self) -> dict[str, dict[str, Any]]:
@@ -89,10 +86,3 @@ def _cells(facts: Mapping[str, Any]) -> list[str]:
     counts = [f"{facts[name]:,}" for name in ("answered", "rejected", "open")]
     failed, cost = facts.get("failed_attempts", 0), facts.get("cost_usd", 0.0)
     return [*counts, f"{facts['per_s']:.1f}", f"{failed:,}", f"{tokens:,}", f"{cost:.2f}"]
-
-
-def _run_lines(store: Store) -> list[str]:
-    return [
-        " ".join(filter(None, [run.run, run.corpus, run.current_state(), run.version, run.error]))
-        for run in list_runs(store)[-MOST_RUNS:]
-    ]

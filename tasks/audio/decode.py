@@ -36,7 +36,7 @@ def decode(path: Path, *, first_s: float | None = None) -> tuple[Samples, int]:
                 break
         if not done:
             raise BadAudio("audio_empty", "expected at least one sample, found none")
-    return _joined(blocks)[:wanted], rate
+    return joined(blocks)[:wanted], rate
 
 
 def decode_mono(path: Path, sample_rate_hz: int) -> Samples:
@@ -44,7 +44,6 @@ def decode_mono(path: Path, sample_rate_hz: int) -> Samples:
 
     Args:
         path: WAV, FLAC, MP3, OGG (Vorbis or Opus), or M4A.
-        sample_rate_hz: the rate wanted.
 
     Returns:
         Samples of shape (frames,), nominally within [-1, 1]. Channels are averaged.
@@ -52,7 +51,7 @@ def decode_mono(path: Path, sample_rate_hz: int) -> Samples:
     Raises:
         BadAudio: there is nothing to decode, or it cannot be.
     """
-    return _joined(list(mono_blocks(path, sample_rate_hz)))
+    return joined(list(mono_blocks(path, sample_rate_hz)))
 
 
 def mono_blocks(path: Path, sample_rate_hz: int, *, longest_s: float = LONGEST_S) -> Iterator[Samples]:
@@ -94,5 +93,6 @@ def average(samples: Samples) -> Samples:
     return total
 
 
-def _joined(parts: list[Samples]) -> Samples:
+def joined(parts: list[Samples]) -> Samples:
+    """Parts end to end; a single one is not copied."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)

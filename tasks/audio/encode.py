@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -21,7 +21,7 @@ import soundfile
 import soxr
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.audio.decode import average
+from earmark.tasks.audio.decode import average, joined
 from earmark.tasks.audio.decode import decode as decode_file
 from earmark.tasks.audio.faults import BadAudio
 from earmark.tasks.audio.sound import open_file, open_sound
@@ -33,6 +33,9 @@ SENT_BYTES = min(2 << 30, psutil.virtual_memory().total // 8)
 16 kHz, mono, 16 bits; to decode a clip again takes longer than to ask about it."""
 KEPT_BYTES = 1 << 30
 """Encoded parts that are kept where several annotators hear a clip: nine hours at 16 kHz, mono, 16 bits."""
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 LARGEST = np.float32(2**31 - 128)  # the largest single-precision number that fits in 32 bits
 
@@ -75,6 +78,37 @@ class Part(Protocol):
     def form(self) -> Form: ...
 
 
+class _Recent(Generic[Key, Value]):
+    """What was used last, up to so many bytes in all; one thing at least."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most, self._size = most_bytes, 0
+        self._held: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, key: Key) -> Value | None:
+        """What is kept by a key, if it still is."""
+        if key not in self._held:
+            return None
+        self._held.move_to_end(key)
+        return self._held[key][0]
+
+    def keep(self, key: Key, value: Value, size: int) -> None:
+        """Keep something of so many bytes in place of what was used longest ago."""
+        self.drop(key)
+        self._held[key] = value, size
+        self._size += size
+        while self._size > self._most and len(self) > 1:
+            self.drop(next(iter(self._held)))
+
+    def drop(self, key: Key) -> None:
+        """Keep it no longer."""
+        _, size = self._held.pop(key, (None, 0))
+        self._size -= size
+
+
 class Encoder:
     """Encodes parts, each once as long as it stays in the cache, and so decodes its clip. Safe for threads.
 
@@ -82,28 +116,26 @@ class Encoder:
 
     Args:
         cached_bytes: most bytes of decoded audio that are kept.
-
-    Attributes:
-        given: how many parts were asked for.
-        decoded_clips: how often a clip was decoded for them.
+        kept_bytes: most encoded bytes of expected parts that are kept, besides those of the clip at hand; a clip whose
+            bytes are gone is decoded again.
     """
 
-    def __init__(self, cached_bytes: int = CACHED_BYTES) -> None:
+    def __init__(self, cached_bytes: int = CACHED_BYTES, kept_bytes: int = KEPT_BYTES) -> None:
         self.name = uuid.uuid4().hex
-        self.given = self.decoded_clips = 0
-        self._most = cached_bytes
-        self._held: OrderedDict[str, tuple[Samples, int]] = OrderedDict()
-        self._size = 0
-        self._parts: OrderedDict[Part, bytes] = OrderedDict()
-        self._parts_size = 0
+        self.given = self.decoded_clips = 0  # parts that were asked for, and how often a clip was decoded for them
+        self._most = cached_bytes, kept_bytes
+        self._clips = _Recent[str, tuple[Samples, int]](cached_bytes)
+        self._parts = _Recent[Part, bytes](SENT_BYTES)
+        self._encoded = _Recent[str, dict[Part, bytes]](kept_bytes)
+        self._expected: dict[str, list[Part]] = {}
         self._lock = threading.Lock()
         self._turns = [threading.Lock() for _ in range(64)]  # a clip has one of them: two threads do not decode it both
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return encoder_here, (type(self), self.name, self._most)
+        return encoder_here, (self.name, *self._most)
 
     def __call__(self, part: Part) -> bytes:
-        """The part's bytes in its form.
+        """The part's bytes in its form; of an expected part's clip, all expected parts are encoded at the first call.
 
         Raises:
             InputError: the file cannot be read, is not the indexed one, or the span holds nothing.
@@ -114,29 +146,50 @@ class Encoder:
         if sound is not None:
             return sound
         with self._turns[hash(part.sha256) % len(self._turns)]:
-            with self._lock:
-                sound = self._parts.get(part)
+            expected = self._expected.get(part.sha256, [])
+            if part in expected:
+                return self._of_expected(part, expected)
+            sound = self.at_hand(part)
             if sound is None:
                 samples, rate = self.decoded(part.path, part.sha256)
                 sound = encode(span(samples, rate, part), rate, part.form)
-                self._keep_part(part, sound)
+                with self._lock:
+                    self._parts.keep(part, sound, len(sound))
         return sound
 
     def at_hand(self, part: Part) -> bytes | None:
         """The part's bytes if they need not be made."""
         with self._lock:
-            sound = self._parts.get(part)
-            if sound is not None:
-                self._parts.move_to_end(part)
-        return sound
+            return self._parts.get(part)
 
-    def _keep_part(self, part: Part, sound: bytes) -> None:
+    @contextmanager
+    def expecting(self, parts: Iterable[Part]) -> Iterator[None]:
+        """Decode each of these parts' clips once for all of them, and keep their bytes, until the block ends. No one
+        else expects the same clips meanwhile."""
+        expected: dict[str, list[Part]] = {}
+        for part in dict.fromkeys(parts):
+            expected.setdefault(part.sha256, []).append(part)
         with self._lock:
-            self._parts[part] = sound
-            self._parts_size += len(sound)
-            while self._parts_size > SENT_BYTES and len(self._parts) > 1:
-                _, gone = self._parts.popitem(last=False)
-                self._parts_size -= len(gone)
+            self._expected |= expected
+        try:
+            yield
+        finally:
+            with self._lock:
+                for sha256 in expected:
+                    self._expected.pop(sha256, None)
+                    self._encoded.drop(sha256)
+
+    def _of_expected(self, part: Part, expected: list[Part]) -> bytes:
+        with self._lock:
+            encoded = self._encoded.get(part.sha256)
+        if encoded is None:
+            encoded = encode_parts(part.path, part.sha256, expected)
+            with self._lock:
+                self.decoded_clips += 1
+                self._encoded.keep(part.sha256, encoded, sum(map(len, encoded.values())))
+        if part not in encoded:
+            raise InputError(f"clip {Path(part.path).name}: expected sound from {part.start_s or 0:g} s on, found none")
+        return encoded[part]
 
     def span(self, part: Part) -> tuple[Samples, int]:
         """Samples (frames, channels) and rate of the part's span, in the file's own rate and channels.
@@ -150,109 +203,31 @@ class Encoder:
     def decoded(self, path: str, sha256: str) -> tuple[Samples, int]:
         """Samples (frames, channels), full scale ±1, and rate of a whole clip."""
         with self._lock:
-            if sha256 in self._held:
-                self._held.move_to_end(sha256)
-                return self._held[sha256]
-        samples, rate = decode(path, sha256)
-        with self._lock:
-            self.decoded_clips += 1
-            if sha256 not in self._held:
-                self._held[sha256] = (samples, rate)
-                self._size += samples.nbytes
-            while self._size > self._most and len(self._held) > 1:
-                _, (gone, _) = self._held.popitem(last=False)
-                self._size -= gone.nbytes
-        return samples, rate
-
-
-class SharedEncoder(Encoder):
-    """Encodes parts that several annotators ask for: a clip is decoded once for all parts that are expected of it.
-
-    Args:
-        kept_bytes: most encoded bytes that are kept, besides those of the clip at hand; a clip whose bytes are gone is
-            decoded again.
-    """
-
-    def __init__(self, kept_bytes: int = KEPT_BYTES) -> None:
-        super().__init__()
-        self._kept_bytes = kept_bytes
-        self._expected: dict[str, list[Part]] = {}
-        self._encoded: OrderedDict[str, dict[Part, bytes]] = OrderedDict()
-        self._working: dict[str, threading.Lock] = {}
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return encoder_here, (type(self), self.name, self._kept_bytes)
-
-    @contextmanager
-    def expecting(self, parts: Iterable[Part]) -> Iterator[None]:
-        """Keep the bytes of these parts, of clips that no one else expects meanwhile, until the block ends."""
-        expected: dict[str, list[Part]] = {}
-        for part in dict.fromkeys(parts):
-            expected.setdefault(part.sha256, []).append(part)
-        with self._lock:
-            self._expected |= expected
-            self._working |= {sha256: threading.Lock() for sha256 in expected}
-        try:
-            yield
-        finally:
+            clip = self._clips.get(sha256)
+        if clip is None:
+            clip = decode(path, sha256)
             with self._lock:
-                for sha256 in expected:
-                    self._expected.pop(sha256, None)
-                    self._encoded.pop(sha256, None)
-                    self._working.pop(sha256, None)
-
-    def __call__(self, part: Part) -> bytes:
-        """The part's bytes in its form; of an expected part's clip, all expected parts are encoded at the first call.
-
-        Raises:
-            InputError: as `Encoder`.
-        """
-        with self._lock:
-            working = self._working.get(part.sha256)
-            expected = self._expected.get(part.sha256, [])
-        if working is None or part not in expected:
-            return super().__call__(part)
-        with working:
-            with self._lock:
-                encoded = self._encoded.get(part.sha256)
-            if encoded is None:
-                encoded = encode_parts(part.path, part.sha256, expected)
-                self._keep(part.sha256, encoded)
-        with self._lock:
-            self.given += 1
-        if part not in encoded:
-            raise InputError(f"clip {Path(part.path).name}: expected sound from {part.start_s or 0:g} s on, found none")
-        return encoded[part]
-
-    def _keep(self, sha256: str, by_part: dict[Part, bytes]) -> None:
-        with self._lock:
-            self.decoded_clips += 1
-            self._encoded[sha256] = by_part
-            size = sum(len(sound) for kept in self._encoded.values() for sound in kept.values())
-            while size > self._kept_bytes and len(self._encoded) > 1:
-                _, gone = self._encoded.popitem(last=False)
-                size -= sum(map(len, gone.values()))
+                self.decoded_clips += 1
+                self._clips.keep(sha256, clip, clip[0].nbytes)
+        return clip
 
 
 _HERE: WeakValueDictionary[str, Encoder] = WeakValueDictionary()
 _MEETING = threading.Lock()
 
 
-def encoder_here(kind: type[Encoder], name: str, most_bytes: int) -> Encoder:
+def encoder_here(name: str, cached_bytes: int, kept_bytes: int) -> Encoder:
     """This process's encoder of a name."""
     with _MEETING:
         encoder = _HERE.get(name)
         if encoder is None:
-            encoder = _HERE[name] = kind(most_bytes)
+            encoder = _HERE[name] = Encoder(cached_bytes, kept_bytes)
         return encoder
 
 
 def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, bytes]:
     """Bytes of several parts of one clip, which is decoded once and block by block: a film needs no more memory than
     the parts that overlap at one moment.
-
-    Args:
-        parts: spans of it, in any forms.
 
     Returns:
         What `Encoder` gives for each; a part that holds no frame is left out.
@@ -265,6 +240,11 @@ def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, by
         rate, at = sound.sample_rate_hz, 0
         bounds = {part: frames_of(part, rate) for part in parts}
         held: dict[Part, list[Samples]] = {part: [] for part in bounds}
+
+        def finish(part: Part, pieces: list[Samples]) -> None:
+            if pieces:
+                done[part] = encode(joined(pieces), rate, part.form)
+
         for block in sound.blocks():
             for part in list(held):
                 start, end = bounds[part]
@@ -272,18 +252,13 @@ def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, by
                 if len(piece):
                     held[part].append(piece.copy())
                 if end is not None and end <= at + len(block):
-                    _finish(part, held.pop(part), rate, done)
+                    finish(part, held.pop(part))
             at += len(block)
             if not held:
                 break
         for part, pieces in held.items():
-            _finish(part, pieces, rate, done)
+            finish(part, pieces)
     return done
-
-
-def _finish(part: Part, pieces: list[Samples], rate: int, done: dict[Part, bytes]) -> None:
-    if pieces:
-        done[part] = encode(pieces[0] if len(pieces) == 1 else np.concatenate(pieces), rate, part.form)
 
 
 def decode(path: str, sha256: str) -> tuple[Samples, int]:

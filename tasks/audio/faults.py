@@ -14,19 +14,12 @@ MOST_AMPLITUDE = 2.0**31
 
 
 class BadAudio(Exception):
-    """An audio file that cannot be used.
-
-    Attributes:
-        reason: a fixed word: `audio_missing`, `audio_not_a_file`, `audio_unreadable`, `audio_empty`, `audio_truncated`,
-            `audio_corrupt`, `audio_too_long`, `audio_no_length`, `audio_not_finite`, `audio_odd_format` or
-            `audio_needs_ffmpeg`.
-        detail: what was expected and what was found; without the file's path.
-    """
+    """An audio file that cannot be used."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
-        self.reason = reason
-        self.detail = detail
+        self.reason = reason  # one of `schemas/reasons.py`, `audio_…`
+        self.detail = detail  # what was expected and what was found; without the file's path
 
 
 def check_form(sample_rate_hz: int, channels: int) -> None:

@@ -18,7 +18,6 @@ def key_of(samples: Samples, sample_rate_hz: int) -> int:
 
     Args:
         samples: (frames,) or (frames, channels), full scale ±1.
-        sample_rate_hz: their rate.
 
     Returns:
         0 to 11 for major keys from C upwards by semitones, 12 to 23 for minor ones, -1 for none.

@@ -53,7 +53,6 @@ def measure(samples: Samples, sample_rate_hz: int) -> Measurements:
 
     Args:
         samples: (frames,) or (frames, channels), full scale ±1.
-        sample_rate_hz: samples a second.
 
     Raises:
         ValueError: no samples, or samples that are not finite.
@@ -169,10 +168,6 @@ def noise_floor_db(levels: Samples, gaps: Sequence[tuple[float, float]]) -> floa
     """The fifth percentile of frame levels, dB full scale.
 
     Digital silence between notes counts: nothing is quieter. That of a dropout does not, since it hides the floor.
-
-    Args:
-        levels: the result of `frame_levels_db`.
-        gaps: the result of `dropouts`.
     """
     kept = np.ones(len(levels), bool)
     for start_s, end_s in gaps:

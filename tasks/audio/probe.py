@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from earmark.tasks.audio.faults import LONGEST_S, BadAudio, check_length
-from earmark.tasks.audio.sound import Samples, Sound, open_file, sound_of
+from earmark.tasks.audio.sound import Sound, open_file, sound_of
 
 QUIET_DB = -60.0
 FRAME_S = 0.05
@@ -79,23 +79,17 @@ def _listen(sound: Sound) -> tuple[int, float, float, float]:
         peak = max(peak, float(block.max()), -float(block.min()))
         joined = np.concatenate((rest, block)) if len(rest) else block
         upto = len(joined) // size * size
-        energies = _energies(joined[:upto].reshape(-1, size * sound.channels))
-        total, silent, whole = (
-            total + float(energies.sum()),
-            silent + int((energies < limit).sum()),
-            whole + len(energies),
-        )
+        parts = joined[:upto].reshape(-1, size * sound.channels)
+        energies = np.einsum("ij,ij->i", parts, parts)
+        total += float(energies.sum())
+        silent += int((energies < limit).sum())
+        whole += len(energies)
         rest = joined[upto:].copy()
     if len(rest):
-        last = float(_energies(rest.reshape(1, -1))[0])
+        part = rest.reshape(1, -1)
+        last = float(np.einsum("ij,ij->i", part, part)[0])
         total, silent, whole = total + last, silent + (last < limit * len(rest) / size), whole + 1
     return count, peak, total / max(1, count * sound.channels), silent / max(1, whole)
-
-
-def _energies(frames: Samples) -> Samples:
-    """The sum of squares of each row."""
-    energies: Samples = np.einsum("ij,ij->i", frames, frames)
-    return energies
 
 
 def _decibels(amplitude: float) -> float:

@@ -72,18 +72,13 @@ def alike(prints: Sequence[Print], threshold: float) -> list[Alike]:
 
 def recordings(prints: Sequence[Print], threshold: float) -> list[int]:
     """For each clip the first clip that sounds like it, directly or over others: its own place if there is none."""
-    heads = list(range(len(prints)))
+    from scipy.sparse import coo_array  # here: loading it takes longer than most commands
+    from scipy.sparse.csgraph import connected_components
 
-    def head(at: int) -> int:
-        while heads[at] != at:
-            heads[at] = heads[heads[at]]
-            at = heads[at]
-        return at
-
-    for pair in alike(prints, threshold):
-        low, high = sorted((head(pair.first), head(pair.second)))
-        heads[high] = low
-    return [head(at) for at in range(len(prints))]
+    pairs = np.array([(pair.first, pair.second) for pair in alike(prints, threshold)], np.int64).reshape(-1, 2).T
+    links = coo_array((np.ones(pairs.shape[1]), (pairs[0], pairs[1])), shape=(len(prints), len(prints)))
+    _, first, groups = np.unique(connected_components(links)[1], return_index=True, return_inverse=True)
+    return [int(at) for at in first[groups]]
 
 
 def _near(prints: Sequence[Print]) -> Iterator[tuple[int, int, list[int]]]:

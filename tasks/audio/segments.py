@@ -67,10 +67,6 @@ def pieces_of(levels: Levels, rule: Rule) -> list[Piece]:
     in the middle of the longest silence that its lengths allow, else in the quietest half second; of equal ones in that
     nearest to the middle of the allowed lengths. What is left is lost only where no number of segments can fill it.
 
-    Args:
-        levels: as `levels_of` gives them.
-        rule: how.
-
     Returns:
         Pieces in order that cover every frame once.
     """
@@ -175,17 +171,12 @@ def _segments(levels: Levels, silent: npt.NDArray[np.bool_], start: int, end: in
     shortest, longest = _frames(rule.least_s), _frames(rule.most_s)
     while end - start > longest:
         cuts = np.arange(start + shortest, start + longest + 1)
-        fits = np.array([_fills(int(end - cut), shortest, longest) for cut in cuts])
+        fits = end - cuts <= (end - cuts) // shortest * longest  # some number of segments fills what is left
         cut = _best(levels, silent, cuts[fits] if fits.any() else cuts, start + (shortest + longest) / 2)
         yield Piece(start, cut)
         start = cut
     if start < end:
         yield Piece(start, end, None if end - start >= shortest else "segment_too_short")
-
-
-def _fills(length: int, shortest: int, longest: int) -> bool:
-    """Whether some number of segments fills a length."""
-    return length <= length // shortest * longest
 
 
 def _best(levels: Levels, silent: npt.NDArray[np.bool_], cuts: npt.NDArray[np.int64], middle: float) -> int:

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -72,10 +72,6 @@ class Similarity:
         A text goes through the model once a call, a clip once ever, both only if the pair was not met before; results
         are stored batch by batch, so that a kill costs one batch.
 
-        Args:
-            pairs: clips and texts.
-            seen: gets how many more are done, for progress.
-
         Raises:
             MissingExtraError: transformers or torch is missing.
             ConfigError: the model cannot be loaded.
@@ -83,7 +79,9 @@ class Similarity:
         """
         keys = [(one.clip_sha256, hashlib.sha256(one.text.encode()).hexdigest()) for one in pairs]
         with self._open() as connection:
-            known = self._known(connection, set(keys))
+            query = "SELECT cosine FROM similarities WHERE model_sha256 = ? AND clip_sha256 = ? AND text_sha256 = ?"
+            rows = ((key, connection.execute(query, (self.digest, *key)).fetchone()) for key in set(keys))
+            known = {key: float(row[0]) for key, row in rows if row is not None}
             seen(sum(key in known for key in keys))
             new = {key: one for key, one in zip(keys, pairs, strict=True) if key not in known}
             texts = self._texts({key[1]: one.text for key, one in new.items()})
@@ -94,8 +92,8 @@ class Similarity:
             for clip, vector in self._vectors(connection, paths):
                 of_clip = by_clip[clip]
                 cosines = {key: round(float(vector @ texts[key[1]]), DECIMALS) for key in of_clip}
-                rows = [(self.digest, clip, text, cosine) for (_, text), cosine in cosines.items()]
-                connection.executemany("INSERT OR IGNORE INTO similarities VALUES (?, ?, ?, ?)", rows)
+                new_rows = [(self.digest, clip, text, cosine) for (_, text), cosine in cosines.items()]
+                connection.executemany("INSERT OR IGNORE INTO similarities VALUES (?, ?, ?, ?)", new_rows)
                 connection.commit()
                 known |= cosines
                 seen(len(of_clip))
@@ -104,12 +102,8 @@ class Similarity:
     def embeddings(
         self, paths: Mapping[str, Path | None], seen: Callable[[int], None] = lambda count: None
     ) -> dict[str, Vector]:
-        """The embedding of each clip, (dimensions,), of length 1; a clip goes through the model once ever.
-
-        Args:
-            paths: where clips lie, by SHA-256; one that lies nowhere is left out, unless its embedding is kept.
-            seen: as for `cosines`, which raises the same.
-        """
+        """The embedding of each clip, (dimensions,), of length 1, by SHA-256; a clip goes through the model once ever.
+        One that lies nowhere is left out, unless its embedding is kept. It raises as `cosines`."""
         vector_of = {}
         with self._open() as connection:
             for clip, vector in self._vectors(connection, paths):
@@ -217,19 +211,17 @@ class Similarity:
                     raise InputError(f"similarity model '{self.model}': {path}: {bad.reason}: {bad.detail}") from None
                 yield from ((clip, window) for window in _windows(samples, listener.nb_max_samples, rate))
 
-        under_way: tuple[str, list[Vector]] | None = None
-        for batch in _batches(windows()):
-            inputs = listener([window for _, window in batch], sampling_rate=rate, return_tensors="pt").to(model.device)
-            if "is_longer" in inputs:
-                inputs["is_longer"] = inputs["is_longer"] & False  # the extractor marks one of a batch by lot
-            for (clip, _), vector in zip(batch, self._embedded(model.get_audio_features, inputs), strict=True):
-                if under_way is not None and under_way[0] != clip:
-                    yield under_way[0], _unit(np.mean(under_way[1], axis=0))
-                    under_way = None
-                under_way = under_way or (clip, [])
-                under_way[1].append(vector)
-        if under_way is not None:
-            yield under_way[0], _unit(np.mean(under_way[1], axis=0))
+        def vectors() -> Iterator[tuple[str, Vector]]:
+            for batch in _batches(windows()):
+                heard = [window for _, window in batch]
+                inputs = listener(heard, sampling_rate=rate, return_tensors="pt").to(model.device)
+                if "is_longer" in inputs:
+                    inputs["is_longer"] = inputs["is_longer"] & False  # the extractor marks one of a batch by lot
+                clips = [clip for clip, _ in batch]
+                yield from zip(clips, self._embedded(model.get_audio_features, inputs), strict=True)
+
+        for clip, of_clip in groupby(vectors(), key=lambda pair: pair[0]):
+            yield clip, _unit(np.mean([vector for _, vector in of_clip], axis=0))
 
     @staticmethod
     def _embedded(embed: Callable[..., Any], inputs: Any) -> list[Vector]:
@@ -238,17 +230,6 @@ class Similarity:
         with torch.inference_mode():
             vectors = embed(**inputs).pooler_output.float().cpu().numpy()
         return [_unit(vector) for vector in vectors]
-
-    def _known(self, connection: sqlite3.Connection, keys: Iterable[tuple[str, str]]) -> dict[tuple[str, str], float]:
-        cosine_of = {}
-        for clip, text in keys:
-            row = connection.execute(
-                "SELECT cosine FROM similarities WHERE model_sha256 = ? AND clip_sha256 = ? AND text_sha256 = ?",
-                (self.digest, clip, text),
-            ).fetchone()
-            if row is not None:
-                cosine_of[clip, text] = float(row[0])
-        return cosine_of
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:

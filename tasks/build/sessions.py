@@ -17,7 +17,7 @@ from earmark.tasks.annotation.backend import Media
 from earmark.tasks.annotation.progress import Progress
 from earmark.tasks.annotation.request import Audio
 from earmark.tasks.annotation.session import Session
-from earmark.tasks.audio.encode import Encoder, SharedEncoder
+from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.audio.key import key_of
 from earmark.tasks.audio.measure import measure
 from earmark.tasks.build.progress import say, telling
@@ -30,7 +30,7 @@ class Sessions:
     """Opens a session for each annotator of a config, once."""
 
     def __init__(self, store: Store) -> None:
-        self.media = clip_media(SharedEncoder())
+        self.media = clip_media()
         self._store = store
         self._open: list[tuple[AnnotatorConfig, Session, ExitStack]] = []
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from earmark.schemas.captions import Captions, Pipeline
 from earmark.schemas.errors import InputError
 from earmark.tasks.annotation.backend import Media
-from earmark.tasks.audio.encode import SharedEncoder
+from earmark.tasks.audio.encode import Encoder
 from earmark.tasks.build.ask import Asker, Row, side_by_side
 from earmark.tasks.build.walk import walk
 from earmark.tasks.captions.asking import JUDGE, LISTEN, REFINE, audio_of, spans_of
@@ -25,7 +25,7 @@ def decoded_once(stage: Stage, config: Captions, tracks: list[Row], media: Media
     Raises:
         InputError: an instrumental's file is not there.
     """
-    if media is None or not isinstance(media.load_audio, SharedEncoder):
+    if media is None or not isinstance(media.load_audio, Encoder):
         yield tracks
         return
     for track in tracks:

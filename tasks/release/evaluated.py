@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from earmark.tasks.release.known_faults import wrong_evaluations
+from earmark.tasks.release.known_faults import facts_of, wrong_evaluations
 from earmark.tasks.store.card import markdown_cell
 from earmark.tasks.store.versions import Store, Version
 
@@ -24,7 +22,7 @@ def evaluations_of(store: Store, version: Version) -> list[dict[str, Any]]:
     digest, wrong = version.manifest.digest(), set(wrong_evaluations(store, version.corpus))
     found: list[tuple[int, str, dict[str, Any]]] = []
     for path in sorted((store.root / "evaluations" / version.corpus).rglob("evaluation.json")):
-        facts = _read(path)
+        facts = facts_of(path)
         if facts.get("manifest_sha256") == digest and facts.get("limit") is None and path.parent not in wrong:
             found.append((path.stat().st_mtime_ns, str(path), facts))
     newest = [facts for *_, facts in sorted(found, key=lambda one: one[:2], reverse=True)[:MOST]]
@@ -38,7 +36,7 @@ def newest_audits(store: Store, version: Version) -> list[dict[str, Any]]:
     newest = sorted(found, key=lambda path: path.stat().st_mtime_ns, reverse=True)
     audits: dict[str, dict[str, Any]] = {}
     for path in newest:
-        if (facts := _read(path)).get("manifest_sha256") == digest:
+        if (facts := facts_of(path)).get("manifest_sha256") == digest:
             audits.setdefault(facts["evaluation"], facts)
     return [audits[name] for name in sorted(audits)]
 
@@ -81,14 +79,6 @@ def section(records: list[dict[str, Any]]) -> str:
         cells = [facts["evaluation"], _who(facts), ", ".join(facts["splits"]), f"{facts['samples']:,}", _figure(facts)]
         lines.append("| " + " | ".join(markdown_cell(cell) for cell in cells) + " |")
     return "\n".join(lines) + "\n"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        facts = json.loads(path.read_bytes())
-    except ValueError:
-        return {}  # no record of ours
-    return facts if isinstance(facts, dict) else {}
 
 
 def _who(facts: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import duckdb
 
@@ -120,21 +121,21 @@ def wrong_evaluations(store: Store, corpus: str, version: str = "*") -> list[Pat
 
 def _hidden_order(path: Path) -> bool:
     """Whether an evaluation is of pairs, from a file, and does not name the order that the file was read in."""
+    facts = facts_of(path)
+    return facts.get("kind") == "preference" and facts.get("scores") is not None and "order" not in facts
+
+
+def facts_of(path: Path) -> dict[str, Any]:
+    """What a record says that lies beside versions, as JSON; nothing where it is none of ours."""
     try:
         facts = json.loads(path.read_bytes())
     except ValueError:
-        return False  # no result of ours
-    scored = isinstance(facts, dict) and facts.get("kind") == "preference" and facts.get("scores") is not None
-    return scored and "order" not in facts
+        return {}
+    return facts if isinstance(facts, dict) else {}
 
 
 def lines_about(store: Store, only: Version | None = None) -> list[str]:
-    """One line a known fault and corpus, naming the versions that it can have touched; so for evaluations.
-
-    Args:
-        store: where versions and evaluations lie.
-        only: speak of this version alone.
-    """
+    """One line a known fault and corpus, naming the versions (or one) that it can have touched; so for evaluations."""
     lines = []
     for corpus in [only.corpus] if only else store.corpora():
         by_fault: dict[KnownFault, list[str]] = {}

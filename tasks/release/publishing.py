@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -28,14 +27,6 @@ from earmark.tasks.store.withdrawals import marks_for, withdrawal_against, withd
 from earmark.tasks.text.personal import Scanner, own_secrets
 
 MOST_SHOWN = 20
-
-
-@dataclass(frozen=True)
-class Sent:
-    """The outcome of `bring`."""
-
-    commit: str  # the commit that holds the version
-    uploaded: int  # files that were sent; 0 if all was there
 
 
 def check_fit(version: Version, allow_builtin: bool) -> None:
@@ -162,8 +153,10 @@ def open_repo(repo: Repo, bundle: Bundle, private: bool) -> State:
     return state
 
 
-def bring(repo: Repo, bundle: Bundle, state: State) -> Sent:
+def bring(repo: Repo, bundle: Bundle, state: State) -> tuple[str, int]:
     """Make the repository's branch equal to the bundle in one commit, check it, and tag it if it is main.
+
+    Gives that commit, and how many files were sent: none if all was there.
 
     Killed at any moment, it goes on when it is called again: uploaded files are not sent again, a commit that was made
     is found to be equal, and a tag that stands is the end.
@@ -173,7 +166,7 @@ def bring(repo: Repo, bundle: Bundle, state: State) -> Sent:
     """
     tag = bundle.manifest.version
     if done := tagged(repo, bundle, state):
-        return Sent(done, 0)
+        return done, 0
     difference = compare(bundle.entries, state.files, state.earlier)
     commit = state.head
     if not difference.none:
@@ -184,7 +177,7 @@ def bring(repo: Repo, bundle: Bundle, state: State) -> Sent:
     repo.check(bundle.entries, commit, state.earlier)
     if repo.branch is None:
         repo.tag(tag, commit)
-    return Sent(commit, len(difference.upload))
+    return commit, len(difference.upload)
 
 
 def tagged(repo: Repo, bundle: Bundle, state: State) -> str | None:
@@ -252,7 +245,7 @@ def forecast(repo: Repo, bundle: Bundle, corpus: Corpus, reviewed: Mapping[str, 
 
 
 def keep_receipt(
-    store: Store, repo: Repo, bundle: Bundle, state: State, sent: Sent, reviewed: Mapping[str, str]
+    store: Store, repo: Repo, bundle: Bundle, state: State, commit: str, reviewed: Mapping[str, str]
 ) -> Receipt:
     """Note where the version went."""
     receipt = Receipt(
@@ -261,7 +254,7 @@ def keep_receipt(
         endpoint=constants.ENDPOINT,
         repo=repo.name,
         private=state.private,
-        commit=sent.commit,
+        commit=commit,
         tag=bundle.manifest.version if repo.branch is None else None,
         branch=repo.branch,
         manifest=bundle.version.manifest.digest(),

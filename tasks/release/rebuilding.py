@@ -39,14 +39,10 @@ class Ending:
 
 
 class RebuildFailed(EarmarkError):
-    """Some corpora did not come to what was wanted; the others did.
-
-    Attributes:
-        endings: how each ended.
-    """
+    """Some corpora did not come to what was wanted; the others did."""
 
     def __init__(self, endings: Sequence[Ending]) -> None:
-        self.endings = tuple(endings)
+        self.endings = tuple(endings)  # how each ended
         bad = [f"{ending.corpus} {ending.state}" for ending in endings if not ending.good]
         super().__init__(f"{len(bad)} of {len(endings)} corpora need attention: {', '.join(bad)}")
 

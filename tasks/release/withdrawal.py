@@ -75,9 +75,6 @@ def search(
     """Look through every version of the store; nothing is changed.
 
     Args:
-        store: the store.
-        corpora: every corpus, by name.
-        kind: what is withdrawn.
         value: the annotator's id as the tables have it, the clip's SHA-256, or the prompt's id.
         only: only this corpus, and those that were made from it.
         others: other ids of the same, with other salts.

@@ -40,10 +40,6 @@ def render_card(
     """The card's text.
 
     Args:
-        manifest: the version's manifest, without the card's own entry.
-        tables: the version's tables, in the order of the card.
-        story: the corpus's words.
-        before: the manifest of the version before, if there is one.
         sections: further sections, Markdown by heading.
         changes: what differs from the version before, by table and split.
         hides_places: whether rejects name their source alone.

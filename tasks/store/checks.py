@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 
 import duckdb
@@ -17,10 +18,6 @@ from earmark.tasks.store.sql import quoted
 
 def check_accounts(steps: Sequence[Step], rows: Mapping[str, int]) -> None:
     """Prove that every item that entered a step was kept, rejected or dropped, and that none appeared in between.
-
-    Args:
-        steps: the accounts.
-        rows: rows of each written table.
 
     Raises:
         StoreError: the first step whose counts do not add up.
@@ -60,11 +57,6 @@ def check_rejects(connection: duckdb.DuckDBPyConnection, files: Sequence[Path], 
 def check_table(connection: duckdb.DuckDBPyConnection, table: Table, files: dict[str, list[Path]]) -> None:
     """Prove a written table's schema, required values, unique key and separation of splits.
 
-    Args:
-        connection: any DuckDB connection; large checks spill to its temporary folder.
-        table: what the table should be.
-        files: its Parquet files by split.
-
     Raises:
         StoreError: what does not hold, with an example.
     """
@@ -72,11 +64,22 @@ def check_table(connection: duckdb.DuckDBPyConnection, table: Table, files: dict
     for path in names:
         if not pq.read_schema(path).equals(table.schema, check_metadata=True):
             raise StoreError(f"table {table.name}: {Path(path).name} does not have the published schema")
-    _check_required(connection, table, names)
+    counts = ", ".join(f"count(*) - count({quoted(name)})" for name in table.required)
+    row = connection.execute(f"SELECT {counts} FROM {_rows('files')}", {"files": names}).fetchall()[0]
+    for name, nulls in zip(table.required, row, strict=True):
+        if nulls:
+            raise StoreError(f"table {table.name}: column {name} is required, {nulls} rows are null")
     if table.key:
         _check_key(connection, table, names)
     for column in table.exclusive:
-        _check_exclusive(connection, table, column, files)
+        for split, other in combinations(sorted(files), 2):
+            shared = connection.execute(
+                f"""SELECT {quoted(column)} FROM {_rows("here")} WHERE {quoted(column)} IS NOT NULL
+                    INTERSECT SELECT {quoted(column)} FROM {_rows("there")} ORDER BY ALL LIMIT 1""",
+                {"here": _names(files[split]), "there": _names(files[other])},
+            ).fetchall()
+            if shared:
+                raise StoreError(f"table {table.name}: {column} {shared[0][0]!r} is in both {split} and {other}")
 
 
 def _rows(parameter: str) -> str:
@@ -88,46 +91,17 @@ def _names(files: Sequence[Path]) -> list[str]:
     return [str(path) for path in files]
 
 
-def _check_required(connection: duckdb.DuckDBPyConnection, table: Table, names: list[str]) -> None:
-    counts = ", ".join(f"count(*) - count({quoted(name)})" for name in table.required)
-    row = connection.execute(f"SELECT {counts} FROM {_rows('files')}", {"files": names}).fetchall()[0]
-    for name, nulls in zip(table.required, row, strict=True):
-        if nulls:
-            raise StoreError(f"table {table.name}: column {name} is required, {nulls} rows are null")
-
-
 def _check_key(connection: duckdb.DuckDBPyConnection, table: Table, names: list[str]) -> None:
     """Compare the number of rows with that of distinct keys, by 64-bit hash first: exact, and small in memory.
 
     Equal keys have equal hashes, so as many hashes as rows proves the keys unique; only otherwise are keys compared.
     """
-    key = ", ".join(quoted(name) for name in table.key)
-    rows, hashes = connection.execute(
-        f"SELECT count(*), count(DISTINCT hash({key})) FROM {_rows('files')}",
-        {"files": names},
-    ).fetchall()[0]
-    if rows == hashes:
+    key, rows = ", ".join(map(quoted, table.key)), _rows("files")
+    counted = f"SELECT count(*), count(DISTINCT hash({key})) FROM {rows}"
+    count, hashes = connection.execute(counted, {"files": names}).fetchall()[0]
+    if count == hashes:
         return
-    twice = connection.execute(
-        f"SELECT {key}, count(*) FROM {_rows('files')} GROUP BY {key} HAVING count(*) > 1 ORDER BY ALL LIMIT 1",
-        {"files": names},
-    ).fetchall()
-    if twice:
-        *values, count = twice[0]
+    repeated = f"SELECT {key}, count(*) FROM {rows} GROUP BY {key} HAVING count(*) > 1 ORDER BY ALL LIMIT 1"
+    for *values, count in connection.execute(repeated, {"files": names}).fetchall():
         shown = ", ".join(f"{name}={value!r}" for name, value in zip(table.key, values, strict=True))
         raise StoreError(f"table {table.name}: the key {shown} stands in {count} rows, expected one")
-
-
-def _check_exclusive(
-    connection: duckdb.DuckDBPyConnection, table: Table, column: str, files: dict[str, list[Path]]
-) -> None:
-    splits = sorted(files)
-    for index, split in enumerate(splits):
-        for other in splits[index + 1 :]:
-            shared = connection.execute(
-                f"""SELECT {quoted(column)} FROM {_rows("here")} WHERE {quoted(column)} IS NOT NULL
-                    INTERSECT SELECT {quoted(column)} FROM {_rows("there")} ORDER BY ALL LIMIT 1""",
-                {"here": _names(files[split]), "there": _names(files[other])},
-            ).fetchall()
-            if shared:
-                raise StoreError(f"table {table.name}: {column} {shared[0][0]!r} is in both {split} and {other}")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import ValidationError
@@ -30,8 +30,8 @@ from earmark.tasks.store.parquet import file_entry
 from earmark.tasks.store.places import hide_places
 from earmark.tasks.store.redaction import without_withdrawn
 from earmark.tasks.store.report import render_report
-from earmark.tasks.store.sql import query
-from earmark.tasks.store.staging import Stage, sweep
+from earmark.tasks.store.sql import connect, query
+from earmark.tasks.store.staging import SPILL, Stage, sweep
 from earmark.tasks.store.versions import MANIFEST, Version
 from earmark.tasks.store.withdrawals import bring_withdrawals, marks_for, names_for, withdrawals
 
@@ -92,7 +92,9 @@ def _commit(stage: Stage, made: Made) -> Version | None:
     before = stage.store.latest(stage.corpus)
     if before is not None:
         stage.store.fetch(before)
-    entries = _link_unchanged(stage, _list_files(stage, made.corpus.tables), before)
+    entries = _list_files(stage, made.corpus.tables)
+    if before is not None:
+        _link_unchanged(stage, entries, before)
     if (
         before
         and entries == [entry for entry in before.manifest.files if entry.path not in PAGES]
@@ -204,17 +206,12 @@ def _changes(stage: Stage, tables: Sequence[Table], manifest: Manifest, before: 
     """What differs from the version before; tables whose files are the same are not read."""
     draft = _Draft(stage.corpus, stage.version, manifest)
     changes: list[Change] = []
-    with _duckdb(stage) as connection:
+    with connect(stage.work / SPILL) as connection:
         for table in tables:
-            if [e.sha256 for e in manifest.entries(table.name)] != [
-                e.sha256 for e in before.manifest.entries(table.name)
-            ]:
+            now, then = ([e.sha256 for e in one.entries(table.name)] for one in (manifest, before.manifest))
+            if now != then:
                 changes += diff_table(connection, table, before, draft)
     return changes
-
-
-def _duckdb(stage: Stage) -> duckdb.DuckDBPyConnection:
-    return duckdb.connect(config={"temp_directory": str(stage.work / "duckdb"), "memory_limit": "2GB"})
 
 
 def _write_rejects_table(stage: Stage, corpus: Corpus) -> None:
@@ -224,7 +221,7 @@ def _write_rejects_table(stage: Stage, corpus: Corpus) -> None:
         {"table": table.name, "kinds": [ref.kind for ref in table.refs if ref.column in table.key]}
         for table in corpus.tables
     ]
-    with _duckdb(stage) as connection:
+    with connect(stage.work / SPILL) as connection:
         connection.register("rejects", rejects.append_column("place", pa.array(range(len(rejects)))))
         connection.register("keys", pa.Table.from_pylist(keys))
         rejects = connection.sql(query("store/made_from")).to_arrow_table().select(REJECTS.schema.names)
@@ -244,7 +241,7 @@ def _check(
         for name, splits in written.items()
     }
     check_accounts(steps, counted)
-    with _duckdb(stage) as connection:
+    with connect(stage.work / SPILL) as connection:
         for table in tables:
             if table.name in written:
                 check_table(connection, table, written[table.name])
@@ -277,14 +274,12 @@ def _published_alike(before: Manifest, made: Made) -> bool:
     )
 
 
-def _link_unchanged(stage: Stage, entries: list[FileEntry], before: Version | None) -> list[FileEntry]:
+def _link_unchanged(stage: Stage, entries: list[FileEntry], before: Version) -> None:
     """Replace every file whose bytes the version before already holds by a hard link to it."""
-    held = {entry.sha256: before.folder / entry.path for entry in before.manifest.files} if before else {}
+    held = {entry.sha256: before.folder / entry.path for entry in before.manifest.files}
     for entry in entries:
-        existing = held.get(entry.sha256)
-        if existing is not None and existing.is_file():
-            link_over(existing, stage.version / entry.path)
-    return entries
+        if entry.sha256 in held and held[entry.sha256].is_file():
+            link_over(held[entry.sha256], stage.version / entry.path)
 
 
 def _manifest(
@@ -295,16 +290,14 @@ def _manifest(
     before: Version | None,
     applied_withdrawals: tuple[str, ...],
 ) -> Manifest:
-    rows: dict[str, dict[str, int]] = {}
+    rows: dict[str, Counter[str]] = {}
+    rejects = Counter[str]()
     for entry in entries:
         if entry.table and entry.split:
-            of_table = rows.setdefault(entry.table, {})
-            of_table[entry.split] = of_table.get(entry.split, 0) + (entry.rows or 0)
-    rejects: dict[str, int] = {}
-    rows = {table: {split: splits[split] for split in split_order(list(splits))} for table, splits in rows.items()}
+            rows.setdefault(entry.table, Counter())[entry.split] += entry.rows or 0
     for step in steps:
         for reason, count in step.rejected.items():
-            rejects[reason] = rejects.get(reason, 0) + count
+            rejects[reason] += count
     lineage = (Parent(corpus=stage.corpus, version=before.name, digest=before.manifest.digest()),) if before else ()
     return Manifest(
         rules=made.rules,
@@ -322,8 +315,8 @@ def _manifest(
         code=made.code,
         libraries=made.libraries,
         steps=tuple(steps),
-        rejects=rejects,
-        rows=rows,
+        rejects=dict(rejects),
+        rows={name: {split: splits[split] for split in split_order(list(splits))} for name, splits in rows.items()},
         files=tuple(entries),
         applied_withdrawals=applied_withdrawals,
     )

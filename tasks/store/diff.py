@@ -52,12 +52,28 @@ def changed_rows(connection: duckdb.DuckDBPyConnection, table: Table) -> Iterato
 
 
 def _compare(connection: duckdb.DuckDBPyConnection, table: Table, old: Version, new: Version) -> None:
-    """Join both versions' rows by key; where a table has none, by its single values and which occurrence of it."""
-    columns = _common_columns(table, [version for version in (old, new) if table.name in version.manifest.rows])
-    for name, version in (("old_rows", old), ("new_rows", new)):
-        _read_rows(connection, name, table, version, columns)
-    same = " AND ".join(f"o.{c} IS NOT DISTINCT FROM n.{c}" for c in [*map(quoted, key_of(table)), "occurrence"])
-    values = ", ".join(f"coalesce(n.{c}, o.{c}) AS {c}" for c in map(quoted, key_of(table)))
+    """Join both versions' rows by key; where a table has none, by its single values and which occurrence of it.
+
+    Columns that one version lacks change no row; a version without the table has no rows of it.
+    """
+    paths = {
+        name: [str(path) for path in version.files(table.name)] if table.name in version.manifest.rows else []
+        for name, version in (("old_rows", old), ("new_rows", new))
+    }
+    there = [set(pq.read_schema(each[0]).names) for each in paths.values() if each]
+    columns = [quoted(name) for name in table.schema.names if all(name in names for names in there)]
+    keys = [*map(quoted, key_of(table))]
+    no_rows = table.schema.empty_table()
+    split = quoted("split") if table.splits else f"'{UNSPLIT}'"
+    for name, each in paths.items():
+        rows = connection.read_parquet(each, hive_partitioning=False) if each else connection.from_arrow(no_rows)
+        connection.execute(f"DROP TABLE IF EXISTS {name}")
+        rows.project(
+            f"{', '.join(keys)}, {split} AS split_of, hash({', '.join(columns)}) AS content, "
+            f"row_number() OVER (PARTITION BY {', '.join(keys)}) AS occurrence"
+        ).create(name)
+    same = " AND ".join(f"o.{name} IS NOT DISTINCT FROM n.{name}" for name in [*keys, "occurrence"])
+    values = ", ".join(f"coalesce(n.{name}, o.{name}) AS {name}" for name in keys)
     connection.execute(
         f"""CREATE OR REPLACE TABLE changes AS
             SELECT {values}, coalesce(n.split_of, o.split_of) AS split,
@@ -65,31 +81,6 @@ def _compare(connection: duckdb.DuckDBPyConnection, table: Table, old: Version, 
                         WHEN o.content <> n.content OR o.split_of <> n.split_of THEN 'changed' ELSE 'same' END AS what
             FROM old_rows o FULL JOIN new_rows n ON {same}"""
     )
-
-
-def _common_columns(table: Table, versions: list[Version]) -> list[str]:
-    """The columns that every version has: one that came or went changes no row."""
-    held = [set(pq.read_schema(version.files(table.name)[0]).names) for version in versions]
-    return [name for name in table.schema.names if all(name in names for names in held)]
-
-
-def _read_rows(
-    connection: duckdb.DuckDBPyConnection, name: str, table: Table, version: Version, columns: list[str]
-) -> None:
-    """Create a table of keys, splits and content hashes; empty where the version has no such table."""
-    connection.execute(f"DROP TABLE IF EXISTS {name}")
-    key = ", ".join(map(quoted, key_of(table)))
-    split = quoted("split") if table.splits else f"'{UNSPLIT}'"
-    select = f"""SELECT {key}, {split} AS split_of, hash({", ".join(map(quoted, columns))}) AS content,
-                        row_number() OVER (PARTITION BY {key}) AS occurrence"""
-    if table.name in version.manifest.rows:
-        files = [str(path) for path in version.files(table.name)]
-        connection.execute(
-            f"CREATE TABLE {name} AS {select} FROM read_parquet($files, hive_partitioning = false)", {"files": files}
-        )
-    else:
-        connection.register("no_rows", table.schema.empty_table())
-        connection.execute(f"CREATE TABLE {name} AS {select} FROM no_rows")
 
 
 def key_of(table: Table) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import duckdb
 
@@ -12,104 +12,99 @@ from earmark.schemas.errors import StoreError
 from earmark.schemas.tables import REJECTS, Table
 from earmark.tasks.store.manifest import Step
 from earmark.tasks.store.places import with_places
+from earmark.tasks.store.sql import quoted, view_parquet
 from earmark.tasks.store.versions import Version
 
 
 @dataclass(frozen=True)
 class Account:
-    """What is known of one row.
+    """What is known of one row."""
 
-    Attributes:
-        table: the table it stands in.
-        name: its key, or the reject's item.
-        row: all its columns.
-        says: what was decided for it, a sentence each.
-        through: the steps of the build up to this table, in order.
-        links: accounts of the rows that it names, by column.
-        used_in: how many rows of other tables name it.
-    """
-
-    table: str
-    name: str
-    row: dict[str, Any]
-    says: tuple[str, ...]
-    through: tuple[Step, ...] = ()
-    links: dict[str, Account] = field(default_factory=dict)
-    used_in: dict[str, int] = field(default_factory=dict)
+    table: str  # the table it stands in
+    name: str  # its key, or the reject's item
+    row: dict[str, Any]  # all its columns
+    says: tuple[str, ...]  # what was decided for it, a sentence each
+    through: tuple[Step, ...] = ()  # the steps of the build up to this table, in order
+    links: dict[str, Account] = field(default_factory=dict)  # accounts of the rows that it names, by column
+    used_in: dict[str, int] = field(default_factory=dict)  # how many rows of other tables name it
 
 
 def explain(version: Version, tables: Sequence[Table], wanted: str) -> list[Account]:
     """Find a row or reject by its key, its item or its file name, and tell how it came to be.
 
-    Args:
-        version: where to look.
-        tables: the corpus's tables.
-        wanted: a key (`pair_id`, `sample_id`, …), a reject's item, or a file name as a list gives it.
-
     Raises:
         StoreError: nothing of that name is in the version.
     """
     with duckdb.connect() as connection:
-        rows = [found for table in tables for found in _find(connection, version, table, wanted)]
-        if not rows:
-            raise StoreError(
-                f"{version.corpus} {version.name}: expected a row's key, a reject's item or file name, found '{wanted}'"
-            )
-        return [_account(connection, version, tables, table, row, whole=True) for table, row in rows]
-
-
-def _find(
-    connection: duckdb.DuckDBPyConnection, version: Version, table: Table, wanted: str
-) -> list[tuple[Table, dict[str, Any]]]:
-    if table.name == REJECTS.name:
-        rejects = _rows(connection, version, table, '"item" = $wanted', wanted)
-        return [(table, row) for row in with_places(version, rejects)]
-    names = [*table.key, *(["file"] if "file" in table.schema.names else [])]
-    where = " OR ".join(f'CAST("{name}" AS VARCHAR) = $wanted' for name in names)
-    return [(table, row) for row in _rows(connection, version, table, where, wanted)]
-
-
-def _rows(
-    connection: duckdb.DuckDBPyConnection, version: Version, table: Table, where: str, wanted: str
-) -> list[dict[str, Any]]:
-    if table.name not in version.manifest.rows:
-        return []
-    files = [str(path) for path in version.files(table.name)]
-    query = f"SELECT * FROM read_parquet($files, hive_partitioning = false) WHERE {where} LIMIT 20"
-    found: list[dict[str, Any]] = (
-        connection.sql(query, params={"files": files, "wanted": wanted}).to_arrow_table().to_pylist()
-    )
-    for row in found:
-        for name in table.embedded:
-            if row.get(name):
-                row[name] = {"path": row[name]["path"], "size_bytes": len(row[name]["bytes"])}
+        there = [table for table in tables if table.name in version.manifest.rows]
+        for table in there:
+            view_parquet(connection, quoted(table.name), version.files(table.name))
+        rows = _Rows(connection, version, there)
+        found = [rows.account(table, row, whole=True) for table in there for row in rows.named(table, wanted)]
+    if not found:
+        raise StoreError(
+            f"{version.corpus} {version.name}: expected a row's key, a reject's item or file name, found '{wanted}'"
+        )
     return found
 
 
-def _account(
-    connection: duckdb.DuckDBPyConnection,
-    version: Version,
-    tables: Sequence[Table],
-    table: Table,
-    row: dict[str, Any],
-    *,
-    whole: bool,
-) -> Account:
-    links = {}
-    for column, target in links_of(tables, table) if whole else ():
-        found = _rows(connection, version, target, f'"{target.key[0]}" = $wanted', row[column])
-        if found:
-            links[column] = _account(connection, version, tables, target, found[0], whole=False)
-    name = row["item"] if table.name == REJECTS.name else ", ".join(str(row[key]) for key in table.key)
-    return Account(
-        table=table.name,
-        name=name,
-        row=row,
-        says=tuple(sentence.format_map(_Shown(row)) for sentence in table.says),
-        through=_through(version, table, row) if whole else (),
-        links=links,
-        used_in=_used_in(connection, version, tables, table, name) if whole else {},
-    )
+class _Rows(NamedTuple):
+    """The rows of a version, a view a table."""
+
+    connection: duckdb.DuckDBPyConnection
+    version: Version
+    tables: list[Table]
+
+    def named(self, table: Table, wanted: str) -> list[dict[str, Any]]:
+        """Rows of a table by key or file name, or rejects by item."""
+        if table.name == REJECTS.name:
+            return with_places(self.version, self._where(table, '"item" = $wanted', wanted))
+        names = [*table.key, *(["file"] if "file" in table.schema.names else [])]
+        return self._where(table, " OR ".join(f'CAST("{name}" AS VARCHAR) = $wanted' for name in names), wanted)
+
+    def account(self, table: Table, row: dict[str, Any], *, whole: bool) -> Account:
+        """What is known of a row; with `whole`, of those that it names and that name it, too."""
+        name = row["item"] if table.name == REJECTS.name else ", ".join(str(row[key]) for key in table.key)
+        says = tuple(sentence.format_map(_Shown(row)) for sentence in table.says)
+        if not whole:
+            return Account(table.name, name, row, says)
+        links = {
+            column: self.account(target, found[0], whole=False)
+            for column, target in links_of(self.tables, table)
+            if (found := self._where(target, f'"{target.key[0]}" = $wanted', row[column]))
+        }
+        return Account(table.name, name, row, says, self._through(table, row), links, self._used_in(table, name))
+
+    def _where(self, table: Table, condition: str, wanted: str) -> list[dict[str, Any]]:
+        query = f"FROM {quoted(table.name)} WHERE {condition} LIMIT 20"
+        rows: list[dict[str, Any]] = self.connection.sql(query, params={"wanted": wanted}).to_arrow_table().to_pylist()
+        for row in rows:
+            for name in table.embedded:
+                if row.get(name):
+                    row[name] = {"path": row[name]["path"], "size_bytes": len(row[name]["bytes"])}
+        return rows
+
+    def _through(self, table: Table, row: dict[str, Any]) -> tuple[Step, ...]:
+        """The steps up to the one that wrote the row's table, or up to the one that rejected it.
+
+        Of steps side by side that each read one input, only the row's own is told.
+        """
+        steps, reject = self.version.manifest.steps, table.name == REJECTS.name
+        ends = (s.place for s in steps if (s.stage == row["stage"] if reject else s.table == table.name))
+        last = max(ends, default=0)
+        origin = str(row.get("dataset") or (row.get("file") or "").split("/")[0])
+        own = [s for s in steps if s.name.endswith(f"-{origin}")]
+        passed = [s for s in steps if s.place < last or s.table == table.name or s.stage == row.get("stage")]
+        return tuple(s for s in passed if s in own or not any(s.place == o.place for o in own))
+
+    def _used_in(self, table: Table, name: str) -> dict[str, int]:
+        counts = {}
+        for other in self.tables:
+            if columns := [column for column, target in links_of(self.tables, other) if target == table]:
+                where = " OR ".join(f'"{column}" = $wanted' for column in columns)
+                query = f"SELECT count(*) FROM {quoted(other.name)} WHERE {where}"
+                counts[other.name] = int(self.connection.execute(query, {"wanted": name}).fetchall()[0][0])
+        return counts
 
 
 def links_of(tables: Sequence[Table], table: Table) -> list[tuple[str, Table]]:
@@ -122,36 +117,6 @@ def links_of(tables: Sequence[Table], table: Table) -> list[tuple[str, Table]]:
         if (ref.column,) == other.key and ref.role == "is"
     }
     return [(ref.column, keys[ref.kind]) for ref in table.refs if ref.kind in keys and ref.role != "mentions"]
-
-
-def _through(version: Version, table: Table, row: dict[str, Any]) -> tuple[Step, ...]:
-    """The steps up to the one that wrote the row's table, or up to the one that rejected it.
-
-    Of steps side by side that each read one input, only the row's own is told.
-    """
-    steps = version.manifest.steps
-    if table.name == REJECTS.name:
-        last = max((s.place for s in steps if s.stage == row["stage"]), default=0)
-    else:
-        last = max((s.place for s in steps if s.table == table.name), default=0)
-    origin = str(row.get("dataset") or (row.get("file") or "").split("/")[0])
-    own = [s for s in steps if s.name.endswith(f"-{origin}")]
-    passed = [s for s in steps if s.place < last or s.table == table.name or s.stage == row.get("stage")]
-    return tuple(s for s in passed if s in own or not any(s.place == o.place for o in own))
-
-
-def _used_in(
-    connection: duckdb.DuckDBPyConnection, version: Version, tables: Sequence[Table], table: Table, name: str
-) -> dict[str, int]:
-    counts = {}
-    for other in tables:
-        columns = [column for column, target in links_of(tables, other) if target == table]
-        if columns and other.name in version.manifest.rows:
-            where = " OR ".join(f'"{column}" = $wanted' for column in columns)
-            files = [str(path) for path in version.files(other.name)]
-            counted = f"SELECT count(*) FROM read_parquet($files, hive_partitioning = false) WHERE {where}"
-            counts[other.name] = int(connection.execute(counted, {"files": files, "wanted": name}).fetchall()[0][0])
-    return counts
 
 
 class _Shown(dict[str, Any]):

@@ -17,61 +17,40 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Bars:
-    """Counts or shares, a bar each.
+    """Counts or shares, a bar each."""
 
-    Attributes:
-        title: what is counted.
-        values: label and value, in the order in which they are drawn; values are not negative.
-        share: whether values are shares of one, shown as percentages.
-        says: one sentence that tells how to read it.
-    """
-
-    title: str
+    title: str  # what is counted
+    # label and value, in the order in which they are drawn; values are not negative
     values: tuple[tuple[str, float], ...]
-    share: bool = False
-    says: str = ""
+    share: bool = False  # whether values are shares of one, shown as percentages
+    says: str = ""  # one sentence that tells how to read it
 
 
 @dataclass(frozen=True)
 class Histogram:
-    """How a number is distributed.
+    """How a number is distributed."""
 
-    Attributes:
-        title: what is measured.
-        bins: lower edge, upper edge and count, of one width, without gaps, ascending; where all values are one, it is
-            the only bin's lower and upper edge.
-        says: one sentence that tells how to read it.
-        unit: of the values, for the axis.
-        whole: whether the values are whole numbers, in the middle of their bins.
-        before: counts of the version before in the same bins; none where there is nothing to compare with.
-    """
-
-    title: str
+    title: str  # what is measured
+    # lower edge, upper edge and count, of one width, without gaps, ascending; where all values are one, it is the only
+    # bin's lower and upper edge
     bins: tuple[tuple[float, float, int], ...]
-    says: str = ""
-    unit: str = ""
-    whole: bool = False
+    says: str = ""  # one sentence that tells how to read it
+    unit: str = ""  # of the values, for the axis
+    whole: bool = False  # whether the values are whole numbers, in the middle of their bins
+    # counts of the version before in the same bins; none where there is nothing to compare with
     before: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A table of values; columns whose values lie from 0 to 1 may be tinted by them.
+    """A table of values; columns whose values lie from 0 to 1 may be tinted by them."""
 
-    Attributes:
-        title: what the table tells.
-        columns: headings.
-        rows: a value a column; None is drawn as a dash.
-        shares: headings of columns that hold shares of one: percentages, tinted.
-        says: one sentence that tells how to read it.
-        ids: the names by which links on the page lead to the rows, one a row; words of this code, not of a table.
-    """
-
-    title: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str | float | int | None, ...], ...]
-    shares: tuple[str, ...] = ()
-    says: str = ""
+    title: str  # what the table tells
+    columns: tuple[str, ...]  # headings
+    rows: tuple[tuple[str | float | int | None, ...], ...]  # a value a column; None is drawn as a dash
+    shares: tuple[str, ...] = ()  # headings of columns that hold shares of one: percentages, tinted
+    says: str = ""  # one sentence that tells how to read it
+    # the names by which links on the page lead to the rows, one a row; words of this code, not of a table
     ids: tuple[str, ...] = ()
 
 
@@ -97,32 +76,20 @@ def as_markdown(grid: Grid) -> str:
 
 @dataclass(frozen=True)
 class Clip:
-    """A player.
+    """A player."""
 
-    Attributes:
-        label: what is heard, such as "chosen, MOS 4.2".
-        sha256: the clip as the store's media index knows it; None where the build measured no audio.
-        source: the clip's file or bytes where the media index does not know it.
-    """
-
-    label: str
-    sha256: str | None
-    source: Path | bytes | None = None
+    label: str  # what is heard, such as "chosen, MOS 4.2"
+    sha256: str | None  # the clip as the store's media index knows it; None where the build measured no audio
+    source: Path | bytes | None = None  # the clip's file or bytes where the media index does not know it
 
 
 @dataclass(frozen=True)
 class Picture:
-    """An image, as small as a reader can still see it: it travels in the page.
+    """An image, as small as a reader can still see it: it travels in the page."""
 
-    Attributes:
-        label: what it shows.
-        content: the file's bytes.
-        media_type: such as `image/png`.
-    """
-
-    label: str
-    content: bytes
-    media_type: str
+    label: str  # what it shows
+    content: bytes  # the file's bytes
+    media_type: str  # such as `image/png`
 
     @property
     def address(self) -> str:
@@ -132,61 +99,38 @@ class Picture:
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a sample.
+    """One row of a sample."""
 
-    Attributes:
-        title: its key.
-        tags: what it can be filtered by: filter's name and the row's value.
-        facts: names and values, as text.
-        texts: longer texts by heading: prompts, answers, captions.
-        clips: players, side by side.
-        pictures: images, side by side.
-    """
-
-    title: str
-    tags: Mapping[str, str]
-    facts: Mapping[str, str] = field(default_factory=dict)
-    texts: Mapping[str, str] = field(default_factory=dict)
-    clips: tuple[Clip, ...] = ()
-    pictures: tuple[Picture, ...] = ()
+    title: str  # its key
+    tags: Mapping[str, str]  # what it can be filtered by: filter's name and the row's value
+    facts: Mapping[str, str] = field(default_factory=dict)  # names and values, as text
+    texts: Mapping[str, str] = field(default_factory=dict)  # longer texts by heading: prompts, answers, captions
+    clips: tuple[Clip, ...] = ()  # players, side by side
+    pictures: tuple[Picture, ...] = ()  # images, side by side
 
 
 @dataclass(frozen=True)
 class Browser:
-    """A sample of rows that a reader looks at, listens to and filters by the rows' tags.
+    """A sample of rows that a reader looks at, listens to and filters by the rows' tags."""
 
-    Attributes:
-        title: the table.
-        rows: at most `MOST_ROWS`, by seeded hash.
-        total: how many rows the table has.
-        says: one sentence that tells how to read it.
-    """
-
-    title: str
-    rows: tuple[Row, ...]
-    total: int
-    says: str = ""
+    title: str  # the table
+    rows: tuple[Row, ...]  # at most `MOST_ROWS`, by seeded hash
+    total: int  # how many rows the table has
+    says: str = ""  # one sentence that tells how to read it
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """Thousands of a table's rows to search, sort and turn over; they travel compressed, and the browser unpacks them.
+    """Thousands of a table's rows to search, sort and turn over; they travel compressed, the browser unpacks them."""
 
-    Attributes:
-        title: the table.
-        columns: headings.
-        values: a column's values each, all as long; texts, numbers, truth values or None.
-        total: how many rows the table has.
-        links: by heading and value, the id in the page that a cell leads to.
-        says: one sentence that tells how to read it.
-    """
-
-    title: str
-    columns: tuple[str, ...]
+    title: str  # the table
+    columns: tuple[str, ...]  # headings
+    # a column's values each, all as long; texts, numbers, truth values or None
     values: tuple[tuple[str | float | int | None, ...], ...]
-    total: int
+    total: int  # how many rows the table has
+    # by heading and value, the id in the page that a cell leads to
     links: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    says: str = ""
+    says: str = ""  # one sentence that tells how to read it
 
     @cached_property
     def packed(self) -> str:
@@ -231,16 +175,12 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """What a corpus gives to its report.
+    """What a corpus gives to its report."""
 
-    Attributes:
-        sections: in reading order.
-        sounds: MP3 bytes by the SHA-256 of the clip that they were made from.
-        says: the page's last words, what it is a part of.
-    """
-
-    sections: tuple[Section, ...] = ()
+    sections: tuple[Section, ...] = ()  # in reading order
+    # MP3 bytes by the SHA-256 of the clip that they were made from
     sounds: Mapping[str, bytes] = field(default_factory=dict)
+    # the page's last words, what it is a part of
     says: str = (
         "Samples are drawn by hash; of each clip the page holds its first 8 seconds in mono, and of a long text its "
         "beginning. "

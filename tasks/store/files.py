@@ -50,12 +50,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_record(kind: type[Kept], path: Path, what: str) -> Kept:
-    """A record that the store keeps as JSON.
-
-    Args:
-        kind: its model.
-        path: the file.
-        what: what it should be, for the message.
+    """A record that the store keeps as JSON; `what` it should be is for the message.
 
     Raises:
         StoreError: it is none.

@@ -49,15 +49,10 @@ class State:
 
 @dataclass(frozen=True)
 class Repo:
-    """A repository of the Hub that `HF_ENDPOINT` names; the token comes from `HF_TOKEN` or from `hf auth login`.
+    """A repository of the Hub that `HF_ENDPOINT` names; the token comes from `HF_TOKEN` or from `hf auth login`."""
 
-    Attributes:
-        name: `ORG/NAME`.
-        branch: a branch beside main that is published to, and may change; None is main, whose versions have tags.
-    """
-
-    name: str
-    branch: str | None = None
+    name: str  # `ORG/NAME`
+    branch: str | None = None  # beside main, which may change; None is main, whose versions have tags
     api: HfApi = field(default_factory=HfApi, compare=False)
 
     def __post_init__(self) -> None:
@@ -118,14 +113,8 @@ class Repo:
             )
 
     def commit(self, difference: Difference, head: str, title: str, told: str, advance: Callable[[int], None]) -> str:
-        """Upload what differs, then change the branch in one commit; its id.
-
-        Args:
-            difference: what to upload and delete.
-            head: the commit that the branch must still be at.
-            title: the commit's first line.
-            told: the rest of its message.
-            advance: called with the number of files that were just uploaded.
+        """Upload what differs, then change the branch, which must still be at the commit `head`, in one commit; its id.
+        `advance` gets the number of files that were just uploaded.
 
         Raises:
             HubError: the Hub refused, or the branch moved meanwhile; it is as it was.

@@ -50,13 +50,7 @@ class Difference:
 
 
 def compare(entries: Sequence[Entry], remote: Iterable[Remote], earlier: Iterable[str] = ()) -> Difference:
-    """What to upload and delete.
-
-    Args:
-        entries: the version's files.
-        remote: the repository's files.
-        earlier: paths that the version which is there now names as its own.
-    """
+    """What to upload and delete; `earlier` are the paths that the version which is there now names as its own."""
     there = {file.path: file for file in remote if file.path != HUBS_OWN}
     wanted = {entry.path for entry in entries}
     folders = {path.partition("/")[0] for path in wanted if "/" in path}
@@ -93,13 +87,6 @@ def check_successor(
     repo: str, manifest: Manifest, there: Mapping[str, object] | None, files: Iterable[Remote], ordered: bool = True
 ) -> None:
     """Refuse a repository that holds something else, or a later version.
-
-    Args:
-        repo: its name.
-        manifest: that of the version to be published.
-        there: the `manifest.json` on the branch, if there is one.
-        files: the files on the branch.
-        ordered: whether a later version there stays: on main.
 
     Raises:
         HubError: one line that says what is there.

@@ -65,8 +65,6 @@ def require_terms(version: Version, store: Store, name: str, key: str) -> None:
     """What is made from a source of which nothing may be passed on is held back by the name that the source has.
 
     Args:
-        version: what a build reads.
-        store: where it is.
         name: what the build's rows call their source.
         key: of the config, that says so.
 
@@ -106,8 +104,8 @@ def unheard(version: Version, store: Store) -> frozenset[str]:
     clips: set[str] = set()
     for made_from in _parents(version, store):
         clips |= unheard(made_from, store)
-        tables = store.fetch(made_from, tables_only=True).table_files()
-        files = {name: [path for part in splits.values() for path in part] for name, splits in tables.items()}
+        store.fetch(made_from, tables_only=True)
+        files = {name: made_from.files(name) for name in made_from.manifest.rows}
         if lost := next((path for paths in files.values() for path in paths if not path.is_file()), None):
             raise StoreError(
                 f"{lost} is not there, and {version.corpus} {version.name} was made from it; the licences of its "
@@ -159,7 +157,8 @@ def _held_rows(paths: Sequence[Path], clips: set[str]) -> Mask:
     masks = [np.zeros(0, bool)]
     for path in paths:
         with pq.ParquetFile(path) as file:
-            names = [f.name for f in file.schema_arrow if f.type in (pa.string(), WORDS) and _names_clips(f)]
+            texts = [field for field in file.schema_arrow if field.type in (pa.string(), WORDS)]
+            names = [one.name for one in texts if b"clip" in (one.metadata or {}).get(b"names", b"").split()]
             own = [TRACK_LICENCE.name] if TRACK_LICENCE.name in file.schema_arrow.names else []
             if not own and not clips:
                 masks.append(np.zeros(file.metadata.num_rows, bool))
@@ -177,10 +176,6 @@ def _held_rows(paths: Sequence[Path], clips: set[str]) -> Mask:
     return np.concatenate(masks)
 
 
-def _names_clips(field: pa.Field) -> bool:
-    return b"clip" in (field.metadata or {}).get(b"names", b"").split()
-
-
 def _words(values: Iterable[Any]) -> Iterator[str]:
     """The texts among values that are texts, lists of them, or null."""
     for value in values:
@@ -195,17 +190,6 @@ def _forbids(licence: str | None) -> bool:
 
 class Redaction:
     """What of a version may leave.
-
-    Args:
-        version: the version.
-        tables: its corpus's tables.
-        terms: what may leave.
-
-    Attributes:
-        tables: the version's tables by name.
-        lost: what each loses.
-        files: audio files within the version that may leave.
-        all_audible: whether the audio of every source, known to the config or not, may leave.
 
     Raises:
         StoreError: an earlier release wrote a table without its source, and something may not leave.
@@ -232,8 +216,9 @@ class Redaction:
         by_tracks = any(bool(mask.any()) for mask in masks.values())
         for name, mask in masks.items():
             self._silent[name] |= mask
+        # whether the audio of every source, known to the config or not, may leave
         self.all_audible = terms.audio and bool(known) and known <= terms.audible and not by_tracks
-        self.files: set[str] = set()
+        self.files: set[str] = set()  # audio files within the version that may leave
         self.lost = {name: self._weighed(table) for name, table in self.tables.items()}
 
     def touches(self, table: str, split: str) -> bool:

@@ -66,25 +66,14 @@ def missing_column(tables: Sequence[Table], files: Files, kinds: set[str]) -> st
 
 
 def withdrawn_from(tables: Sequence[Table], files: Files, marks: Sequence[Mark]) -> Gone:
-    """What leaves a version with what is withdrawn.
-
-    Args:
-        tables: the corpus's tables.
-        files: their Parquet files by table and split.
-        marks: what is withdrawn.
-    """
+    """What leaves a version with what is withdrawn."""
     with lineage(tables, files) as rows:
         return rows.without(rows.marked(marks))
 
 
 @contextmanager
 def lineage(tables: Sequence[Table], files: Files) -> Iterator[Lineage]:
-    """The lineage of a version's rows; reads the columns that name things.
-
-    Args:
-        tables: the corpus's tables.
-        files: their Parquet files by table and split.
-    """
+    """The lineage of a version's rows; reads the columns that name things."""
     with TemporaryDirectory() as spill, connect(Path(spill)) as connection:
         yield Lineage(connection, [table for table in tables if table.name in files], files)
 

@@ -24,12 +24,7 @@ def names_of(model: str) -> tuple[str, str]:
 
 
 def terms_of(models: Iterable[str], licences: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """The terms of models by name; `UNKNOWN` where neither the config nor the table says them.
-
-    Args:
-        models: as a manifest names them: annotators, checkpoints, embedding models.
-        licences: the config's `licences`.
-    """
+    """The terms of models by name; `UNKNOWN` where neither the config nor the table says them."""
     terms = {}
     for model in (model for model in models if not model.startswith(_OF_OURS)):
         stated = (licences.get(name, {}).get("licence") for name in names_of(model))
@@ -39,12 +34,7 @@ def terms_of(models: Iterable[str], licences: Mapping[str, Mapping[str, Any]]) -
 
 
 def new_terms(made: Any, before: Any) -> list[str]:
-    """A line for each model that the corpus's newest version does not name.
-
-    Args:
-        made: what a version is to be made from (`Made`): its `models` and `config`.
-        before: the newest version, if there is one.
-    """
+    """A line for each model of what is to be made (`Made`) that the corpus's newest version does not name."""
     known = before.manifest.models if before else ()
     terms = terms_of(made.models, made.config.get("licences") or {})
     return [f"terms of {model}: {stated}" for model, stated in terms.items() if model not in known]

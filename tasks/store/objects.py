@@ -58,9 +58,6 @@ def at_once(
 def open_objects(feature: str) -> Any:
     """The file system; its keys and endpoint come from the environment (`AWS_…`), as for every client of S3.
 
-    Args:
-        feature: what needs it, for the message.
-
     Raises:
         MissingExtraError: the extra `scale` is not installed.
     """
@@ -73,12 +70,7 @@ def open_objects(feature: str) -> Any:
 
 @contextmanager
 def one_line(where: str, kind: type[EarmarkError]) -> Iterator[None]:
-    """Faults of the object store become one line; that something is or is not there passes.
-
-    Args:
-        where: the URL that is asked.
-        kind: the error to raise.
-    """
+    """Faults of the object store become one line; that something is or is not there passes."""
     from aiohttp import ClientError
     from botocore.exceptions import BotoCoreError, NoCredentialsError
 
@@ -95,13 +87,7 @@ def one_line(where: str, kind: type[EarmarkError]) -> Iterator[None]:
 
 
 def require_bucket(files: Any, url: str, kind: type[EarmarkError]) -> None:
-    """Refuse a bucket that is not there, or whose names may not be listed.
-
-    Args:
-        files: the file system.
-        url: `s3://bucket/prefix`.
-        kind: the error to raise.
-    """
+    """Refuse a bucket that is not there, or whose names may not be listed."""
     bucket, _, prefix = url.partition("://")[2].partition("/")
     try:
         with one_line(url, kind):
@@ -113,14 +99,7 @@ def require_bucket(files: Any, url: str, kind: type[EarmarkError]) -> None:
 def blocks(
     files: Any, target: str, kind: type[EarmarkError], start: int = 0, etag: str | None = None
 ) -> Iterator[bytes]:
-    """An object's bytes, all of one state.
-
-    Args:
-        files: the file system.
-        target: the object's URL.
-        kind: the error to raise.
-        start: the first byte.
-        etag: the state that is wanted; without it, the one that is found.
+    """An object's bytes from `start` on, all of one state: that of the `etag`, or without it the one that is found.
 
     Raises:
         FileNotFoundError: there is no such object, or it was replaced.

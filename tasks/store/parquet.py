@@ -52,7 +52,11 @@ def write_shards(folder: Path, table: Table, split: str, batches: Iterable[pa.Re
         written.append(folder / f".{split}-00000.tmp")
         writer = _open(written[-1], table)
     writer.close()
-    return [_settle(path, split, index, len(written)) for index, path in enumerate(written)]
+    files = [path.with_name(f"{split}-{at:05d}-of-{len(written):05d}.parquet") for at, path in enumerate(written)]
+    for path, final in zip(written, files, strict=True):
+        sync(path)
+        path.replace(final)
+    return files
 
 
 def file_entry(path: Path, root: Path, table: str | None = None, split: str | None = None) -> FileEntry:
@@ -120,13 +124,6 @@ def _compression(table: Table) -> str | dict[str, str]:
     pq.write_table(table.schema.empty_table(), bare)
     leaves = [leaf.path for leaf in pq.ParquetFile(pa.BufferReader(bare.getvalue())).schema]
     return {leaf: "none" if leaf in {f"{name}.bytes" for name in table.embedded} else "zstd" for leaf in leaves}
-
-
-def _settle(path: Path, split: str, index: int, count: int) -> Path:
-    final = path.with_name(f"{split}-{index:05d}-of-{count:05d}.parquet")
-    sync(path)
-    path.replace(final)
-    return final
 
 
 def _in_groups(table: Table, batches: Iterable[pa.RecordBatch | pa.Table]) -> Iterator[pa.Table]:

@@ -27,10 +27,6 @@ _SHARED = tuple(name for name in REJECTS.schema.names if name not in ("file", "l
 def hide_places(stage: Stage, rejects: pa.Table) -> pa.Table:
     """The rejects without the places that they were read at, which are kept in the store.
 
-    Args:
-        stage: the build that they are of.
-        rejects: with columns of `earmark.schemas.tables.REJECTS`.
-
     Returns:
         The same rows; `file` is the source's name, `line` is null, and the order is that of the other columns.
     """
@@ -51,12 +47,7 @@ def hide_places(stage: Stage, rejects: pa.Table) -> pa.Table:
 
 
 def with_places(version: Version, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rejects of a version with the places that this store knows of them; those that it does not know stay as they are.
-
-    Args:
-        version: the version.
-        rows: some of its rejects: all that share an item.
-    """
+    """Rejects of a version, all that share an item, with the places that this store knows; others stay as they are."""
     path = _path(version.folder.parent, version.manifest.build_key)
     if not rows or not path.is_file():
         return list(rows)

@@ -66,10 +66,6 @@ def bundled(
     """Gather what may leave. A copy is needed only where something is held back; it goes when the block ends.
 
     Args:
-        version: the version, which must be verified.
-        tables: its corpus's tables.
-        store: where the versions that it was made from are.
-        audio: whether audio may leave at all.
         say: told once if another publication of the corpus must end first.
         evaluations: a section of the card that the version itself does not have.
 
@@ -94,13 +90,14 @@ def bundled(
                 manifest = _copy(version, redaction, lost, folder)
             elif _sounds(version) and not redaction.all_audible:
                 files = version.manifest.files  # the sound in the report may not leave, though every row may
-                manifest = _restated(version, folder, tuple(file for file in files if file.path != REPORT))
-            elif version.manifest.applied_withdrawals:
-                manifest = _restated(version, folder, version.manifest.files)
+                manifest = version.manifest.model_copy(update={"files": tuple(f for f in files if f.path != REPORT)})
             else:
                 manifest = version.manifest
             if evaluations:
                 manifest = _evaluated(version, manifest, folder, evaluations)
+            manifest = manifest.model_copy(update={"applied_withdrawals": ()})  # they stay in the store
+            if manifest != version.manifest:
+                write_text(folder / MANIFEST, manifest.to_json())
             entries = tuple(_entries(version, manifest, folder))
             yield Bundle(version, manifest, entries, lost, licences, bool(evaluations), model_terms(version, store))
         finally:
@@ -118,24 +115,13 @@ def _sounds(version: Version) -> bool:
     return path.is_file() and any(mark in path.read_bytes() for mark in EMBEDS)
 
 
-def _restated(version: Version, folder: Path, files: tuple[FileEntry, ...]) -> Manifest:
-    """A manifest of those files that says nothing of withdrawals."""
-    manifest = version.manifest.model_copy(update={"files": files, "applied_withdrawals": ()})
-    folder.mkdir()
-    write_text(folder / MANIFEST, manifest.to_json())
-    return manifest
-
-
 def _evaluated(version: Version, manifest: Manifest, folder: Path, section: str) -> Manifest:
-    """Write a card with that section before its tables, and the manifest that names it."""
+    """Write a card with that section before its tables; the manifest that names it."""
     before, mark, after = _place(version, folder, CARD).read_text("utf-8").partition("## Tables\n")
-    folder.mkdir(exist_ok=True)
     write_text(folder / CARD, f"{before}{section}\n{mark}{after}")
     card = file_entry(folder / CARD, folder)
     files = tuple(card if file.path == CARD else file for file in manifest.files)
-    manifest = manifest.model_copy(update={"files": files, "applied_withdrawals": ()})
-    write_text(folder / MANIFEST, manifest.to_json())
-    return manifest
+    return manifest.model_copy(update={"files": files})
 
 
 def _entries(version: Version, manifest: Manifest, folder: Path) -> Iterator[Entry]:
@@ -151,7 +137,7 @@ def _place(version: Version, folder: Path, path: str) -> Path:
 
 
 def _copy(version: Version, redaction: Redaction, lost: Mapping[str, Loss], folder: Path) -> Manifest:
-    """Write what differs from the version: Parquet files that lose something, the card, the manifest.
+    """Write what differs from the version: Parquet files that lose something, and the card; the manifest of it.
 
     Pages that show or count the rows of the whole version (`report.html`) do not leave with a part.
     """
@@ -173,9 +159,7 @@ def _copy(version: Version, redaction: Redaction, lost: Mapping[str, Loss], fold
     card = (version.folder / CARD).read_text("utf-8")
     write_text(folder / CARD, _card_of_part(card, version, lost, rows))
     files.append(file_entry(folder / CARD, folder))
-    manifest = version.manifest.model_copy(update={"rows": rows, "files": tuple(files), "applied_withdrawals": ()})
-    write_text(folder / MANIFEST, manifest.to_json())
-    return manifest
+    return version.manifest.model_copy(update={"rows": rows, "files": tuple(files)})
 
 
 def _card_of_part(card: str, version: Version, lost: Mapping[str, Loss], rows: Mapping[str, Mapping[str, int]]) -> str:

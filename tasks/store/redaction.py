@@ -87,15 +87,8 @@ def mentions(table: Table, gone: Gone) -> list[tuple[str, pa.Array]]:
 def staying(
     table: Table, paths: Sequence[Path], leaving: Mask, gone: Gone, silent: Mask | None = None
 ) -> Iterator[pa.Table]:
-    """The rows of one split that stay, without the values that mention what is gone.
-
-    Args:
-        table: the table.
-        paths: the split's files.
-        leaving: whether each row leaves.
-        gone: what leaves the version.
-        silent: rows that stay without their audio and images; none without it.
-    """
+    """The rows of one split that stay, without the values that mention what is gone; those that are `silent` without
+    their audio and images."""
     start = 0
     for part in restated(table, paths):
         end = start + part.num_rows

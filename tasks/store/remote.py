@@ -53,18 +53,11 @@ class Remote:
         """
         return open_objects(f"a store at {self.url}")
 
-    def names(self, corpus: str) -> list[str]:
-        """The committed versions of a corpus: those that have a manifest."""
-        return [name for _, name in self._committed(corpus)]
-
-    def corpora(self) -> list[str]:
-        """The corpora that have a version."""
-        return sorted({corpus for corpus, _ in self._committed("*")})
-
-    def _committed(self, corpus: str) -> list[tuple[str, str]]:
+    def committed(self, corpus: str = "*") -> set[tuple[str, str]]:
+        """Corpus and name of the committed versions, of one corpus or all: those that have a manifest."""
         with self._one_line():
             found = self.files.glob(f"{self.url}/{corpus}/v*/{MANIFEST}", detail=True)
-        return [(path.split("/")[-3], path.split("/")[-2]) for path, held in found.items() if held["size"]]
+        return {(path.split("/")[-3], path.split("/")[-2]) for path, held in found.items() if held["size"]}
 
     def read_manifest(self, corpus: str, name: str) -> Manifest:
         """A version's manifest."""
@@ -75,13 +68,8 @@ class Remote:
 
     def claim(self, corpus: str, claimant: str) -> str:
         """Claim the name of the next version; an interrupted build of the same content gets the one that it had, unless
-        what it had sent was discarded since.
-
-        Args:
-            corpus: the corpus.
-            claimant: who claims it, as `claimant_of` tells.
-        """
-        number = max((int(name[1:]) for name in self.names(corpus)), default=0) + 1
+        what it had sent was discarded since."""
+        number = max((int(name[1:]) for _, name in self.committed(corpus)), default=0) + 1
         while not self._claims(corpus, f"v{number}", claimant):
             number += 1
         return f"v{number}"
@@ -108,12 +96,8 @@ class Remote:
         return str(held.get("claimant", ""))
 
     def send(self, folder: Path, manifest: Manifest, before: Manifest | None) -> None:
-        """Upload what a version's folder holds, but for the manifest.
-
-        Args:
-            folder: the staged version.
-            manifest: its manifest.
-            before: the version before, whose equal files are copied where they lie.
+        """Upload what a version's folder holds, but for the manifest. Files that the version before has too are copied
+        where they lie.
 
         Raises:
             StoreError: the object store cannot be written.
@@ -133,10 +117,6 @@ class Remote:
 
     def conclude(self, folder: Path, manifest: Manifest) -> None:
         """Put a version's manifest, only if there is none: all its files were sent.
-
-        Args:
-            folder: the staged version, with the manifest's text.
-            manifest: the manifest.
 
         Raises:
             StoreError: the object store cannot be written, or another build has committed other content.

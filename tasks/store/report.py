@@ -28,13 +28,7 @@ FILTER_VALUES = 40  # a filter with more offers none but the first
 
 
 def render_report(manifest: Manifest, story: Story, page: Page) -> str:
-    """The page's text.
-
-    Args:
-        manifest: the version's manifest, without the entries of its pages.
-        story: the corpus's words.
-        page: the corpus's sections, and the sound of clips.
-    """
+    """The page's text."""
     folder = resources.files("earmark.tasks.store")
     script, style = (folder.joinpath(name).read_text("utf-8") for name in ("report.js", "report.css"))
     sheets = [figure for section in page.sections for figure in section.figures if isinstance(figure, Sheet)]

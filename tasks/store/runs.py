@@ -86,16 +86,8 @@ def save_run(store: Store, run: Run) -> None:
 def settle_runs(
     store: Store, corpus: str, config: Path, limit: int | None, version: str, *, force: bool = False
 ) -> None:
-    """Note that earlier runs of a config, which failed or were interrupted, came to a version after all.
-
-    Args:
-        store: the store.
-        corpus: the corpus.
-        config: the config file.
-        limit: only the first rows of each source.
-        version: the version that answers for the config now.
-        force: whether it was built anew; if not, runs that were to build anew stay open.
-    """
+    """Note that earlier runs of a config, which failed or were interrupted, came to a version after all; those that
+    were to build anew only if it was built anew (`force`)."""
     for run in list_runs(store):
         same = (run.corpus, run.config, run.limit) == (corpus, str(config.absolute()), limit)
         if same and run.current_state() in ("failed", "interrupted") and (force or not run.force):

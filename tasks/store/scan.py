@@ -53,15 +53,7 @@ def scan(
     allowed: Mapping[str, str],
     advance: Callable[[int], None],
 ) -> Iterator[Finding]:
-    """Everything in the files of a publication that the scanner finds and no reviewed list allows.
-
-    Args:
-        entries: the files.
-        tables: the corpus's tables, for the keys that name rows.
-        scanner: what is looked for.
-        allowed: reviewed marks.
-        advance: called with the number of files that were just read.
-    """
+    """Everything in the files of a publication that the scanner finds and no reviewed list allows."""
     keys = {table.name: table.key for table in tables}
     with duckdb.connect() as connection:
         for entry in entries:

@@ -21,10 +21,8 @@ def select(store: Store, statement: str, spill: Path) -> duckdb.DuckDBPyRelation
     """What a SELECT gives over versions of a store; nothing is read before the relation is.
 
     Args:
-        store: where the versions are.
         statement: DuckDB's SQL. `'CORPUS'.TABLE` is a table of the newest version, `'CORPUS@vN'.TABLE` of another, in
             single or double quotes; versions and corpora may be joined.
-        spill: a folder for what does not fit in memory.
 
     Raises:
         InputError: it is not one SELECT, or DuckDB refuses it.

@@ -39,13 +39,7 @@ class Filter(NamedTuple):
 
 
 class Shelf:
-    """A version's tables, with the rows of other versions beside them. It may be asked by several threads.
-
-    Args:
-        version: whose files are here.
-        tables: the corpus's.
-        spill: a folder of the caller's, for what outgrows the memory.
-    """
+    """A version's tables, with the rows of other versions beside them. It may be asked by several threads."""
 
     def __init__(self, version: Version, tables: Sequence[Table], spill: Path) -> None:
         self.version = version
@@ -77,12 +71,7 @@ class Shelf:
         """Some rows in an order that stays, and how many match.
 
         Args:
-            relation: `rows TABLE`, or what `compare` names.
-            filters: all of which hold.
             order: a column; empty values come last. Without it, and where it is the same: the key.
-            rising: from the least on.
-            first: how many rows to pass.
-            size: how many to give at most.
 
         Raises:
             InputError: relation, column or operation are not known, or a value is no number where one is needed.

@@ -36,9 +36,6 @@ def connect(spill: Path) -> duckdb.DuckDBPyConnection:
     """An in-memory DuckDB that spills into the given folder rather than grow past `MEMORY_LIMIT`.
 
     On a machine of many cores it uses `MOST_THREADS` of them: with more, what they take each would exceed the limit.
-
-    Args:
-        spill: a folder of the caller's; removed with the caller's staging folder.
     """
     connection = duckdb.connect(
         config={
@@ -74,14 +71,8 @@ def literal(path: Path | str) -> str:
 def view_parquet(
     connection: duckdb.DuckDBPyConnection, name: str, files: Sequence[Path], empty: pa.Schema | None = None
 ) -> None:
-    """Make a view of Parquet files.
-
-    Args:
-        connection: where the view is made.
-        name: the view's name.
-        files: what it reads.
-        empty: its columns if there are no files; those that the files of an earlier release lack are null.
-    """
+    """Make a view of Parquet files; `empty` are its columns if there are none. Those that files of an earlier release
+    lack are null."""
     if files:
         names, later = ", ".join(map(literal, files)), ""
         known = pq.read_schema(files[0]).names if empty else ()

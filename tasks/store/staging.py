@@ -123,7 +123,6 @@ class Stage:
         """Keep a step's rejects for the version's `rejects` table.
 
         Args:
-            step: the step.
             rows: its rejects, in the order of `schemas.tables.REJECTS`; the column `made_from` may be missing or hold
                 nulls where a reject is about nothing but its source and item, which the commit adds.
             entered: where the step reads or indexes inputs, how many items came in by source, or by file as the
@@ -181,11 +180,8 @@ def staging(
     """Hold a corpus's lock and give its staging folder; sweep away what earlier, killed builds left.
 
     Args:
-        store: the store.
-        corpus: the corpus.
         build_key: finished steps of an interrupted build with the same key are found again.
         wait: wait for another build of this corpus to end, or refuse at once.
-        say: told once if there is something to wait for.
 
     Raises:
         StoreError: another build holds the lock and `wait` is false, or the store cannot be written.

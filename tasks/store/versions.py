@@ -85,15 +85,13 @@ class Store:
         if self.remote is None:
             return
         bring_withdrawals(self.root, self.remote)
-        there = {name: set(self.remote.names(name)) for name in ([corpus] if corpus else self.remote.corpora())}
-        for held in self.versions(corpus) if corpus else [v for name in self.corpora() for v in self.versions(name)]:
-            if held.name not in there.get(held.corpus, ()):
+        there = self.remote.committed(corpus or "*")
+        for held in [version for name in ([corpus] if corpus else self.corpora()) for version in self.versions(name)]:
+            if (held.corpus, held.name) not in there:
                 (held.folder / MANIFEST).unlink(missing_ok=True)
-        for name, versions in there.items():
-            for version in versions:
-                path = self.folder(name) / version / MANIFEST
-                if not path.is_file():
-                    write_text(path, self.remote.read_manifest(name, version).to_json())
+        for name, version in there:
+            if not (path := self.folder(name) / version / MANIFEST).is_file():
+                write_text(path, self.remote.read_manifest(name, version).to_json())
 
     def fetch(self, version: Version, *, tables_only: bool = False) -> Version:
         """Bring a version's files here, or only its tables', if the store is an object store's copy; the version."""
@@ -126,12 +124,7 @@ class Store:
         return versions[-1] if versions else None
 
     def next_name(self, corpus: str, claimant: str) -> str:
-        """The name of the next version: past every `vN` folder, even one that lost its manifest to a broken copy.
-
-        Args:
-            corpus: the corpus.
-            claimant: who asks for it, as `claimant_of` tells.
-        """
+        """The name of the next version: past every `vN` folder, even one that lost its manifest to a broken copy."""
         if self.remote is not None:
             return self.remote.claim(corpus, claimant)
         folder = self.folder(corpus)

@@ -44,7 +44,6 @@ class Halving:
     """A separator for tests: half of the mix is the voice; it keeps the sizes of its batches."""
 
     name = "halving"
-    checkpoint_sha256: str | None = None
     digest = hashlib.sha256(b"halving").hexdigest()
     sample_rate_hz: int | None = None
     needs_stereo = False

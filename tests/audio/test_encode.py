@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from earmark.schemas.errors import InputError
 from earmark.tasks.annotation.request import Audio, AudioForm
-from earmark.tasks.audio.encode import Encoder, SharedEncoder, encode, encode_parts
+from earmark.tasks.audio.encode import Encoder, encode, encode_parts
 
 RATE_HZ, SECONDS = 11_025, 20.0  # several blocks of the decoder
 FORMS = (AudioForm(), AudioForm(8_000, None, "flac"), AudioForm(None, 1, "wav", 1.5))
@@ -80,7 +80,7 @@ def test_many_threads_get_what_they_asked_for_whatever_is_kept(tmp_path: Path) -
     parts = [part_of(clip, start, start + 0.25, FORMS[0]) for clip in clips for start in (0.0, 0.5, 0.75)]
     expected = [Encoder()(part) for part in parts]
     for kept_bytes in (1, 1 << 20):
-        shared = SharedEncoder(kept_bytes)
+        shared = Encoder(kept_bytes=kept_bytes)
         with shared.expecting(parts), ThreadPoolExecutor(8) as pool:
             assert list(pool.map(shared, parts * 3)) == expected * 3
         assert not shared._encoded
@@ -102,7 +102,7 @@ def test_a_clip_of_many_pairs_is_decoded_once(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_part_beyond_the_end_fails_alone(clip: Audio) -> None:
-    shared = SharedEncoder()
+    shared = Encoder()
     good, bad = part_of(clip, 0.0, 1.0, FORMS[0]), part_of(clip, SECONDS + 5, None, FORMS[0])
     with shared.expecting([good, bad]):
         assert shared(good) == Encoder()(good)

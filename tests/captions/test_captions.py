@@ -106,7 +106,7 @@ def test_audio_is_decoded_once_for_both_pipelines(
     tmp_path: Path, server: OpenAIServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_tracks(tmp_path, 10)
-    monkeypatch.setattr(encode.Encoder.__init__, "__defaults__", (1,))  # nothing decoded is kept
+    monkeypatch.setattr(encode.Encoder.__init__, "__defaults__", (1, encode.KEPT_BYTES))  # nothing decoded is kept
     other = {"hearing": {"sample_rate_hz": 8000, "codec": "flac"}}
     config = config_of(tmp_path, direct(server.base_url), refined(server.base_url, **other))
     with counting_readings() as count:

@@ -32,7 +32,6 @@ class CentreRemoval:
     """`centre-removal`: needs NumPy only, works at any rate, and with stereo only."""
 
     name = "centre-removal"
-    checkpoint_sha256: str | None = None
     sample_rate_hz: int | None = None
     batch_size = 1
     in_flight = 1

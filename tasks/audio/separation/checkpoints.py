@@ -143,7 +143,8 @@ def _from_registry(name: str, models: Path | None) -> tuple[Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder, prefix=".downloading-") as made, quiet():
         settings = _download(name, Path(made), folder)
-        _note(folder / name, _sha256(Path(made) / name))
+        note = f"{_sha256(Path(made) / name)}  {name}\n"
+        (folder / f"{name}.sha256").write_text(note)
         for file in (settings, name):  # the checkpoint last: with it, all is there
             (Path(made) / file).replace(folder / file)
     return folder / name, folder / settings
@@ -181,10 +182,6 @@ def _download(name: str, folder: Path, models: Path) -> str:
     if not settings:
         raise ConfigError(f"separator: expected a Mel-Band Roformer, found '{name}', which has no YAML")
     return str(settings)
-
-
-def _note(path: Path, sha256: str) -> None:
-    path.with_name(f"{path.name}.sha256").write_text(f"{sha256}  {path.name}\n")
 
 
 def _noted(path: Path) -> str | None:

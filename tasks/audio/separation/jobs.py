@@ -93,43 +93,17 @@ class Windows:
 
 
 class Separator(Protocol):
-    """Takes the voice out of windows of stereo sound. One per device; not safe for threads.
+    """Takes the voice out of windows of stereo sound. One per device; not safe for threads."""
 
-    Attributes:
-        name: what it is called in tables: `centre-removal`, or the checkpoint's file name.
-        digest: SHA-256 (hex) of all that decides its output: checkpoint, model settings, precision. Batch size, device
-            and compilation are not in it: they change rounding only.
-        checkpoint_sha256: the checkpoint's hash, None where there is none.
-        sample_rate_hz: the rate it works at; None: any.
-        batch_size: most windows it takes at once.
-        in_flight: batches it can work on while results are put away: 1 on a CPU, 2 where a device works by itself.
-        needs_stereo: whether it can do nothing with two equal channels.
-        least_frames: shortest track at its rate.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def digest(self) -> str: ...
-
-    @property
-    def checkpoint_sha256(self) -> str | None: ...
-
-    @property
-    def sample_rate_hz(self) -> int | None: ...
-
-    @property
-    def batch_size(self) -> int: ...
-
-    @property
-    def in_flight(self) -> int: ...
-
-    @property
-    def needs_stereo(self) -> bool: ...
-
-    @property
-    def least_frames(self) -> int: ...
+    name: str  # what it is called in tables: `centre-removal`, or the checkpoint's file name
+    # SHA-256 (hex) of all that decides its output: checkpoint, model settings, precision; not batch size, device and
+    # compilation, which change rounding only
+    digest: str
+    sample_rate_hz: int | None  # the rate it works at; None: any
+    batch_size: int  # most windows it takes at once
+    in_flight: int  # batches it can work on while results are put away: 1 on a CPU, 2 where a device works by itself
+    needs_stereo: bool  # whether it can do nothing with two equal channels
+    least_frames: int  # shortest track at its rate
 
     def windows(self, frames: int, sample_rate_hz: int) -> Windows:
         """How a track of so many frames is cut."""

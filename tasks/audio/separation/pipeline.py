@@ -12,6 +12,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,6 @@ def separate(
     Args:
         longest_s: longer sources are refused before they are decoded.
         tracks: tracks in memory at once; without it, as many as keep short ones' windows coming.
-        threads: that decode, and as many that encode.
 
     Yields:
         One result a job, as they are finished.
@@ -64,25 +64,21 @@ def separate(
             line.abandon()
 
 
+@dataclass
 class _Line:
     """The tracks between their files: being decoded, worked on, being written."""
 
-    def __init__(
-        self,
-        jobs: Iterator[Job],
-        separator: Separator,
-        output: Output,
-        longest_s: float,
-        tracks: int,
-        reading: ThreadPoolExecutor,
-        writing: ThreadPoolExecutor,
-    ) -> None:
-        self._jobs, self._separator, self._output, self._tracks = jobs, separator, output, tracks
-        self._longest_s, self._reading, self._writing = longest_s, reading, writing
-        self._opening: deque[tuple[Job, Future[Track]]] = deque()
-        self._at_work: dict[int, Track] = {}
-        self._closing: dict[Future[Done | Failed], Track] = {}
-        self._results: deque[Done | Failed] = deque()
+    _jobs: Iterator[Job]
+    _separator: Separator
+    _output: Output
+    _longest_s: float
+    _tracks: int
+    _reading: ThreadPoolExecutor
+    _writing: ThreadPoolExecutor
+    _opening: deque[tuple[Job, Future[Track]]] = field(default_factory=deque, init=False)
+    _at_work: dict[int, Track] = field(default_factory=dict, init=False)
+    _closing: dict[Future[Done | Failed], Track] = field(default_factory=dict, init=False)
+    _results: deque[Done | Failed] = field(default_factory=deque, init=False)
 
     def run(self) -> Iterator[Done | Failed]:
         """Everything, to the last result."""
@@ -263,11 +259,6 @@ def _sweep(target: Path) -> None:
     """Remove what killed processes left of this file."""
     head, tail = f".{target.name}.", ".part"
     for left in target.parent.iterdir():
-        pid = left.name[len(head) : -len(tail)]
-        if (
-            left.name.startswith(head)
-            and left.name.endswith(tail)
-            and pid.isdigit()
-            and not psutil.pid_exists(int(pid))
-        ):
+        pid = left.name.removeprefix(head).removesuffix(tail)
+        if left.name == f"{head}{pid}{tail}" and pid.isdigit() and not psutil.pid_exists(int(pid)):
             left.unlink(missing_ok=True)

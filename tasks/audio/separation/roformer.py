@@ -34,7 +34,6 @@ class Roformer:
     """A Mel-Band Roformer on one device.
 
     Args:
-        checkpoint: weights and settings.
         device: `cpu`, `cuda`, `cuda:1`, …, or `auto`: a CUDA device if there is one.
         precision: of matrix products. `tf32` and `float16` are for CUDA; `bfloat16` is coarse.
         compiled: whether transformer blocks are compiled first: a minute or two once, then faster.
@@ -65,7 +64,7 @@ class Roformer:
         self._torch: Any = torch
         self.device = _device(torch, device, precision)
         on_cuda = self.device.type == "cuda"
-        self.name, self.checkpoint_sha256 = checkpoint.name, checkpoint.sha256
+        self.name = checkpoint.name
         self.batch_size, self.in_flight = batch_size or (CUDA_BATCH if on_cuda else 1), 2 if on_cuda else 1
         self.digest = digest(checkpoint, precision)
         self._read(checkpoint.settings)
@@ -75,25 +74,20 @@ class Roformer:
         self._tf32 = precision == "tf32"
         exact = _instrumental(model, self._probe()) if precision in HALF else None
         self._model = MelBand(model, getattr(torch, "float32" if self._tf32 else precision), compiled)
-        if exact is not None:
-            self._hold_to(exact, precision)
+        if exact is not None and (snr_db := _snr_db(exact, _instrumental(self._model, self._probe()))) < LEAST_SNR_DB:
+            raise ConfigError(
+                f"precision: expected {precision} to keep '{self.name}' within {LEAST_SNR_DB:g} dB of single "
+                f"precision, found {snr_db:.1f} dB; use float32 or tf32"
+            )
 
     def _read(self, settings: dict[str, Any]) -> None:
         model, inference, audio = settings["model"], settings["inference"], settings.get("audio") or {}
-        self.sample_rate_hz: int = audio.get("sample_rate", 44_100)
+        self.sample_rate_hz: int | None = audio.get("sample_rate", 44_100)
         hop = model.get("stft_hop_length") or audio.get("hop_length") or 512
         self._overlap = inference.get("num_overlap") or 8
         self._lengths = int(hop) * (inference["dim_t"] - 1), int(hop) * (SHORT_DIM_T - 1)
         self.least_frames: int = model.get("stft_n_fft", 2048) // 2 + 1  # what its spectrum needs at the ends
         self._weights = {length: np.hamming(length).astype(np.float32) for length in self._lengths}
-
-    def _hold_to(self, exact: Samples, precision: Precision) -> None:
-        snr_db = _snr_db(exact, _instrumental(self._model, self._probe()))
-        if snr_db < LEAST_SNR_DB:
-            raise ConfigError(
-                f"precision: expected {precision} to keep '{self.name}' within {LEAST_SNR_DB:g} dB of single "
-                f"precision, found {snr_db:.1f} dB; use float32 or tf32"
-            )
 
     def _probe(self) -> Any:
         """A short window of noise, the same each time."""

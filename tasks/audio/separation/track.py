@@ -37,11 +37,6 @@ class Levels:
     removed: np.ndarray
     shared: float = 0.0
 
-    @classmethod
-    def empty(cls, cells: int) -> Levels:
-        """Levels of nothing yet."""
-        return cls(np.zeros(cells), np.zeros(cells), np.zeros(cells))
-
     def add(self, start: int, cell: int, mix: Samples, kept: Samples, removed: Samples) -> None:
         """Take in a span (frames, 2) that begins at a frame; cells have so many frames."""
         cells = np.arange(start, start + len(mix)) // cell
@@ -85,7 +80,7 @@ class Track:
     def __post_init__(self) -> None:
         self.starts = self.windows.starts(self.frames)
         self.cell = max(1, self.rate_hz // CELLS_PER_S)
-        self.levels = Levels.empty(-(-self.frames // self.cell))
+        self.levels = Levels(*np.zeros((3, -(-self.frames // self.cell))))
         self.mix_gain = np.float32(PEAK) / self.peak if self.peak > PEAK else np.float32(1.0)
         self._sum = np.zeros((2, self.windows.length), np.float32)
         self._weight = np.zeros(self.windows.length, np.float32)
