@@ -28,11 +28,10 @@ from earmark.tasks.audio.sound import open_file, open_sound
 
 Samples = npt.NDArray[np.float32]
 CACHED_BYTES = 128 << 20  # decoded audio that is kept, for other spans and measurements of a clip
-SENT_BYTES = min(2 << 30, psutil.virtual_memory().total // 8)
-"""Encoded parts that are kept: a clip stands in several pairs, and in both orders of each. 2 GiB hold 18 hours at
+SENT_BYTES = min(1 << 30, psutil.virtual_memory().total // 16)
+"""Encoded parts that are kept: a clip stands in several pairs, and in both orders of each. 1 GiB holds nine hours at
 16 kHz, mono, 16 bits; to decode a clip again takes longer than to ask about it."""
-KEPT_BYTES = 1 << 30
-"""Encoded parts that are kept where several annotators hear a clip: nine hours at 16 kHz, mono, 16 bits."""
+KEPT_BYTES = 1 << 30  # encoded parts that are kept where several annotators hear a clip
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")

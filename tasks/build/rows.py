@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from itertools import accumulate, pairwise
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate, islice, pairwise, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -48,18 +48,30 @@ def keep_rows(stage: Stage, name: str, rows: pa.Table | Iterable[Any], a_shard: 
         rows: a table, or values of any shape, which are kept as JSON.
         a_shard: rows of a shard, or of each one.
     """
-    if not isinstance(rows, pa.Table):
-        texts = [json.dumps(row, ensure_ascii=False, sort_keys=True) for row in rows]
-        rows = pa.table([pa.array(texts, pa.string())], DATA)
-    path = stage.work / f"{name}.parquet"
-    with replacing(path) as temporary:
-        if isinstance(a_shard, int):
-            pq.write_table(rows, temporary, row_group_size=a_shard)
-        else:
-            with pq.ParquetWriter(temporary, rows.schema) as writer:
-                for start, end in pairwise(accumulate(a_shard, initial=0)):
-                    writer.write_table(rows.slice(start, end - start), row_group_size=max(1, end - start))
-    return Rows(path, len(rows))
+    path, total = stage.work / f"{name}.parquet", 0
+    parts = _sliced(rows, a_shard) if isinstance(rows, pa.Table) else _as_json(rows, a_shard)
+    schema = rows.schema if isinstance(rows, pa.Table) else DATA
+    with replacing(path) as temporary, pq.ParquetWriter(temporary, schema) as writer:
+        for part in parts:
+            writer.write_table(part, row_group_size=max(1, len(part)))
+            total += len(part)
+    return Rows(path, total)
+
+
+def _sliced(rows: pa.Table, a_shard: int | Sequence[int]) -> Iterator[pa.Table]:
+    sizes = repeat(a_shard, -(-len(rows) // a_shard)) if isinstance(a_shard, int) else a_shard
+    for start, end in pairwise(accumulate(sizes, initial=0)):
+        yield rows.slice(start, end - start)
+
+
+def _as_json(rows: Iterable[Any], a_shard: int | Sequence[int]) -> Iterator[pa.Table]:
+    """A shard at a time: all rows as JSON take as much memory as the rows."""
+    texts = (json.dumps(row, ensure_ascii=False, sort_keys=True) for row in rows)
+    for size in repeat(a_shard) if isinstance(a_shard, int) else a_shard:
+        part = list(islice(texts, size))
+        if not part and size:
+            return
+        yield pa.table([pa.array(part, pa.string())], DATA)
 
 
 def shards_of(rows: Rows) -> list[Shard]:
@@ -79,7 +91,7 @@ def read_shard(rows: Rows, shard: Shard) -> list[Any]:
 def read_rows(rows: Rows) -> list[Any]:
     """All rows of a file."""
     with pq.ParquetFile(rows.path) as file:
-        return _values(file.read())
+        return [value for number in range(file.num_row_groups) for value in _values(file.read_row_group(number))]
 
 
 def _values(table: pa.Table) -> list[Any]:
