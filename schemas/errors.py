@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Self
 
 
@@ -48,6 +49,9 @@ def how_to_install(extra: str) -> str:
     """The way to get an optional extra."""
     if extra == "audio":  # audio-separator pins an older beartype than Prefect needs
         return "make setup-all in a clone, or README's two pip install lines: pip alone cannot resolve earmark[audio]"
+    clone = Path(__file__).resolve().parents[1]
+    if (clone / "pyproject.toml").is_file():
+        return f"pip install -c constraints.txt -e '.[{extra}]' in {clone}"
     return f"pip install 'earmark[{extra}]'"
 
 

@@ -79,6 +79,14 @@ def _name(table: Path) -> str:
     return re.sub(r"[^a-z0-9]+", "-", table.name.partition(".")[0].lower()).strip("-") or "source"
 
 
+def _folder_of(clip: str, beside: Path) -> Path | None:
+    """Where a clip of a table lies: beside the table or in a folder there; None where it is not found."""
+    if not clip or len(clip) > 200 or Path(clip).is_absolute() or ".." in Path(clip).parts:
+        return None
+    folders = [beside, *sorted(path for path in beside.iterdir() if path.is_dir())]
+    return next((one for one in folders if (one / clip).is_file() or (one / f"{clip}.wav").is_file()), None)
+
+
 def guesses(guess: Guess) -> list[str]:
     """What was guessed, a line each."""
     columns = ", ".join(f"{what} = {column}" for what, column in guess.columns.items())
@@ -98,10 +106,11 @@ def config_text(guess: Guess, table: Path, config: Path) -> str:
         return json.dumps(value, ensure_ascii=False)
 
     written = os.path.relpath(table, config.absolute().parent)
-    name = _name(table)
+    name, folder = _name(table), _folder_of(guess.examples[guess.columns["file"]], table.parent)
     lines = [
         f"# Guessed by `earmark init` from {guess.rows:,} rows of a table: check every line.",
         'corpus = "mos-preferences"',
+        f'{"" if folder else "# "}audio = "index"   # measures the clips; exports and players in the report need them',
         "",
         "[[sources]]",
         f"name = {cell(name)}",
@@ -109,7 +118,9 @@ def config_text(guess: Guess, table: Path, config: Path) -> str:
         f"files = {{ train = {cell(written)} }}   # a file a split: train, validation, test, ood",
         f"scale = [{guess.scale[0]:g}, {guess.scale[1]:g}]   # ratings there: {guess.seen[0]:g} to {guess.seen[1]:g}",
         '# split = "by-content"   # shares out one file over the splits, by what is said or sung',
-        '# audio_root = "clips"   # where the clips lie, if not beside the table',
+        f"audio_root = {cell(os.path.relpath(folder, config.absolute().parent))}   # where the first clips were found"
+        if folder not in (None, table.parent)
+        else '# audio_root = "clips"   # where the clips lie, if not beside the table',
     ]
     if guess.delimiter and not guess.usual:
         lines.append(f"delimiter = {cell(guess.delimiter)}")

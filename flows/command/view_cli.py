@@ -20,7 +20,7 @@ def view(
 ) -> None:
     """Look through all rows of a version in a browser: filter, sort, listen, compare with another version.
 
-    The page is for this machine alone, at a link that no other user can guess. It needs `pip install 'earmark[view]'`.
+    The page is for this machine alone, at a link that no other user can guess. It needs the extra `view`.
 
     **Example:** `earmark view mos-preferences@v2`
     """

@@ -58,7 +58,7 @@ class Selection:
             if lacking and names_file(name) and clips:
                 raise StoreError(
                     f"view '{self.name}': {lacking:,} of {sum(self.counts.values()):,} rows name no clip for {name}; "
-                    "build the version with audio"
+                    "build the version with audio (option `audio`)"
                 )
             if lacking and not names_file(name):
                 raise StoreError(f"view '{self.name}': {lacking:,} rows have no {name}")
@@ -71,7 +71,9 @@ class Selection:
         """Check that the pieces of prompts fit the clips between them, and that there are such clips."""
         has_audio = "audios" in self.columns
         if has_audio and clips and (lacking := self._count("list_count(audios) < len(audios)")):
-            raise StoreError(f"view '{self.name}': {lacking:,} prompts name no clip; build the version with audio")
+            raise StoreError(
+                f"view '{self.name}': {lacking:,} prompts name no clip; build the version with audio (option `audio`)"
+            )
         pieces = "prompt" in self.columns and self.connection.execute("SELECT typeof(prompt) FROM selected LIMIT 1")
         if pieces and pieces.fetchall()[0][0] == "VARCHAR[]":
             between = "coalesce(len(audios), 0)" if has_audio else "0"

@@ -24,10 +24,11 @@ NAMES: Mapping[str, str] = {
     "file": "file filename file_name wav wav_name wav_path path audio audio_path clip clip_path sample sample_id "
     "stimulus utt_id",
     "mos": "mos score rating mean mean_score mean_rating ovr overall quality naturalness opinion value",
-    "system": "system system_id systems sys sys_id model model_id method codec algorithm",
+    "system": "system system_id systems sys sys_id model model_id method codec algorithm engine tts_system vocoder "
+    "generator",
     "speaker": "speaker speaker_id singer voice spk",
     "content": "content content_id text_id sentence sentence_id phrase prompt_id transcript transcription "
-    "content_cluster cluster ref",
+    "content_cluster cluster ref text prompt utt utterance utterance_id",
     "condition": "condition condition_id conditionid con snr degradation",
     "listener": "listener listener_id rater rater_id annotator annotator_id worker worker_id subject judge user",
     "votes": "votes n_votes num_votes ratings n_ratings count n",
@@ -66,6 +67,8 @@ def guess_table(path: Path) -> Guess:
     names = names or [f"column_{at}" for at in range(1, len(rows[0]) + 1)]
     cells = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     columns = _columns(path, cells)
+    file_name = None if "system" in columns else _pattern(cells[columns["file"]])
+    _take(columns, "system", cells, lambda name: _is_in_names(cells[name], cells[columns["file"]], file_name))
     if headless:  # names that say what a column holds
         by_column = {column: what for what, column in columns.items()}
         cells = {by_column.get(name, name): values for name, values in cells.items()}
@@ -82,7 +85,7 @@ def guess_table(path: Path) -> Guess:
         scale=_scale(*seen) or seen,
         seen=seen,
         unused=unused,
-        file_name=None if "system" in columns else _pattern(cells[columns["file"]]),
+        file_name=None if "system" in columns else file_name,
     )
 
 
@@ -200,3 +203,12 @@ def _pattern(files: Sequence[str]) -> str | None:
         if sum(words.values()) > 0.9 * len(stems) and 1 < len(words) <= len(stems) / 3:
             return f"^(?P<system>[^{mark}]+){mark}"
     return None
+
+
+def _is_in_names(cells: Sequence[str], files: Sequence[str], pattern: str | None) -> bool:
+    """Whether a column says what the pattern takes from file names, so that both name the system."""
+    if pattern is None:
+        return False
+    words = (re.match(pattern, PurePosixPath(file).stem) for file in files)
+    same = sum(bool(word) and word[1].lower() == cell.lower() for word, cell in zip(words, cells, strict=True))
+    return same > 0.9 * len(files)

@@ -90,7 +90,7 @@ def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences)
         notes=(
             *(note for cell in cells for note in shortfall(cell, config)),
             *without_clips(cells, config),
-            *without_contents(connection),
+            *without_groups(connection),
         ),
     )
 
@@ -159,14 +159,23 @@ def without_clips(cells: list[Cell], config: MosPreferences) -> list[str]:
     ]
 
 
-def without_contents(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    """A sentence for each dataset and split that names no contents: it can have no pairs of one content."""
-    found = connection.execute(query("mos_preferences/without_contents")).fetchall()
-    return [
-        f"{dataset} {split}: no contents are known (columns.content), so no same_content pairs; clips of one system "
-        "are taken to differ in content"
-        for dataset, split in found
-    ]
+def without_groups(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    """Sentences for datasets and splits that name no contents or no sources, so that some pairs cannot be."""
+    notes = []
+    for dataset, split, no_contents, no_sources in connection.execute(
+        query("mos_preferences/without_groups")
+    ).fetchall():
+        if no_contents:
+            notes.append(
+                f"{dataset} {split}: no contents are known (columns.content), so no same_content pairs; clips of one "
+                "system are taken to differ in content"
+            )
+        if no_sources:
+            notes.append(
+                f"{dataset} {split}: no systems and no speakers are known (columns.system, columns.speaker, or "
+                "file_name), so all pairs are unmatched"
+            )
+    return notes
 
 
 def _takes(cell: Cell, config: MosPreferences) -> dict[str, int]:

@@ -71,7 +71,8 @@ def refused() -> Iterator[None]:
         yield
     except duckdb.Error as error:
         what, _, _ = str(error).partition("\n\nLINE ")
-        raise InputError(f"sql: {' '.join(what.split())}") from None
+        hint = "; a corpus stands in quotes: FROM 'mos-preferences'.pairs" if 'near "-"' in what else ""
+        raise InputError(f"sql: {' '.join(what.split())}{hint}") from None
 
 
 def _is_version(match: re.Match[str], known: set[str]) -> bool:

@@ -178,7 +178,10 @@ def test_bad_input_is_one_line(versions: list[Version]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as busy:
         port = str(busy.getsockname()[1])
         for command, says in (
-            ([sys.executable, "-c", hide, "view", "mos-preferences"], "install it with: pip install 'earmark[view]'"),
+            (
+                [sys.executable, "-c", hide, "view", "mos-preferences"],
+                "install it with: pip install -c constraints.txt -e '.[view]' in ",
+            ),
             ([EARMARK, "view", "mos-preferences@v9"], "v9"),
             (
                 [EARMARK, "view", "mos-preferences", "--port", port],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import tomllib
 from pathlib import Path
 
 import pyarrow as pa
@@ -148,3 +149,25 @@ def test_an_existing_config_stays(tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text("mine")
     assert "exists already" in init(tmp_path / "t.csv", tmp_path / "my.toml", code=1)
     assert (tmp_path / "my.toml").read_text() == "mine"
+
+
+def test_a_column_that_says_what_file_names_begin_with_is_the_system(tmp_path: Path) -> None:
+    rows = [f"E{n % 3},p{n // 3},E{n % 3}-p{n // 3}.wav,{1 + n % 5}" for n in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(["Made by,Line,Recording,MOS", *rows]) + "\n")
+    guess = guess_table(tmp_path / "t.csv")
+    assert guess.columns == {"file": "Recording", "mos": "MOS", "system": "Made by"}
+    assert guess.file_name is None
+
+
+@pytest.mark.parametrize(("folder", "root"), [("wavs", "wavs"), ("", None), (None, None)])
+def test_clips_are_measured_where_they_are_found(folder: str | None, root: str | None, tmp_path: Path) -> None:
+    rows = [f"E{n % 3}-p{n // 3},{1 + n % 5}" for n in range(30)]
+    (tmp_path / "t.csv").write_text("\n".join(["Recording,MOS", *rows]) + "\n")
+    (tmp_path / "another").mkdir()
+    if folder is not None:
+        (tmp_path / folder).mkdir(exist_ok=True)
+        (tmp_path / folder / "E0-p0.wav").touch()
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    config = tomllib.loads((tmp_path / "my.toml").read_text())
+    assert config.get("audio") == (None if folder is None else "index")
+    assert config["sources"][0].get("audio_root") == root
