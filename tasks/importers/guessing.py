@@ -210,5 +210,5 @@ def _is_in_names(cells: Sequence[str], files: Sequence[str], pattern: str | None
     if pattern is None:
         return False
     words = (re.match(pattern, PurePosixPath(file).stem) for file in files)
-    same = sum(bool(word) and word[1].lower() == cell.lower() for word, cell in zip(words, cells, strict=True))
+    same = sum(word is not None and word[1].lower() == cell.lower() for word, cell in zip(words, cells, strict=True))
     return same > 0.9 * len(files)
