@@ -210,5 +210,5 @@ def _is_in_names(cells: Sequence[str], files: Sequence[str], pattern: str | None
     if pattern is None:
         return False
     words = (re.match(pattern, PurePosixPath(file).stem) for file in files)
-    same = sum(word is not None and word[1].lower() == cell.lower() for word, cell in zip(words, cells, strict=True))
-    return same > 0.9 * len(files)
+    first = (str(word[1]) if word else "" for word in words)
+    return sum(one.lower() == cell.lower() for one, cell in zip(first, cells, strict=True)) > 0.9 * len(files)
