@@ -95,5 +95,5 @@ def test_without_transformers_the_missing_extra_is_named(tmp_path: Path) -> None
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vllm is installed")
 def test_without_vllm_the_missing_extra_is_named(tmp_path: Path) -> None:
     config = AnnotatorConfig(annotator="vllm:tiny")
-    with pytest.raises(MissingExtraError, match=r"earmark\[cuda\]"):
+    with pytest.raises(MissingExtraError, match=r"'\.\[cuda\]'"):
         ask_all(config, [question(config, [Message.of("user", "hello")])], ledger=tmp_path / "l.sqlite")

@@ -130,7 +130,7 @@ def test_a_corpus_without_shards_takes_no_engine(tmp_path: Path) -> None:
 
 def test_a_missing_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "prefect_ray", None)
-    with ExitStack() as stack, pytest.raises(MissingExtraError, match=r"earmark\[ray\]"):
+    with ExitStack() as stack, pytest.raises(MissingExtraError, match=r"'\.\[ray\]'"):
         RayCluster(stack, Engine(runner="ray"))
     monkeypatch.setattr(preflight, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"engine.runner = 'ray' needs"):
