@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import importlib.util
 import logging
 import re
 from collections.abc import Iterator
@@ -30,18 +29,10 @@ ENCODED: dict[str, dict[str, Any]] = {
     "az": {"content_settings": {"content_encoding": "gzip"}},
 }
 SERVERS = {"gs": google, "az": azure}
-LACKING = {
-    "gs": not importlib.util.find_spec("gcp_storage_emulator"),
-    "az": not (importlib.util.find_spec("adlfs") and has_azurite()),
-}
+NEEDS_AZURITE = pytest.mark.skipif(not has_azurite(), reason="no Azurite; `make test-slow` installs it by npm")
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("gs", marks=pytest.mark.skipif(LACKING["gs"], reason="gcp-storage-emulator is not installed")),
-        pytest.param("az", marks=pytest.mark.skipif(LACKING["az"], reason="needs node and `make .venv-azurite/.made`")),
-    ]
-)
+@pytest.fixture(params=["gs", pytest.param("az", marks=NEEDS_AZURITE)])
 def cloud(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, Any]]:
     """A kind of URL, and a client of its server, which holds the empty bucket `lab`."""
     kind: str = request.param
@@ -147,7 +138,7 @@ def test_what_a_client_would_decode_is_refused(cloud: tuple[str, Any], monkeypat
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(LACKING["az"], reason="needs adlfs, node and `make .venv-azurite/.made`")
+@NEEDS_AZURITE
 def test_a_container_whose_folders_are_blobs_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from azure.storage.blob import BlobServiceClient, ContainerSasPermissions, generate_container_sas
 
@@ -184,7 +175,6 @@ def test_a_container_whose_folders_are_blobs_too(tmp_path: Path, monkeypatch: py
         assert content_of("az://lab/a/other.csv") is None, "a token for objects may not look at their container"
 
 
-@pytest.mark.skipif(not importlib.util.find_spec("gcsfs"), reason="gcsfs is not installed (extra 'gs')")
 @pytest.mark.parametrize(
     ("error", "said"),
     [
@@ -209,7 +199,7 @@ def test_what_a_library_says_is_cut() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(LACKING["az"], reason="needs adlfs, node and `make .venv-azurite/.made`")
+@NEEDS_AZURITE
 def test_a_wrong_key_and_a_missing_account_end_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from adlfs import AzureBlobFileSystem
 

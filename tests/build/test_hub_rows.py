@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import json
 import subprocess
 import sys
@@ -211,9 +210,7 @@ def test_what_is_not_there_ends_in_one_line(root: str, split: str, said: str, hu
     assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.slow
 @pytest.mark.models  # `datasets` lists a folder of audio with torchcodec alone
-@pytest.mark.skipif(not importlib.util.find_spec("torchcodec"), reason="torchcodec is not installed (extra 'audio')")
 def test_a_folder_of_audio_is_a_split_too(hub: HubServer, tmp_path: Path) -> None:
     one, two = clips(tmp_path, 2)
     listed = b"file_name,score,system\na.wav,1.5,x\nb.wav,4.0,y\n"
