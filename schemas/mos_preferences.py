@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal, Self
@@ -107,6 +108,14 @@ class Source(Linked):
     audio_root: str | None = Field(default=None, description="Folder that the list's file names start from.")
 
     _splits = field_validator("files", "shares", mode="before")(_canonical_splits)
+
+    def splits(self) -> Iterable[str]:
+        """The splits that rows of the source may be in, as far as the config tells."""
+        if self.split == "by-content":
+            return self.shares
+        if self.split != "native":
+            return [self.split]
+        return self.files if self.columns is not None and self.columns.split is None else SPLITS
 
     @field_validator("split")
     @classmethod
@@ -229,9 +238,10 @@ class MosPreferences(BuildConfig):
         return {"critic": self.critiques} if self.critiques else {}
 
     def targets(self) -> dict[str, int]:
-        """Pairs a dataset and split, and triplets a dataset."""
+        """Pairs a dataset and split, and triplets a dataset that may hold a split which they are drawn from."""
         pairs = {f"{split} {name}, pairs": n for name, each in self.quotas.items() for split, n in each.items()}
-        triplets = {source.name: self.triplets.count for source in self.sources} | self.triplets.datasets
+        names = [source.name for source in self.sources if {*source.splits()} & {*self.triplets.splits}]
+        triplets = {name: self.triplets.datasets.get(name, self.triplets.count) for name in names}
         return pairs | {f"{name}, triplets": count for name, count in triplets.items()}
 
     def for_forecast(self) -> Self:

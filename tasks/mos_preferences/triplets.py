@@ -67,8 +67,11 @@ def draw_and_pick_triplets(connection: duckdb.DuckDBPyConnection, config: MosPre
         takes += [(dataset, CATEGORIES.index(name), n) for name, n in share.items()]
         if sum(share.values()) < count:
             clips = sum(cell.clips for cell in cells if cell.dataset == dataset)
+            splits = " or ".join(config.triplets.splits)
             why = (
-                "of those that were tried no more differ in MOS" if clips else "it holds no usable clip in their splits"
+                "of those that were tried no more differ in MOS"
+                if clips
+                else f"they are drawn from {splits} (triplets.splits), which holds no usable clip"
             )
             notes.append(f"{dataset}: {sum(share.values())} of {count} triplets; {why}")
     create_table(connection, "triplet_takes", "dataset string, category int8, take int64", takes)

@@ -417,3 +417,21 @@ def test_too_few_clips_for_a_pair(count: int) -> None:
     version, found = built(config_of(Path("/"), source("one")), (many(count), ["one"] * count))
     assert (len(found["ratings"]), found["pairs"], found["triplets"]) == (count, [], [])
     assert version.manifest.rows["rejects"] == {"full": 0}
+
+
+@pytest.mark.parametrize(
+    ("split", "columns", "files", "drawn"),
+    [
+        ("native", {}, {"train": "a.csv"}, False),
+        ("native", {}, {"train": "a.csv", "test": "b.csv"}, True),
+        ("native", {"split": "part"}, {"train": "a.csv"}, True),
+        ("by-content", {}, {"train": "a.csv"}, True),
+        ("train", {}, {"test": "a.csv"}, False),
+    ],
+)
+def test_triplets_are_forecast_where_their_splits_may_be(
+    split: str, columns: dict[str, str], files: dict[str, str], drawn: bool, tmp_path: Path
+) -> None:
+    columns = {"file": "file", "mos": "mos", **columns}
+    source = {"name": "study", "format": "table", "files": files, "columns": columns, "split": split}
+    assert config_of(tmp_path, source).targets() == ({"study, triplets": 100} if drawn else {})
