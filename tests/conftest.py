@@ -42,18 +42,19 @@ def kill_count(count: int) -> int:
     return count if "EARMARK_EVERY_KILL" in os.environ else -(-count // 3)
 
 
-def real_lists() -> Path:
-    """The folder of real lists: `EARMARK_REAL`, else `shared/real` beside the repository."""
-    return Path(os.environ.get("EARMARK_REAL") or ROOT.parent / "shared" / "real")
+def real_path(name: str) -> Path:
+    """A file or folder of the real data in `EARMARK_REAL`, else in `shared/real` beside the repository. They are no
+    part of it: without them a test that needs them is skipped."""
+    path = Path(os.environ.get("EARMARK_REAL") or ROOT.parent / "shared" / "real") / name
+    if not path.exists():
+        pytest.skip(f"no real data at {path}; set EARMARK_REAL to a folder that holds them")
+    return path
 
 
 @pytest.fixture
 def real() -> Path:
-    """The real lists, which are not part of the repository; a test that needs them is skipped without."""
-    folder = real_lists()
-    if not (folder / "mos").is_dir():
-        pytest.skip(f"no real lists in {folder}; set EARMARK_REAL to a folder that holds them")
-    return folder
+    """The real lists."""
+    return real_path("mos").parent
 
 
 @pytest.fixture(scope="session")

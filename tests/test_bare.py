@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -47,3 +49,16 @@ def test_demo_and_tests_come_before_anything_optional_is_installed() -> None:
     last = max(script.rindex("make demo"), script.rindex("make test\n"))
     assert last < script.index("postgresql")
     assert last < script.index("make lint") < script.index("make test-slow")
+
+
+def test_without_the_real_data_its_tests_are_skipped(tmp_path: Path) -> None:
+    needs = [
+        str(path)
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if "real_path" in path.read_text("utf-8") and path.name != Path(__file__).name
+    ]
+    environment = {**os.environ, "EARMARK_REAL": str(tmp_path)}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-k", "real or released or every_real_tag"]
+    ended = subprocess.run([*command, *needs], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
+    assert ended.returncode == 0, ended.stdout[-3000:]
+    assert "skipped" in ended.stdout

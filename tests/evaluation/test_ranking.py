@@ -19,7 +19,7 @@ from earmark.flows.command.cli import app
 from earmark.tasks.evaluation.ranking import CENTRE, SCALE, board_of, strengths
 from earmark.tasks.store.versions import Version
 from tests.builds import rows_of
-from tests.conftest import real_lists
+from tests.conftest import real_path
 from tests.evaluation.test_score_files import REAL, exam, human, pseudo
 from tests.human_preferences.votes import SALT
 
@@ -123,7 +123,7 @@ def test_prompts_are_drawn_whole_and_few_votes_are_not_ranked() -> None:
 
 
 def test_real_votes_are_ranked_as_scikit_learn_ranks_them() -> None:
-    lines = [json.loads(line) for line in (real_lists() / REAL).read_text("utf-8").splitlines()]
+    lines = [json.loads(line) for line in real_path(REAL).read_text("utf-8").splitlines()]
     sides = {"model_a": "a", "model_b": "b"}
     rows = [
         {

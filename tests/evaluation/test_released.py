@@ -20,7 +20,7 @@ from earmark.tasks.evaluation import statistics
 from earmark.tasks.evaluation.released import released
 from earmark.tasks.evaluation.samples import Part, find_evaluation, select_samples
 from earmark.tasks.store.versions import Store, Version
-from tests.conftest import real_lists
+from tests.conftest import real_path
 from tests.evaluation.test_score_files import REAL, rubric
 from tests.human_preferences.votes import SALT, build_votes, cmi, config_of, vote, write_jsonl
 from tests.pseudo_preferences.music import write_clip
@@ -197,9 +197,7 @@ def test_a_bench_is_written_in_the_released_layout_and_read_back(tmp_path: Path)
 
 @pytest.mark.slow
 def test_the_published_votes_and_scores_say_what_was_counted_by_hand(tmp_path: Path) -> None:
-    path = real_lists() / REAL
-    if not path.is_file():
-        pytest.skip(f"no real votes at {path}; set EARMARK_REAL to a folder that holds them")
+    path = real_path(REAL)
     scores = {}
     for row in map(json.loads, path.read_text(encoding="utf-8").splitlines()):
         for clip, end in (("audio-path", ""), ("audio2", "_b")):

@@ -26,7 +26,7 @@ from earmark.tasks.store.versions import Store, Version
 from tests import builds
 from tests.annotation.conftest import LocalServer
 from tests.builds import rows_of
-from tests.conftest import ROOT, real_lists
+from tests.conftest import ROOT, real_path
 from tests.human_preferences.votes import SALT, build_votes, config_of
 from tests.instruction_rubrics import rubrics
 from tests.pseudo_preferences import music
@@ -441,9 +441,7 @@ def test_a_model_is_shown_either_clip_first_and_answers_are_turned_back(pairs: V
 @pytest.fixture(scope="module")
 def voted(tmp_path_factory: pytest.TempPathFactory) -> tuple[Version, list[Row]]:
     """The test set of CMI-Pref with the scores of its authors' reward model, and the lines of the file."""
-    path = real_lists() / REAL
-    if not path.is_file():
-        pytest.skip(f"no real votes at {path}; set EARMARK_REAL to a folder that holds them")
+    path = real_path(REAL)
     root = tmp_path_factory.mktemp("voted")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EARMARK_SALT", SALT)

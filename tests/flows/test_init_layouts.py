@@ -12,23 +12,23 @@ from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
 from earmark.flows.command.init_layouts import TEMPLATES
-from tests.conftest import ROOT
+from tests.conftest import ROOT, real_path
 
-DEMO, REAL = ROOT / "data/demo", ROOT.parent / "shared/real"
+DEMO = ROOT / "data/demo"
 FILES = {  # the layout that the owner's file is in, and how many of its first 500 rows hold something (counted by hand)
-    ("captions", REAL / "mtg-jamendo/autotagging.tsv"): ("mtg-jamendo", 500),
-    ("human-preferences", REAL / "cmi-pref/test_500_votes_with_model_scores.jsonl"): ("cmi-pref", 500),
-    ("instruction-rubrics", REAL / "layouts/audiocaps_val_head.csv"): ("audiocaps", 12),
-    ("instruction-rubrics", REAL / "layouts/clotho_eval_head.csv"): ("clotho", 15),
-    ("instruction-rubrics", REAL / "layouts/musiccaps_head.csv"): ("musiccaps", 3),
-    ("instrumentals", DEMO / "tracks/tracks.tsv"): ("mtg-jamendo", 11),
-    ("human-preferences", DEMO / "votes/music_arena/2025-05.jsonl"): ("music-arena", 30),
-    ("human-preferences", DEMO / "votes/label_studio/export.json"): ("label-studio", 11),
-    ("human-preferences", DEMO / "votes/pam/scores.csv"): ("pam", 24),
-    ("instruction-rubrics", DEMO / "rubrics/sounds.csv"): ("table", 8),
-    ("music-prompts", REAL / "mtg-jamendo/autotagging.tsv"): ("mtg-jamendo", 500),
-    ("pseudo-preferences", DEMO / "music/generations.jsonl"): ("generations", 52),
-    ("score-questions", DEMO / "forum/RS_2014.ndjson"): ("reddit", 32),
+    ("captions", "mtg-jamendo/autotagging.tsv"): ("mtg-jamendo", 500),
+    ("human-preferences", "cmi-pref/test_500_votes_with_model_scores.jsonl"): ("cmi-pref", 500),
+    ("instruction-rubrics", "layouts/audiocaps_val_head.csv"): ("audiocaps", 12),
+    ("instruction-rubrics", "layouts/clotho_eval_head.csv"): ("clotho", 15),
+    ("instruction-rubrics", "layouts/musiccaps_head.csv"): ("musiccaps", 3),
+    ("instrumentals", "data/demo/tracks/tracks.tsv"): ("mtg-jamendo", 11),
+    ("human-preferences", "data/demo/votes/music_arena/2025-05.jsonl"): ("music-arena", 30),
+    ("human-preferences", "data/demo/votes/label_studio/export.json"): ("label-studio", 11),
+    ("human-preferences", "data/demo/votes/pam/scores.csv"): ("pam", 24),
+    ("instruction-rubrics", "data/demo/rubrics/sounds.csv"): ("table", 8),
+    ("music-prompts", "mtg-jamendo/autotagging.tsv"): ("mtg-jamendo", 500),
+    ("pseudo-preferences", "data/demo/music/generations.jsonl"): ("generations", 52),
+    ("score-questions", "data/demo/forum/RS_2014.ndjson"): ("reddit", 32),
 }
 
 
@@ -39,12 +39,11 @@ def init(corpus: str, file: Path, out: Path, *more: str, code: int = 0) -> str:
     return str(run.exception) if code else run.stdout
 
 
-@pytest.mark.parametrize(("corpus", "file"), FILES)
-def test_the_layout_of_a_file_is_told(corpus: str, file: Path, tmp_path: Path) -> None:
-    if not file.is_file():
-        pytest.skip("the real lists are not at hand (../shared/real)")
+@pytest.mark.parametrize(("corpus", "name"), FILES)
+def test_the_layout_of_a_file_is_told(corpus: str, name: str, tmp_path: Path) -> None:
+    file = ROOT / name if name.startswith("data/demo/") else real_path(name)
     told = json.loads(init(corpus, file, tmp_path / "my.toml", "--json"))
-    assert (told["format"], told["rows"]) == FILES[corpus, file]
+    assert (told["format"], told["rows"]) == FILES[corpus, name]
     config = tomllib.loads((tmp_path / "my.toml").read_text())
     source = config["source"] if "source" in config else config.get("sources", [config])[0]
     assert source.get("format", told["format"]) == told["format"]

@@ -13,7 +13,7 @@ from earmark.tasks.importers.cmi_pref import read
 from earmark.tasks.importers.lists import ListFile
 from earmark.tasks.importers.votes import Vote
 from earmark.tasks.store.versions import Version
-from tests.conftest import real_lists
+from tests.conftest import real_path
 from tests.human_preferences.test_human_preferences import turned
 from tests.human_preferences.votes import SALT, build_votes, cmi, config_of, vote
 
@@ -41,9 +41,7 @@ def votes_in(path: Path) -> list[Vote]:
 
 @pytest.mark.slow
 def test_the_real_file_in_and_the_released_layout_out(tmp_path: Path) -> None:
-    path = real_lists() / "cmi-pref/test_500_votes_with_model_scores.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no real votes at {path}; set EARMARK_REAL to a folder that holds them")
+    path = real_path("cmi-pref/test_500_votes_with_model_scores.jsonl")
     source = {"name": "cmi", "format": "cmi-pref", "files": [str(path)], "split": "native"}
     version = build_votes(config_of(tmp_path, source), tmp_path / "store")
     (out,) = exported(version, tmp_path / "out")

@@ -11,7 +11,7 @@ import pytest
 
 from earmark.tasks.store.versions import Version
 from tests.builds import rows_of
-from tests.conftest import real_lists
+from tests.conftest import real_path
 from tests.human_preferences.votes import SALT, Row, build_votes, cmi, config_of, vote
 
 SHAPE = {(False, False): 1_999, (False, True): 895, (True, False): 539, (True, True): 594}
@@ -116,9 +116,7 @@ def test_a_comparison_can_be_the_sample(tmp_path: Path) -> None:
 
 
 def test_the_published_votes(tmp_path: Path) -> None:
-    path = real_lists() / "cmi-pref/test_500_votes_with_model_scores.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no real votes at {path}; set EARMARK_REAL to a folder that holds them")
+    path = real_path("cmi-pref/test_500_votes_with_model_scores.jsonl")
     raw = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     for row in raw:
         del row["split"]
@@ -136,9 +134,7 @@ def test_the_published_votes(tmp_path: Path) -> None:
 
 
 def test_the_card_counts_as_the_papers_tables(tmp_path: Path) -> None:
-    path = real_lists() / "cmi-pref/test_500_votes_with_model_scores.jsonl"
-    if not path.is_file():
-        pytest.skip(f"no real votes at {path}; set EARMARK_REAL to a folder that holds them")
+    path = real_path("cmi-pref/test_500_votes_with_model_scores.jsonl")
     raw = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
     source = {"name": "cmi", "format": "cmi-pref", "files": [str(path)], "split": "native"}
     version = build_votes(config_of(tmp_path, source), tmp_path / "store")

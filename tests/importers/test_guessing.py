@@ -20,9 +20,8 @@ from earmark.schemas.mos_preferences import MosPreferences
 from earmark.tasks.importers.guessing import guess_table
 from earmark.tasks.importers.ratings import read_source
 from earmark.tasks.importers.rows import Rating, Reject
-from tests.conftest import ROOT
+from tests.conftest import real_path
 
-REAL = ROOT.parent / "shared/real/mos"
 LISTS = {  # clips, and the mean of their ratings, counted with cut, sort and awk
     "bvcc/test_mos_list.txt": (1066, 2.93175),
     "bvcc/bvcc_test_mos_grouped.csv": (1066, 2.93175),
@@ -46,9 +45,7 @@ def read(config: Path) -> list[Rating | Reject]:
 
 @pytest.mark.parametrize("name", LISTS)
 def test_real_lists_go_in_without_a_manual(name: str, tmp_path: Path) -> None:
-    if not (REAL / name).is_file():
-        pytest.skip("the real lists are not at hand (../shared/real)")
-    init(REAL / name, tmp_path / "my.toml")
+    init(real_path(f"mos/{name}"), tmp_path / "my.toml")
     rows = read(tmp_path / "my.toml")
     clips, mean = LISTS[name]
     assert not [row for row in rows if isinstance(row, Reject)]

@@ -12,7 +12,7 @@ import pytest
 
 from earmark.tasks.store.versions import Version, verify
 from tests.builds import build_version, config_of, rows_of
-from tests.conftest import real_lists
+from tests.conftest import real_path
 from tests.mos_preferences.pair_rules import check_pairs, check_triplets
 
 TCD_COLUMNS = {"file": "Filename", "mos": "MOS", "condition": "ConditionID"}
@@ -22,9 +22,7 @@ VMC = "mos/vmc23"
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Version]:
     """The folder of lists, and a version over all of them."""
-    folder = real_lists()
-    if not (folder / "mos").is_dir():
-        pytest.skip(f"no real lists in {folder}; set EARMARK_REAL to a folder that holds them")
+    folder = real_path("mos").parent
     sources: list[dict[str, Any]] = [
         {"name": "bvcc", "format": "bvcc", "root": "mos/bvcc"},
         {"name": "vmc23", "format": "vmc23", "root": VMC, "split": "ood"},
@@ -101,9 +99,7 @@ def test_rules_hold_on_real_lists(built: tuple[Path, Version]) -> None:
 
 def test_a_list_without_contents_keeps_the_category_that_it_can_have(tmp_path: Path) -> None:
     """BVCC as its authors publish it: systems, and nothing about what the clips say."""
-    published = real_lists() / "mos/bvcc/test_mos_list.txt"
-    if not published.is_file():
-        pytest.skip(f"no real lists in {real_lists()}; set EARMARK_REAL to a folder that holds them")
+    published = real_path("mos/bvcc/test_mos_list.txt")
     (tmp_path / "bvcc").mkdir()
     (tmp_path / "bvcc/test_mos_list.txt").write_bytes(published.read_bytes())
     source = {"name": "bvcc", "format": "bvcc", "root": "bvcc"}

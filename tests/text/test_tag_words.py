@@ -19,6 +19,7 @@ from earmark.tasks.text.tag_words import (
     written,
     written_forms,
 )
+from tests.conftest import real_path
 
 LEXICON = Lexicon([*written_forms(), Tag("genre", "vaporwave"), Tag("instrument", "banjo")])
 
@@ -126,9 +127,7 @@ def test_a_tag_that_lists_run_together_is_found_as_people_write_it(tag: Tag) -> 
 
 def test_every_real_tag_has_a_form_that_a_person_would_write() -> None:
     """All tags of MTG-Jamendo: those in the file by its form, and no other falls into two words of the taxonomy."""
-    folder = Path(__file__).parents[3] / "shared/real/mtg-jamendo"
-    if not folder.is_dir():
-        pytest.skip(f"needs the lists of MTG-Jamendo at {folder}")
+    folder = real_path("mtg-jamendo")
     tags = {
         Tag(path.stem.replace("_", "/"), line.split("\t")[0])
         for path in (folder / "stats").glob("*.tsv")
