@@ -108,7 +108,9 @@ def _rows_of(path: Path) -> tuple[str, list[str], list[list[str]]]:
     best = max((_split(path, mark) for mark in MARKS), key=lambda one: (one[0], -MARKS.index(one[1])))
     share, mark, rows = best
     if not share or not rows:
-        raise InputError(f"{path.name or path}: expected a table whose rows have as many cells, two at least")
+        raise InputError(
+            f"{path.name or path}: expected a table of two columns or more, found no delimiter that splits its rows alike"
+        )
     has_header = not any(map(_is_number, rows[0])) and any(_is_number(cell) for row in rows[1:20] for cell in row)
     names = [cell.strip() for cell in rows[0]] if has_header else []
     return mark, names, rows[1:] if has_header else rows
