@@ -114,8 +114,8 @@ def test_a_list_without_a_header_and_ids_in_file_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "expected a table whose rows have as many cells"),
-        ("one\ntwo\nthree\n", "expected a table whose rows have as many cells"),
+        ("", "expected a table of two columns or more, found no delimiter"),
+        ("one\ntwo\nthree\n", "expected a table of two columns or more, found no delimiter"),
         ("a,b\n", "expected two rows or more"),
         ("name,colour\na.wav,red\nb.wav,blue\n", "no column seems to hold ratings"),
         ("mos,votes\n1,2\n3,4\n5,6\n", "no column seems to hold clips"),
