@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 
 from earmark.schemas.errors import ConfigError
 
-BUCKETS = {"s3": "bucket", "gs": "bucket", "az": "container"}  # and what holds the objects of each
+BUCKETS = {"s3": "bucket", "gs": "bucket", "az": "container"}  # kinds of URL, and the word for what holds their objects
 KINDS = (*BUCKETS, "hf", "hf-rows")
 _HUB = re.compile(r"hf:/+datasets/([\w.-]+/[\w.-]+)(?:@([\w.%+-]+))?(?:/(.*))?", re.DOTALL)
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/(/?)(.*)", re.DOTALL)
@@ -31,27 +31,27 @@ def cache_folder() -> Path:
 
 def is_url(written: str) -> bool:
     """Whether a path as a config writes it is a URL; `Path` has made `s3:/` of `s3://`."""
-    found = _URL.match(written)
-    return found is not None and (bool(found[2]) or found[1] in KINDS)
+    match = _URL.match(written)
+    return match is not None and (bool(match[2]) or match[1] in KINDS)
 
 
 def url_fault(written: str) -> str | None:
     """What is wrong with an input's URL, in words that repeat nothing of it that may be secret; None if all is well."""
-    found = _URL.match(written)
-    assert found is not None
-    if found[1] not in KINDS:
+    match = _URL.match(written)
+    assert match is not None
+    if match[1] not in KINDS:
         buckets = ", ".join(f"{kind}://{holder}/key" for kind, holder in BUCKETS.items())
-        return f"expected a path, {buckets}, {_HUB_FORM} or {_ROWS_FORM}, found a {found[1]}:// URL"
-    if found[1] in ("hf", "hf-rows"):
-        form = _HUB_FORM if found[1] == "hf" else _ROWS_FORM
-        hub = (_HUB if found[1] == "hf" else _ROWS_ROOT).fullmatch(written.rstrip("/"))
+        return f"expected a path, {buckets}, {_HUB_FORM} or {_ROWS_FORM}, found a {match[1]}:// URL"
+    if match[1] in ("hf", "hf-rows"):
+        form = _HUB_FORM if match[1] == "hf" else _ROWS_FORM
+        hub = (_HUB if match[1] == "hf" else _ROWS_ROOT).fullmatch(written.rstrip("/"))
         if hub is None or {".", ".."} & set(hub[1].split("/")) or {"", ".", ".."} & set((hub[3] or "x").split("/")):
             shown = re.split(r"[?#]", without_secrets(written))[0][:120]
             return f"expected {form}, with %2F for a '/' in the revision (without one, main is read), found {shown}"
         return None
-    form = f"{found[1]}://{BUCKETS[found[1]]}/key"
-    bucket, *parts = found[3].rstrip("/").split("/")
-    if "@" in bucket or "?" in found[3] or "#" in found[3]:
+    form = f"{match[1]}://{BUCKETS[match[1]]}/key"
+    bucket, *parts = match[3].rstrip("/").split("/")
+    if "@" in bucket or "?" in match[3] or "#" in match[3]:
         return f"expected {form} without user, password or query; keys are in the environment"
     if not bucket or {"", ".", ".."} & {bucket, *parts}:
         return f"expected {form} without empty parts, '.' and '..'"
@@ -60,24 +60,24 @@ def url_fault(written: str) -> str | None:
 
 def hub_parts(url: str) -> tuple[str, str, str]:
     """Data set, revision as written, and path of an `hf://` URL."""
-    found = _HUB.fullmatch(url.rstrip("/"))
-    assert found is not None
-    return found[1], found[2] or "main", found[3] or ""
+    match = _HUB.fullmatch(url.rstrip("/"))
+    assert match is not None
+    return match[1], match[2] or "main", match[3] or ""
 
 
 def hub_revision(url: str) -> tuple[str, str] | None:
-    """Data set and revision as written of a URL on the Hub; None for other URLs."""
-    found = _HUB.fullmatch(url.rstrip("/")) or _ROWS_ROOT.fullmatch(url.rstrip("/"))
-    return (found[1], found[2] or "main") if found else None
+    """The data set and the revision, as written, that a URL on the Hub names; None for other URLs."""
+    match = _HUB.fullmatch(url.rstrip("/")) or _ROWS_ROOT.fullmatch(url.rstrip("/"))
+    return (match[1], match[2] or "main") if match else None
 
 
 def rows_parts(url: str) -> tuple[str, str, str, str] | None:
-    """Data set, revision as written, configuration and split of an `hf-rows://` URL of rows or of what they name; None
-    for one that leads to no split.
+    """Data set, revision as written, configuration and split of an `hf-rows://` URL, which names a split's rows or a
+    file that they name; None where it names no split.
     """
-    found = _ROWS_ROOT.fullmatch(url)
-    split = found and _ROWS.fullmatch(found[3] or "")
-    return (found[1], found[2] or "main", split[1], split[2]) if found and split else None
+    match = _ROWS_ROOT.fullmatch(url)
+    split = match and _ROWS.fullmatch(match[3] or "")
+    return (match[1], match[2] or "main", split[1], split[2]) if match and split else None
 
 
 def place_of(url: str) -> Path:

@@ -78,33 +78,33 @@ class Part(Protocol):
 
 
 class _Recent(Generic[Key, Value]):
-    """What was used last, up to so many bytes in all; one thing at least."""
+    """The values that were used last, up to `most_bytes` in all; at least one value stays."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most, self._size = most_bytes, 0
-        self._held: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
+        self._entries: OrderedDict[Key, tuple[Value, int]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._entries)
 
     def get(self, key: Key) -> Value | None:
-        """What is kept by a key, if it still is."""
-        if key not in self._held:
+        """The value of a key; None where it is no longer here."""
+        if key not in self._entries:
             return None
-        self._held.move_to_end(key)
-        return self._held[key][0]
+        self._entries.move_to_end(key)
+        return self._entries[key][0]
 
     def keep(self, key: Key, value: Value, size: int) -> None:
-        """Keep something of so many bytes in place of what was used longest ago."""
+        """Keep a value of `size` bytes; the values that were used longest ago make room."""
         self.drop(key)
-        self._held[key] = value, size
+        self._entries[key] = value, size
         self._size += size
         while self._size > self._most and len(self) > 1:
-            self.drop(next(iter(self._held)))
+            self.drop(next(iter(self._entries)))
 
     def drop(self, key: Key) -> None:
-        """Keep it no longer."""
-        _, size = self._held.pop(key, (None, 0))
+        """Remove a key and its value, if they are here."""
+        _, size = self._entries.pop(key, (None, 0))
         self._size -= size
 
 
@@ -121,7 +121,7 @@ class Encoder:
 
     def __init__(self, cached_bytes: int = CACHED_BYTES, kept_bytes: int = KEPT_BYTES) -> None:
         self.name = uuid.uuid4().hex
-        self.given = self.decoded_clips = 0  # parts that were asked for, and how often a clip was decoded for them
+        self.given = self.decoded_clips = 0  # calls, and how often a clip was decoded for them
         self._most = cached_bytes, kept_bytes
         self._clips = _Recent[str, tuple[Samples, int]](cached_bytes)
         self._parts = _Recent[Part, bytes](SENT_BYTES)
@@ -134,7 +134,7 @@ class Encoder:
         return encoder_here, (self.name, *self._most)
 
     def __call__(self, part: Part) -> bytes:
-        """The part's bytes in its form; of an expected part's clip, all expected parts are encoded at the first call.
+        """The part's bytes in its form. The first call for an expected part encodes all expected parts of its clip.
 
         Raises:
             InputError: the file cannot be read, is not the indexed one, or the span holds nothing.
@@ -238,24 +238,24 @@ def encode_parts(path: str, sha256: str, parts: Iterable[Part]) -> dict[Part, by
     with _readable(path, sha256), open_sound(Path(path)) as sound:
         rate, at = sound.sample_rate_hz, 0
         bounds = {part: frames_of(part, rate) for part in parts}
-        held: dict[Part, list[Samples]] = {part: [] for part in bounds}
+        pieces_of: dict[Part, list[Samples]] = {part: [] for part in bounds}
 
         def finish(part: Part, pieces: list[Samples]) -> None:
             if pieces:
                 done[part] = encode(joined(pieces), rate, part.form)
 
         for block in sound.blocks():
-            for part in list(held):
+            for part in list(pieces_of):
                 start, end = bounds[part]
                 piece = block[max(0, start - at) : None if end is None else max(0, end - at)]
                 if len(piece):
-                    held[part].append(piece.copy())
+                    pieces_of[part].append(piece.copy())
                 if end is not None and end <= at + len(block):
-                    finish(part, held.pop(part))
+                    finish(part, pieces_of.pop(part))
             at += len(block)
-            if not held:
+            if not pieces_of:
                 break
-        for part, pieces in held.items():
+        for part, pieces in pieces_of.items():
             finish(part, pieces)
     return done
 

@@ -213,8 +213,8 @@ class Similarity:
 
         def vectors() -> Iterator[tuple[str, Vector]]:
             for batch in _batches(windows()):
-                heard = [window for _, window in batch]
-                inputs = listener(heard, sampling_rate=rate, return_tensors="pt").to(model.device)
+                signals = [window for _, window in batch]
+                inputs = listener(signals, sampling_rate=rate, return_tensors="pt").to(model.device)
                 if "is_longer" in inputs:
                     inputs["is_longer"] = inputs["is_longer"] & False  # the extractor marks one of a batch by lot
                 clips = [clip for clip, _ in batch]

@@ -39,12 +39,12 @@ _ENDING = re.compile(r"[a-z0-9]{1,5}")
 
 
 def bring_rows(urls: Iterable[str]) -> None:
-    """Make the splits at these URLs, or that files at them came from, what they are at their commits.
+    """Bring the splits that these URLs name, or whose files they name, as they are at their commits.
 
     A split is streamed if its commit is a new one, or if files of it are missing.
 
     Raises:
-        InputError: a URL names no split; there is none such; or the Hub or the disk refuses.
+        InputError: a URL names no split, the data set has no such split, or the Hub or the disk refuses.
     """
     from earmark.tasks.store.hub_objects import HubObjects
 
@@ -71,7 +71,7 @@ def bring_rows(urls: Iterable[str]) -> None:
 
 
 def _rows_of(path: Path, split: str) -> Path:
-    """The place of a split's rows, by the place of these or of a file that they name."""
+    """The place of a split's rows; `path` is this place, or that of a file that the rows name."""
     name = f"{split}.jsonl"
     return path if path.name == name else path.parent.with_name(name)
 
@@ -84,7 +84,7 @@ def _state(commit: str, files: Path) -> str:
 def _write(rows: Path, repo: str, commit: str, config: str, split: str) -> None:
     from datasets import load_dataset
 
-    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # what it raises is what we say
+    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # our messages repeat what it raises
     # by its URL: a bare name may also be a folder here
     stream = load_dataset(f"hf://datasets/{repo}", config, split=split, revision=commit, streaming=True)
     if stream.features:  # sounds and pictures as their bytes
@@ -103,24 +103,24 @@ def _write(rows: Path, repo: str, commit: str, config: str, split: str) -> None:
             work.advance(1)
 
 
-def _plain(value: Any, files: Path, own: str) -> Any:
-    """A cell as JSON can say it; what is embedded becomes a file, and the path to it from the rows."""
+def _plain(value: Any, files: Path, prefix: str) -> Any:
+    """A cell as JSON can hold it; embedded bytes become a file, and the cell its path from the rows."""
     if isinstance(value, Mapping):
         content, path = value.get("bytes"), value.get("path")
         if value.keys() == {"bytes", "path"} and isinstance(content, bytes | None) and isinstance(path, str | None):
-            return _kept(content, path, files, own)
-        return {name: _plain(cell, files, own) for name, cell in value.items()}
+            return _embedded_file(content, path, files, prefix)
+        return {name: _plain(cell, files, prefix) for name, cell in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(cell, files, own) for cell in value]
+        return [_plain(cell, files, prefix) for cell in value]
     return None if isinstance(value, bytes) or (isinstance(value, float) and not math.isfinite(value)) else value
 
 
-def _kept(content: bytes | None, path: str | None, files: Path, own: str) -> str | None:
-    """Write embedded bytes, or those that a path of this data set's own leads to, to a file named by their SHA-256.
+def _embedded_file(content: bytes | None, path: str | None, files: Path, prefix: str) -> str | None:
+    """Write the bytes that a cell embeds, or those of the file that its path names, to a file named by their SHA-256.
 
     None where there are no bytes: rows may name any path, and only files of the data set at its commit are read.
     """
-    if content is None and path and _is_own(path, own):
+    if content is None and path and _is_inside(path, prefix):
         from datasets.utils.file_utils import xopen
 
         with xopen(path, "rb") as file:
@@ -137,15 +137,15 @@ def _kept(content: bytes | None, path: str | None, files: Path, own: str) -> str
     return f"{files.name}/{name}"
 
 
-def _is_own(path: str, own: str) -> bool:
-    """Whether a path leads to a file of the data set, or into an archive of its."""
-    form = rf"((zip|tar|gzip)://[^:]*::)?hf://{re.escape(own)}.+"
+def _is_inside(path: str, prefix: str) -> bool:
+    """Whether a path names a file of the data set, whose paths start so, or a file in one of its archives."""
+    form = rf"((zip|tar|gzip)://[^:]*::)?hf://{re.escape(prefix)}.+"
     return ".." not in path.split("/") and re.fullmatch(form, path) is not None
 
 
 @contextmanager
 def _alone(lock: Path) -> Iterator[None]:
-    """Hold a lock that one build at a time has."""
+    """Hold a lock, so that one build at a time writes a split."""
     lock.parent.mkdir(parents=True, exist_ok=True)
     with lock.open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -154,7 +154,7 @@ def _alone(lock: Path) -> Iterator[None]:
 
 @contextmanager
 def _one_line(where: str, config: str, split: str) -> Iterator[None]:
-    """Faults of the library, of what it reads with, and of the disk become one line."""
+    """Turn a fault of the library, of a reader that it uses or of the disk into one line."""
     try:
         yield
     except EarmarkError:

@@ -150,11 +150,11 @@ def with_audio(rows: pa.Table, files: Sequence[Path] | None) -> Iterator[pa.Tabl
         return
     for start in range(0, len(files), EMBEDDED_AT_ONCE):
         part = rows.slice(start, EMBEDDED_AT_ONCE)
-        held = [
+        cells = [
             {"bytes": _bytes_of(file, sha256), "path": f"{sha256}{file.suffix.lower()}"}
             for file, sha256 in zip(files[start : start + len(part)], part["clip_sha256"].to_pylist(), strict=True)
         ]
-        yield part.append_column("audio", pa.array(held, AUDIO))
+        yield part.append_column("audio", pa.array(cells, AUDIO))
 
 
 def _bytes_of(file: Path, sha256: str) -> bytes:

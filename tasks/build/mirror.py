@@ -110,7 +110,7 @@ def bring_folder(folder: Path, wanted: Callable[[str], bool] = lambda name: True
 def present(folder: Path, names: Iterable[str]) -> set[str]:
     """Which of these files a folder holds; of a folder behind a URL by a list of its objects, none is brought."""
     url = url_of(folder)
-    if url is None or url.startswith("hf-rows://"):  # what rows name comes with them
+    if url is None or url.startswith("hf-rows://"):  # files that rows name come with the rows
         return {name for name in names if _is_file(folder / name)}
     there = {place_of(one) for one, _ in _open(url).listed(url)}
     return {name for name in names if folder / name in there}
@@ -123,8 +123,8 @@ def is_list(name: str) -> bool:
 
 def hub_commits(places: Iterable[Path]) -> dict[str, str]:
     """The commits that the revisions of places on the Hub name now, by `hf://datasets/owner/name@revision`."""
-    found = filter(None, (hub_revision(url) for path in places if (url := url_of(path))))
-    urls = {f"hf://datasets/{repo}@{revision}" for repo, revision in found}
+    revisions = filter(None, (hub_revision(url) for path in places if (url := url_of(path))))
+    urls = {f"hf://datasets/{repo}@{revision}" for repo, revision in revisions}
     if not urls:
         return {}
     from earmark.tasks.store.hub_objects import HubObjects

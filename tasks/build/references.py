@@ -214,12 +214,12 @@ def _read(
         with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
             rows = load(known[layout].layouts[layout])(path, Path(temporary))
             homes = roots or ((path if path.is_dir() else path.parent).absolute(),)
-            own = {} if rule.texts_only else _clips_of(rows, store, f"{layout}:{path}", homes, Path(temporary))
+            paths = {} if rule.texts_only else _clips_of(rows, store, f"{layout}:{path}", homes, Path(temporary))
             if rule.fingerprint:
-                prints |= dict(zip(own, fingerprints(own), strict=True))
+                prints |= dict(zip(paths, fingerprints(paths), strict=True))
             if model is not None:
-                embeddings_of(store, model, own)  # they are kept; the files may be gone after this
-            clips |= dict.fromkeys(own)
+                embeddings_of(store, model, paths)  # the store keeps these; the files may be temporary
+            clips |= dict.fromkeys(paths)
         values = ((name, row.get(name)) for held in rows.values() for row in held for name in TEXTS)
         texts |= {value: None for name, value in values if value and tells_apart(name, value)}
     there = {clip: path for clip, path in clips.items() if path is not None and path.is_file()}

@@ -65,7 +65,7 @@ def _sliced(rows: pa.Table, a_shard: int | Sequence[int]) -> Iterator[pa.Table]:
 
 
 def _as_json(rows: Iterable[Any], a_shard: int | Sequence[int]) -> Iterator[pa.Table]:
-    """A shard at a time: all rows as JSON take as much memory as the rows."""
+    """The rows as tables of JSON texts, a shard at a time: all texts at once take as much memory as the rows."""
     texts = (json.dumps(row, ensure_ascii=False, sort_keys=True) for row in rows)
     for size in repeat(a_shard) if isinstance(a_shard, int) else a_shard:
         part = list(islice(texts, size))

@@ -34,14 +34,14 @@ class Agreement:
 
 
 def agreement(
-    counts: npt.ArrayLike, own: npt.ArrayLike | None = None, *, draws: int = 1000, seed: int = 0
+    counts: npt.ArrayLike, annotator_counts: npt.ArrayLike | None = None, *, draws: int = 1000, seed: int = 0
 ) -> Agreement | None:
     """Rate and alpha of comparisons with two votes or more; None if there is none.
 
     Args:
         counts: votes by comparison and choice, shape (comparisons, choices).
-        own: of each comparison, an annotator's own votes by choice: the rate is then over pairs of one vote of theirs
-            and one of another's; alpha stays that of the comparisons.
+        annotator_counts: of each comparison, one annotator's votes by choice: the rate is then over pairs of one vote
+            of theirs and one of another's; alpha stays that of the comparisons.
     """
     votes = np.asarray(counts, float)
     enough = votes.sum(axis=1) >= 2
@@ -49,10 +49,10 @@ def agreement(
     if not len(votes):
         return None
     sizes = votes.sum(axis=1)
-    if own is None:
+    if annotator_counts is None:
         pairs, same = sizes * (sizes - 1) / 2, (votes * (votes - 1) / 2).sum(axis=1)
     else:
-        theirs = np.asarray(own, float)[enough]
+        theirs = np.asarray(annotator_counts, float)[enough]
         pairs, same = theirs.sum(axis=1) * (votes - theirs).sum(axis=1), (theirs * (votes - theirs)).sum(axis=1)
     # for each comparison: vote pairs, those that agree, disagreement, and the votes by choice
     parts = np.column_stack([pairs, same, (sizes**2 - (votes**2).sum(axis=1)) / (sizes - 1), votes])

@@ -137,7 +137,7 @@ class Questioner:
         prompt = prompt_named(self._mode.prompt.format(language=row.get("language")))
         self.prompts[prompt.id] = prompt.sha256
         shown = {name: self._part(column, row[column]) for name, column in self._mode.shown.items()}
-        asked = []
+        questions = []
         for name, more, members in self._questions(row):
             for order, turned in self._orders.items():
                 swapped = turned != (self._compares and bool(row.get("swapped")))
@@ -148,8 +148,8 @@ class Questioner:
                 for draw in range(self._draws):
                     about = {**facts, **self._mode.facts}
                     request = question(self._config, messages, ask, sample=draw, facts=about)
-                    asked.append(Asked(name, order, swapped, request, members))
-        return asked
+                    questions.append(Asked(name, order, swapped, request, members))
+        return questions
 
     def _questions(self, row: Mapping[str, Any]) -> list[tuple[str, dict[str, Any], tuple[str, ...]]]:
         """The item or side of each question about a sample, what the prompt gets for it, and the items it asks of."""
@@ -164,15 +164,15 @@ class Questioner:
         numbered = [{"id": place, "question": text} for place, (_, text) in enumerate(members, 1)]
         return [("", {"items": numbered}, tuple(name for name, _ in members))] if members else []
 
-    def read(self, sample: str, asked: Sequence[Asked], outcomes: Sequence[Outcome]) -> Prediction:
+    def read(self, sample: str, questions: Sequence[Asked], outcomes: Sequence[Outcome]) -> Prediction:
         """What the answers say of a sample; one without a readable draw of any of its questions has no answer."""
-        found = Prediction(sample, requests=[one.request.key for one in asked])
-        if not asked:
-            found.reason, found.detail = "no_items", f"the list '{self._mode.items}' of the sample is empty"
-            return found
+        prediction = Prediction(sample, requests=[one.request.key for one in questions])
+        if not questions:
+            prediction.reason, prediction.detail = "no_items", f"the list '{self._mode.items}' of the sample is empty"
+            return prediction
         values: dict[tuple[str, str], list[Any]] = {}
         faults: dict[tuple[str, str], tuple[str, str]] = {}
-        for one, outcome in zip(asked, outcomes, strict=True):
+        for one, outcome in zip(questions, outcomes, strict=True):
             place = (one.item, one.order)
             readable = values.setdefault(place, [])
             if isinstance(outcome, Reject):
@@ -184,10 +184,10 @@ class Questioner:
                 faults[place] = ("unreadable", str(fault))
         if lacking := next((place for place, readable in values.items() if not readable), None):
             reason, detail = faults[lacking]
-            found.reason, found.detail = reason, f"{lacking[0] or lacking[1]}: {detail}"
-            return found
-        self._decide(found, values, asked[0].members)
-        return found
+            prediction.reason, prediction.detail = reason, f"{lacking[0] or lacking[1]}: {detail}"
+            return prediction
+        self._decide(prediction, values, questions[0].members)
+        return prediction
 
     def _decide(
         self, found: Prediction, values: Mapping[tuple[str, str], Sequence[Any]], members: Sequence[str]
@@ -231,9 +231,9 @@ class Questioner:
             messages = prompt.render(**values)
             if self._blind != "audio":
                 return messages
-            told = Text(NO_AUDIO)
+            notice = Text(NO_AUDIO)
             return tuple(
-                Message(one.role, tuple(told if isinstance(part, Audio) else part for part in one.parts))
+                Message(one.role, tuple(notice if isinstance(part, Audio) else part for part in one.parts))
                 for one in messages
             )
         except PromptError as error:
@@ -263,15 +263,15 @@ class Questioner:
                 return Choice(tuple(LETTERS[: len(row[self._mode.options])]))
         raise ConfigError(f"mode '{self._mode.name}': no answer '{self.answer}'")
 
-    def _value(self, value: Any, asked: Asked) -> Any:
+    def _value(self, value: Any, one: Asked) -> Any:
         """An answer as a number, as one a member, as how much the first side leads, as a side, or as a letter."""
-        if asked.members:
-            return _answers(value, len(asked.members))
+        if one.members:
+            return _answers(value, len(one.members))
         if self.answer == "scores":
             scores = final_scores(value)
             if scores is None:
                 raise Unreadable("expected the last line 'Final Scores: [[x, y]]'")
-            return float(scores[1] - scores[0] if asked.swapped else scores[0] - scores[1])
+            return float(scores[1] - scores[0] if one.swapped else scores[0] - scores[1])
         if self._mode.json_field is not None:
             value = value[self._mode.json_field]
         if self.answer == "yes_no":
@@ -279,7 +279,7 @@ class Questioner:
         if self.answer == "scalar":
             return float(value["score"] if isinstance(value, dict) else value)
         if self.answer == "preference":  # in the evaluation's own words: swapped, A of the prompt is the second side
-            sides = reversed(self._evaluation.sides) if asked.swapped else self._evaluation.sides
+            sides = reversed(self._evaluation.sides) if one.swapped else self._evaluation.sides
             return dict(zip("AB", sides, strict=True)).get(str(value), str(value))
         return str(value)
 

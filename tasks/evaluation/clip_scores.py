@@ -102,8 +102,8 @@ def clip_predictions(scores: ClipScores, samples: Samples) -> tuple[dict[str, Pr
     if column is None or evaluation.clips is None:
         return None
     table, key = evaluation.clips
-    asked = samples.connection.cursor().sql(f'SELECT "{key}" AS id, clip_sha256, file FROM "{table}"')
-    clips = {row["id"]: row for row in asked.to_arrow_table().to_pylist()}
+    relation = samples.connection.cursor().sql(f'SELECT "{key}" AS id, clip_sha256, file FROM "{table}"')
+    clips = {row["id"]: row for row in relation.to_arrow_table().to_pylist()}
     places = _clip_rows(scores, clips, table, key)
     names = evaluation.clip_columns
     rows = [row for batch in samples.batches(10_000, ["id", "target", *names]) for row in batch]

@@ -61,16 +61,16 @@ def compare_models(measure: Measure, entrants: Sequence[str], out: Path | None) 
     if twice := next((one for one in listed if listed.count(one) > 1), None):
         raise InputError(f"--compare: '{twice}' stands there twice: a comparison needs a name for each; rename a file")
     runs = {named[one]: _runs(measure, one) for one in entrants}
-    known = [one for one in measure.corpus.evaluations if any(one.name in held for held in runs.values())]
-    shared = [one for one in known if all(one.name in held for held in runs.values())]
+    known = [one for one in measure.corpus.evaluations if any(one.name in folders for folders in runs.values())]
+    shared = [one for one in known if all(one.name in folders for folders in runs.values())]
     if not shared:
-        each = "; ".join(f"{name}: {', '.join(held) or 'none'}" for name, held in runs.items())
+        each = "; ".join(f"{name}: {', '.join(folders) or 'none'}" for name, folders in runs.items())
         raise InputError(f"--compare: no evaluation that every model was measured on ({each})")
-    tables = [_compared(one, {name: held[one.name] for name, held in runs.items()}) for one in shared]
+    tables = [_compared(one, {name: folders[one.name] for name, folders in runs.items()}) for one in shared]
     facts = {
         **version_facts(measure.version),
         "models": listed,
-        "runs": {name: {one.name: str(held[one.name]) for one in shared} for name, held in runs.items()},
+        "runs": {name: {one.name: str(folders[one.name]) for one in shared} for name, folders in runs.items()},
         "test": TEST,
         "evaluations": tables,
         "ranking": ranking(listed, tables),
@@ -105,7 +105,7 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
     path, wish = Path(entrant), measure.wish
     place = (measure.version, measure.corpus, measure.store)
     if path.is_dir():
-        held = {}
+        folders = {}
         for record in _records(path):
             facts = json.loads(record.read_bytes())
             if facts["manifest_sha256"] != measure.version.manifest.digest():
@@ -114,8 +114,8 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
                     f"{measure.version.corpus}@{measure.version.name} has here: measure it again"
                 )
             if wish.evaluation in (None, facts["evaluation"]):
-                held[facts["evaluation"]] = record.parent
-        return held
+                folders[facts["evaluation"]] = record.parent
+        return folders
     if path.is_file():
         if {"clip", "id"} & set(read_table(path).column_names) == {"clip"}:
             return {facts["evaluation"]: folder for facts, folder in read_clips(*place, path, wish, None)[0]}
@@ -127,13 +127,13 @@ def _runs(measure: Measure, entrant: str) -> dict[str, Path]:
             "file or folder"
         )
     config = examinee(entrant, measure.base_url, measure.settings)
-    held = {}
+    folders = {}
     every = [one for one in measure.corpus.evaluations if one.modes]
     wanted = [one.name for one in every if wish.evaluation == one.name or (wish.evaluation is None and not one.beside)]
     for name in wanted or [find_evaluation(measure.corpus, wish.evaluation).name]:
         with suppress(NoSamples):
-            _, held[name] = judge(*place, config, replace(wish, evaluation=name), None)
-    return held
+            _, folders[name] = judge(*place, config, replace(wish, evaluation=name), None)
+    return folders
 
 
 def _compared(evaluation: Evaluation, folders: dict[str, Path]) -> dict[str, Any]:
@@ -143,8 +143,8 @@ def _compared(evaluation: Evaluation, folders: dict[str, Path]) -> dict[str, Any
         if "cluster" not in table.column_names:
             raise InputError(f"--compare {folder}: an earlier Earmark wrote this run, without clusters: run it again")
         rows[name] = {row["id"]: row for row in table.to_pylist()}
-        said = json.loads((folder / EVALUATION).read_bytes()).get("threshold")
-        thresholds[name] = said and Threshold(**said)
+        threshold = json.loads((folder / EVALUATION).read_bytes()).get("threshold")
+        thresholds[name] = threshold and Threshold(**threshold)
     return compare(evaluation, rows, thresholds)
 
 

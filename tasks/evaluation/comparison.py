@@ -57,24 +57,24 @@ def compare(
                 f"{len(first):,}; the first that only one of them has is '{odd[0]}': measure both with the same "
                 "--split, --language and --limit"
             )
-    said = {name: {one: _prediction(row) for one, row in rows.items()} for name, rows in runs.items()}
-    kept = [one for one in first if all(rows[one]["reason"] not in NOT_MEASURED for rows in runs.values())]
-    answered = [one for one in kept if all(held[one].answered for held in said.values())]
-    used = answered if evaluation.kind == "scalar" else kept
+    predictions = {name: {one: _prediction(row) for one, row in rows.items()} for name, rows in runs.items()}
+    ids = [one for one in first if all(rows[one]["reason"] not in NOT_MEASURED for rows in runs.values())]
+    answered = [one for one in ids if all(by_id[one].answered for by_id in predictions.values())]
+    used = answered if evaluation.kind == "scalar" else ids
     everyone = np.flatnonzero(np.isin(used, answered))
     truth = [_sample(evaluation, first[one]) for one in used]
     table = []
-    found: dict[str, dict[str, tuple[float | None, Any]]] = {}  # by metric and model: its value, and over resamples
-    for name, held in said.items():
-        measured = Measured(evaluation, truth, [held[one] for one in used], thresholds[name])
+    by_metric: dict[str, dict[str, tuple[float | None, Any]]] = {}  # by metric and model: its value, and over resamples
+    for name, by_id in predictions.items():
+        measured = Measured(evaluation, truth, [by_id[one] for one in used], thresholds[name])
         table.append(measured.row(None, name, range(len(used))))
         if used and evaluation.kind != "scalar":
             right = measured.credits["accuracy"]
             drawn = resample("accuracy", right, right, measured.clusters)["accuracy"]
-            found.setdefault("accuracy", {})[name] = table[-1]["metrics"]["accuracy"]["value"], drawn
+            by_metric.setdefault("accuracy", {})[name] = table[-1]["metrics"]["accuracy"]["value"], drawn
         if evaluation.kind in ("scalar", "yes_no") and answered:
             for metric, values in measured.resampled(everyone).items():
-                found.setdefault(metric, {})[name] = values
+                by_metric.setdefault(metric, {})[name] = values
     count = len(used) if not truth or "cluster" not in truth[0] else len({row["cluster"] for row in truth})
     return {
         "evaluation": evaluation.name,
@@ -82,10 +82,10 @@ def compare(
         "headline": HEADLINE[evaluation.kind],
         "samples": len(used),
         "clusters": count,
-        "left_out": len(first) - len(kept),
-        "unanswered": len(kept) - len(answered),
+        "left_out": len(first) - len(ids),
+        "unanswered": len(ids) - len(answered),
         "rows": table,
-        "differences": [one for metric, values in found.items() for one in pair_differences(metric, values, count)],
+        "differences": [one for metric, values in by_metric.items() for one in pair_differences(metric, values, count)],
     }
 
 

@@ -62,21 +62,23 @@ def judge(
             questioner = _questioner(samples, store, config, mode, wish)
             predictions: dict[str, Prediction] = {}
             with working(f"judge {evaluation.name}", samples.count) as work:
-                for asked, without in _asked(samples, questioner):
-                    outcomes = iter(session.ask([one.request for group in asked.values() for one in group]).outcomes)
-                    for sample, group in asked.items():
+                for by_sample, without in _requests(samples, questioner):
+                    outcomes = iter(
+                        session.ask([one.request for group in by_sample.values() for one in group]).outcomes
+                    )
+                    for sample, group in by_sample.items():
                         predictions[sample] = questioner.read(sample, group, [next(outcomes) for _ in group])
                     predictions |= without
-                    work.advance(len(asked) + len(without))
+                    work.advance(len(by_sample) + len(without))
             prompts.update(questioner.prompts)
             return predictions
 
         threshold = choose_threshold(samples, wish, predict)
         predictions = predict(samples)
-        asked: dict[str, Any] = {"mode": mode.name, "annotator": config.annotator, "scores": None}
-        asked |= {"prompts": prompts, "both_orders": wish.both_orders, "draws": wish.draws, "blind": wish.blind}
-        asked["spent_usd"] = session.spent_usd
-        return record(store, samples, wish, predictions, asked, out, threshold)
+        facts: dict[str, Any] = {"mode": mode.name, "annotator": config.annotator, "scores": None}
+        facts |= {"prompts": prompts, "both_orders": wish.both_orders, "draws": wish.draws, "blind": wish.blind}
+        facts["spent_usd"] = session.spent_usd
+        return record(store, samples, wish, predictions, facts, out, threshold)
 
 
 def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, wish: Wish) -> dict[str, Any]:
@@ -86,8 +88,10 @@ def forecast(version: Version, corpus: Corpus, store: Store, config: Examinee, w
     with select_samples(version, corpus, evaluation, wish.part) as samples:
         questioner = _questioner(samples, store, config, mode, wish)
         with open_session(store, config) as session:
-            batches = (asked for asked, _ in _asked(samples, questioner))
-            plan = session.forecast(one.request for asked in batches for group in asked.values() for one in group)
+            batches = (by_sample for by_sample, _ in _requests(samples, questioner))
+            plan = session.forecast(
+                one.request for by_sample in batches for group in by_sample.values() for one in group
+            )
         about = f"{samples.count:,} samples of {evaluation.name}, mode {mode.name}"
         return {"annotator": config.annotator, "about": about, **asdict(plan)}
 
@@ -99,13 +103,15 @@ def _questioner(samples: Samples, store: Store, config: Examinee, mode: Mode, wi
     return Questioner(samples.evaluation, mode, config, clips, images, drawn, wish.both_orders, wish.draws, wish.blind)
 
 
-def _asked(samples: Samples, questioner: Questioner) -> Iterator[tuple[dict[str, list[Asked]], dict[str, Prediction]]]:
+def _requests(
+    samples: Samples, questioner: Questioner
+) -> Iterator[tuple[dict[str, list[Asked]], dict[str, Prediction]]]:
     """A batch of samples after the other: the requests about each, and the samples whose clip is not at hand."""
     for rows in samples.batches(SAMPLES_AT_ONCE, questioner.columns):
-        asked, without = {}, {}
+        by_sample, without = {}, {}
         for row in rows:
             try:
-                asked[row["id"]] = questioner.requests(row)
+                by_sample[row["id"]] = questioner.requests(row)
             except NoMedia as fault:
                 without[row["id"]] = Prediction(row["id"], reason="no_media", detail=str(fault))
-        yield asked, without
+        yield by_sample, without

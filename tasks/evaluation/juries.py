@@ -62,5 +62,5 @@ def alphas(connection: duckdb.DuckDBPyConnection, counts: str) -> pa.Table:
     groups: dict[tuple[Any, ...], list[list[int]]] = {}
     for row in table.to_pylist():
         groups.setdefault(tuple(row[name] for name in names), []).extend([row["votes"]] * row["items"])
-    found = [{**dict(zip(names, group, strict=True)), "alpha": alpha(votes)} for group, votes in groups.items()]
-    return pa.Table.from_pylist(found, pa.schema([*map(table.schema.field, names), ("alpha", pa.float64())]))
+    rows = [{**dict(zip(names, group, strict=True)), "alpha": alpha(votes)} for group, votes in groups.items()]
+    return pa.Table.from_pylist(rows, pa.schema([*map(table.schema.field, names), ("alpha", pa.float64())]))

@@ -158,18 +158,18 @@ def _tables(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def _differences(folders: Mapping[str, Path]) -> list[dict[str, Any]]:
     """Of each pair of systems, by the paired bootstrap over prompts: means over clips alone, which FAD is not."""
     rows = {name: {row["id"]: row for row in pq.read_table(path / CLIPS).to_pylist()} for name, path in folders.items()}
-    found = []
+    differences = []
     first = next(iter(rows.values()))
     for measure in (*MEANS, *names_of(next(iter(first.values())))):
-        values = {name: {key: _of_clip(row, measure) for key, row in held.items()} for name, held in rows.items()}
-        shared = [key for key in first if all(held.get(key) is not None for held in values.values())]
+        values = {name: {key: _of_clip(row, measure) for key, row in by_id.items()} for name, by_id in rows.items()}
+        shared = [key for key in first if all(by_id.get(key) is not None for by_id in values.values())]
         if not shared:
             continue
-        means = {name: [held[key] for key in shared] for name, held in values.items()}
-        drawn = {name: (float(np.mean(held)), resample("accuracy", held, held)["accuracy"])
-                 for name, held in means.items()}  # fmt: skip
-        found += pair_differences(measure, drawn, len(shared))
-    return found
+        means = {name: [by_id[key] for key in shared] for name, by_id in values.items()}
+        drawn = {name: (float(np.mean(series)), resample("accuracy", series, series)["accuracy"])
+                 for name, series in means.items()}  # fmt: skip
+        differences += pair_differences(measure, drawn, len(shared))
+    return differences
 
 
 def _of_clip(row: Mapping[str, Any], measure: str) -> Any:

@@ -51,16 +51,16 @@ def read_clips(
     for evaluation in evaluations:
         try:
             with select_samples(version, corpus, evaluation, wish.part) as samples:
-                found = clip_predictions(scores, samples)
-                if found is None:
+                result = clip_predictions(scores, samples)
+                if result is None:
                     without.append(evaluation.name)
                     continue
-                predictions, most = found
-                asked = {**_file(path, evaluation), "per_clip": True}
+                predictions, most = result
+                facts = {**_file(path, evaluation), "per_clip": True}
                 if most is not None:
-                    asked["reachable"] = {"accuracy": most.met / samples.count, "exact": most.exact}
+                    facts["reachable"] = {"accuracy": most.met / samples.count, "exact": most.exact}
                 place = out / evaluation.name if out and len(evaluations) > 1 else out
-                tables.append(record(store, samples, wish, predictions, asked, place))
+                tables.append(record(store, samples, wish, predictions, facts, place))
         except NoSamples:
             if wish.evaluation is not None:
                 raise
@@ -81,13 +81,13 @@ def write_template(version: Version, corpus: Corpus, path: Path, wish: Wish) -> 
         StoreError: no such evaluation, or no samples.
     """
     if wish.evaluation is None and any(one.clips for one in corpus.evaluations):
-        held = []
+        clips = []
         for evaluation in _of_clips(corpus, wish):
             with suppress(NoSamples), select_samples(version, corpus, evaluation, wish.part) as samples:
-                held.append((evaluation, clips_of(samples)))
-        if not held:
+                clips.append((evaluation, clips_of(samples)))
+        if not clips:
             raise NoSamples(f"{version.corpus}@{version.name} has no sample of any evaluation")
-        return write_clips_template(path, held), "--clip-scores"
+        return write_clips_template(path, clips), "--clip-scores"
     evaluation = find_evaluation(corpus, wish.evaluation)
     with select_samples(version, corpus, evaluation, wish.part) as samples:
         return write_samples_template(path, samples), "--scores"

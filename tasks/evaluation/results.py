@@ -180,15 +180,15 @@ def cycles(
 def _members(group: str, rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[int]]]:
     """The places of each group's rows; rows with a null in a column are in none, those with a list in each."""
     names = group.split("+")
-    found: dict[tuple[Any, ...], list[int]] = {}
+    places: dict[tuple[Any, ...], list[int]] = {}
     for place, row in enumerate(rows):
         for values in product(*(row[name] if isinstance(row[name], list) else [row[name]] for name in names)):
             if None not in values:
-                found.setdefault(values, []).append(place)
-    ordered = sorted(found, key=lambda values: [(isinstance(v, str), v) for v in values])
+                places.setdefault(values, []).append(place)
+    ordered = sorted(places, key=lambda values: [(isinstance(v, str), v) for v in values])
     words = {True: "yes", False: "no"}
     named = [[words[v] if isinstance(v, bool) else str(v) for v in values] for values in ordered]
-    return [(" / ".join(name), found[values]) for name, values in zip(named, ordered, strict=True)]
+    return [(" / ".join(name), places[values]) for name, values in zip(named, ordered, strict=True)]
 
 
 def _mean(group: str, blocks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -82,21 +82,21 @@ def read_scores(path: Path, samples: Samples) -> dict[str, Prediction]:
     known = {row[0] for row in samples.connection.execute("SELECT id FROM judged.everything").fetchall()}
     wanted = {row[0] for row in samples.connection.execute("SELECT id FROM judged.samples").fetchall()}
     sizes = samples.sizes()
-    found: dict[str, Prediction] = {}
+    predictions: dict[str, Prediction] = {}
     for place, row in enumerate(table.select(["id", *form]).to_pylist(), 1):
         where = f"{path}, row {place}"
         name = "" if row["id"] is None else str(row["id"])
         if name not in known:
             raise InputError(f"{where}: unknown id '{name[:80]}': no sample of '{evaluation.name}' has it")
-        if name in found:
+        if name in predictions:
             raise InputError(f"{where}: id '{name}' stands there twice")
-        found[name] = _prediction(where, name, row, form, evaluation, sizes.get(name))
-    if missing := sorted(wanted - found.keys()):
+        predictions[name] = _prediction(where, name, row, form, evaluation, sizes.get(name))
+    if missing := sorted(wanted - predictions.keys()):
         raise InputError(
             f"{path}: {len(missing):,} of {len(wanted):,} samples are missing, the first is '{missing[0]}'; "
             "give a sample without an answer a row with empty cells"
         )
-    return {name: found[name] for name in wanted}
+    return {name: predictions[name] for name in wanted}
 
 
 def format_of(path: Path) -> tuple[str, str]:
@@ -178,21 +178,21 @@ def _share(where: str, value: float) -> float:
     return value
 
 
-def _chosen(where: str, name: str, said: str, evaluation: Evaluation, size: int | None) -> Prediction:
+def _chosen(where: str, name: str, choice: str, evaluation: Evaluation, size: int | None) -> Prediction:
     if evaluation.kind == "yes_no":
-        if said.casefold() not in ("yes", "no"):
-            raise InputError(f"{where}: expected yes or no, found {said[:80]!r}")
-        return Prediction(name, score=float(said.casefold() == "yes"))
+        if choice.casefold() not in ("yes", "no"):
+            raise InputError(f"{where}: expected yes or no, found {choice[:80]!r}")
+        return Prediction(name, score=float(choice.casefold() == "yes"))
     if evaluation.kind == "preference":
         first, second = evaluation.sides
-        if said.casefold() not in (first, second, "tie", INCONSISTENT):
-            raise InputError(f"{where}: expected {first}, {second} or tie, found {said[:80]!r}")
-        return Prediction(name, choice=said.casefold())
-    if len(said) != 1 or not said.isascii() or not said.isalpha():
-        raise InputError(f"{where}: expected a letter, found {said[:80]!r}")
-    if size is not None and LETTERS.index(said.upper()) >= size:
-        raise InputError(f"{where}: expected a letter from A to {LETTERS[size - 1]}, found '{said.upper()}'")
-    return Prediction(name, choice=said.upper())
+        if choice.casefold() not in (first, second, "tie", INCONSISTENT):
+            raise InputError(f"{where}: expected {first}, {second} or tie, found {choice[:80]!r}")
+        return Prediction(name, choice=choice.casefold())
+    if len(choice) != 1 or not choice.isascii() or not choice.isalpha():
+        raise InputError(f"{where}: expected a letter, found {choice[:80]!r}")
+    if size is not None and LETTERS.index(choice.upper()) >= size:
+        raise InputError(f"{where}: expected a letter from A to {LETTERS[size - 1]}, found '{choice.upper()}'")
+    return Prediction(name, choice=choice.upper())
 
 
 def number(where: str, column: str, value: Any) -> float:

@@ -165,7 +165,7 @@ def difference(first: float | None, second: float | None, resampled: Floats, clu
     low, high = _interval(resampled)
     if low is None:
         return Difference(first - second, None, None, None)
-    beyond = 1 + min(np.sum(resampled <= 0), np.sum(resampled >= 0))  # what is not defined is neither
+    beyond = 1 + min(np.sum(resampled <= 0), np.sum(resampled >= 0))  # undefined values count on neither side
     least = 2.0 ** (1 - min(clusters, 50))
     p = min(1.0, max(least, float(2 * beyond / (1 + np.isfinite(resampled).sum()))))
     return Difference(first - second, low, high, p)
@@ -180,10 +180,10 @@ def pair_differences(
         values: of each model, the metric's value and that of each resample.
     """
     pairs = list(combinations(values, 2))
-    found = [difference(values[a][0], values[b][0], values[a][1] - values[b][1], clusters) for a, b in pairs]
+    differences = [difference(values[a][0], values[b][0], values[a][1] - values[b][1], clusters) for a, b in pairs]
     return [
         {"metric": metric, "first": a, "second": b, **asdict(one), "p_holm": p}
-        for (a, b), one, p in zip(pairs, found, holm([one.p for one in found]), strict=True)
+        for (a, b), one, p in zip(pairs, differences, holm([one.p for one in differences]), strict=True)
     ]
 
 
@@ -230,7 +230,7 @@ def _clusters(count: int, labels: Any) -> Places:
 
 
 def _certain(value: float | None, which: Places) -> Estimate:
-    """What holds of every pair of samples, and so of every resample; or a value that is not defined."""
+    """A value that is the same in every resample, or that is not defined."""
     clusters = int(which.max(initial=-1)) + 1
     bound = value if clusters > 1 else None
     return Estimate(value, bound, bound, clusters)

@@ -136,8 +136,8 @@ def score(
         "unscored": scorers.unscored(rows),
     }  # fmt: skip
     folder = out or records_of(store, version) / f"score-{_word(system)}"
-    kept = [tuple(row[name] for name in COLUMNS.names) for row in rows]
-    return facts, write_record(folder, RECORD, facts, clips=(COLUMNS, kept))
+    cells = [tuple(row[name] for name in COLUMNS.names) for row in rows]
+    return facts, write_record(folder, RECORD, facts, clips=(COLUMNS, cells))
 
 
 def forecast(
@@ -148,8 +148,8 @@ def forecast(
     made, *_ = _submitted(version, store, generation, wish)
     plans = []
     if judge is not None:
-        with _questions(made, generation, judge) as asked, open_session(store, judge) as session:
-            plan = session.forecast(one.request for _, group, _ in asked for one in group)
+        with _questions(made, generation, judge) as questions, open_session(store, judge) as session:
+            plan = session.forecast(one.request for _, group, _ in questions for one in group)
         about = f"{len(generation.concepts)} concepts of {len(made):,} clips"
         plans = [{"annotator": judge.annotator, "about": about, **asdict(plan)}]
     return [*plans, *scorers.scorer_forecasts(_audio(made, generation), wish.scorers, store)]
@@ -279,15 +279,15 @@ def _questions(
     """What the judge is asked, with the prompt's id: a concept of all clips, then the next."""
     clips = {one.probe.clip_sha256: Clip(one.path, one.probe.duration_s) for one in made}
     with tempfile.TemporaryDirectory(prefix="earmark-") as temporary:
-        asked = []
+        questions = []
         for mode in generation.concepts:
             evaluation = Evaluation(mode.name, "yes_no", "", "", (mode,))
             questioner = Questioner(evaluation, mode, judge, clips, Path(temporary))
-            asked += [
+            questions += [
                 (questioner, questioner.requests({**one.row, "audio": one.probe.clip_sha256}), one.row[generation.key])
                 for one in made
             ]
-        yield asked
+        yield questions
 
 
 def _judged(
@@ -296,15 +296,15 @@ def _judged(
     """Of each clip, what the judge says of each concept; and who it is."""
     if judge is None:
         return [[] for _ in made], {"judge": None}
-    with _questions(made, generation, judge) as asked, open_session(store, judge) as session:
-        outcomes = iter(session.ask([one.request for _, held, _ in asked for one in held]).outcomes)
-        read = [one.read(name, held, [next(outcomes) for _ in held]) for one, held, name in asked]
-        prompts = {name: sha256 for one, _, _ in asked for name, sha256 in one.prompts.items()}
+    with _questions(made, generation, judge) as questions, open_session(store, judge) as session:
+        outcomes = iter(session.ask([one.request for _, group, _ in questions for one in group]).outcomes)
+        read = [one.read(name, group, [next(outcomes) for _ in group]) for one, group, name in questions]
+        prompts = {name: sha256 for one, _, _ in questions for name, sha256 in one.prompts.items()}
     if not any(one.answered for one in read):
         raise EarmarkError(f"{judge.annotator} answered no question; most for '{read[0].reason}': {read[0].detail}")
     by_concept = [read[at : at + len(made)] for at in range(0, len(read), len(made))]
     names = [mode.name for mode in generation.concepts]
-    answers = [list(zip(names, held, strict=True)) for held in zip(*by_concept, strict=True)]
+    answers = [list(zip(names, group, strict=True)) for group in zip(*by_concept, strict=True)]
     return answers, {"judge": {"annotator": judge.annotator, "prompts": prompts}}
 
 
@@ -320,9 +320,9 @@ def _rows(
     scores: Mapping[str, Sequence[scorers.Scored]],
 ) -> list[dict[str, Any]]:
     """What was measured of each clip."""
-    coverage = concept_shares([one.score for _, one in held] for held in answers)
+    coverage = concept_shares([one.score for _, one in concepts] for concepts in answers)
     rows = []
-    for one, fit, held, share in zip(made, fits, answers, coverage, strict=True):
+    for one, fit, concepts, share in zip(made, fits, answers, coverage, strict=True):
         clipped = clipped_share(decode(one.path)[0])
         numbers = scores[one.row[generation.key]]
         rows.append(
@@ -334,12 +334,16 @@ def _rows(
                 "faults": faults_of(one.probe, clipped, wish.length_s),
                 "clap": fit,
                 "concepts": [
-                    {"concept": name, "p_yes": said.score, "reason": None if said.answered else said.reason}
-                    for name, said in held
+                    {
+                        "concept": name,
+                        "p_yes": prediction.score,
+                        "reason": None if prediction.answered else prediction.reason,
+                    }
+                    for name, prediction in concepts
                 ],
                 "coverage": share,
                 "request_keys": [
-                    *(key for _, said in held for key in said.requests),
+                    *(key for _, prediction in concepts for key in prediction.requests),
                     *dict.fromkeys(number.request_key for number in numbers),
                 ],
                 "scores": [number._asdict() for number in numbers],
@@ -388,9 +392,9 @@ MEANS = {"ccs": "coverage", "clap": "clap"}  # measures that are means over clip
 
 def _by_concept(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
     """The share of clips in which each kind of concept is heard, of those with an answer."""
-    heard: dict[str, list[bool]] = {}
+    answers: dict[str, list[bool]] = {}
     for row in rows:
         for one in row["concepts"]:
             if one["p_yes"] is not None:
-                heard.setdefault(one["concept"], []).append(one["p_yes"] > HEARD)
-    return {name: float(np.mean(known)) for name, known in heard.items()}
+                answers.setdefault(one["concept"], []).append(one["p_yes"] > HEARD)
+    return {name: float(np.mean(known)) for name, known in answers.items()}

@@ -51,16 +51,16 @@ def find(source: Source, root: Path) -> Found:
 
 def read(source: Source, root: Path) -> Imported:
     """Yield ratings, or means where a split has none."""
-    found = find(source, root)
-    yield from found.notes
+    release = find(source, root)
+    yield from release.notes
     texts: dict[str, str] = {}
-    for file in found.lists:
+    for file in release.lists:
         if file.part == "texts":
             texts, unread = _read_texts(file)
             if unread:
                 yield Note(f"{file.name}: {unread} lines could not be read; what those clips say stays unknown")
-    audio = f"{found.folder.removesuffix('sets')}wav/" if found.folder else ""
-    for file in found.lists:
+    audio = f"{release.folder.removesuffix('sets')}wav/" if release.folder else ""
+    for file in release.lists:
         if file.part == "texts":
             continue
         rated = file.kind in RATING_SETS

@@ -55,10 +55,10 @@ def find(source: Source, root: Path) -> Found:
 
 def read(source: Source, root: Path) -> Imported:
     """Yield one mean per file."""
-    found = find(source, root)
-    yield from found.notes
-    for file in found.lists:
-        parse = partial(_mean, source, file, str(root), found.folder)
+    release = find(source, root)
+    yield from release.notes
+    for file in release.lists:
+        parse = partial(_mean, source, file, str(root), release.folder)
         yield from parsed(file.name, headed_rows(file, COLUMNS, OPTIONAL), parse)
 
 

@@ -66,13 +66,13 @@ def find(source: Source, root: Path) -> Found:
 
 def read(source: Source, root: Path) -> Imported:
     """Yield one mean per clip."""
-    found = find(source, root)
-    yield from found.notes
-    if found.folder == "info":
-        yield from _read_json(source, root, found)
+    release = find(source, root)
+    yield from release.notes
+    if release.folder == "info":
+        yield from _read_json(source, root, release)
         return
-    audio = f"{found.folder.removesuffix('sets')}wav/" if found.folder else ""
-    for file in found.lists:
+    audio = f"{release.folder.removesuffix('sets')}wav/" if release.folder else ""
+    for file in release.lists:
         yield from parsed(file.name, bare_rows(file, 2), partial(_mean, source, file, str(root), audio))
 
 

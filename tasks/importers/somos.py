@@ -29,9 +29,9 @@ find = partial(find_parts, folders=("training_files/split1/clean", "split1/clean
 
 def read(source: Source, root: Path) -> Imported:
     """Yield ratings, or means where a split has none."""
-    found = find(source, root)
-    yield from found.notes
-    for file in found.lists:
+    release = find(source, root)
+    yield from release.notes
+    for file in release.lists:
         rated = file.kind in RATING_SETS
         columns = RATINGS if rated else MEANS
         rows = headed_rows(file, columns, published=columns)
@@ -40,13 +40,13 @@ def read(source: Source, root: Path) -> Imported:
 
 
 def _rating(source: Source, file: ListFile, root: str, rated: bool, cells: Cells, line: int) -> Rating:
-    utterance, given = cells[1:3] if rated else cells
+    utterance, cell = cells[1:3] if rated else cells
     wav = clip(utterance, root)
     bare = wav.removesuffix(".wav")
     sentence, _, system = bare.rpartition("_")
     if not (sentence and system):
         raise BadRow("bad_id", f"expected <sentence>_<system>, found '{shown(wav)}'")
-    value = score(given, *source.scale)
+    value = score(cell, *source.scale)
     listener = _listener(cells, system) if rated else None
     audio = f"audios/{bare}.wav"
     return Rating(

@@ -106,11 +106,11 @@ def _parser(source: Source, columns: Columns, file: ListFile, root: str) -> Call
         for field, place, read in reads:
             row[field] = read(cells[place])
         if named:
-            found = named.search(PurePosixPath(str(cells[0])).name)
-            if found is None:
+            match = named.search(PurePosixPath(str(cells[0])).name)
+            if match is None:
                 expected = "expected a file name as file_name describes it"
                 raise BadRow("bad_file_name", f"{expected}, found {shown(cells[0])}")
-            for group, text in found.groupdict().items():
+            for group, text in match.groupdict().items():
                 field, read = FIELDS[group]
                 row[field] = read(text or "")
         return Rating(name, mos, file.name, line, **row)

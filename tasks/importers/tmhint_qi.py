@@ -26,15 +26,15 @@ find = partial(find_parts, folders=("", "TMHINT-QI", "TMHINTQI"), parts=PARTS)
 
 def read(source: Source, root: Path) -> Imported:
     """Yield one rating a row."""
-    found = find(source, root)
-    yield from found.notes
-    folder = root / found.folder
+    release = find(source, root)
+    yield from release.notes
+    folder = root / release.folder
     splits = _splits(folder)
     if splits is None:
         yield Note(f"{source.name}: no folders train and test beside raw_data.csv; the publisher's split is unknown")
-    for file in found.lists:
+    for file in release.lists:
         rows = headed_rows(file, COLUMNS, ("idx",), PUBLISHED)
-        yield from parsed(file.name, rows, partial(_rating, source, file, str(root), found.folder, splits))
+        yield from parsed(file.name, rows, partial(_rating, source, file, str(root), release.folder, splits))
 
 
 def listing(source: Source, root: Path) -> dict[str, str] | None:

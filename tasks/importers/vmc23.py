@@ -30,9 +30,9 @@ find = partial(find_parts, folders=("", "DATA", "DATA/sets"), parts=PARTS)
 
 def read(source: Source, root: Path) -> Imported:
     """Yield the means of all tracks; each track, and each voice of track 1, is a listening test of its own."""
-    found = find(source, root)
-    yield from found.notes
-    for file in found.lists:
+    release = find(source, root)
+    yield from release.notes
+    for file in release.lists:
         yield from parsed(file.name, bare_rows(file, 2), partial(_mean, source, file, str(root)))
 
 
@@ -54,10 +54,10 @@ def _origin(track: str, rest: str) -> tuple[str, str, str, str | None]:
             raise BadRow("clean_reference", "the clean recording that others are compared with, not a rated system")
         return split_name(rest)
     pattern, form = NAMES[track]
-    found = re.fullmatch(pattern, rest)
-    if not found:
+    match = re.fullmatch(pattern, rest)
+    if not match:
         raise BadRow("bad_id", f"expected {form}, found '{shown(rest)}'")
-    return found["system"], found["speaker"], found["content"], None
+    return match["system"], match["speaker"], match["content"], None
 
 
 LAYOUT = published(find, read)

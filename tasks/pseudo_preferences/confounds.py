@@ -42,15 +42,15 @@ def write_confounds(stage: Stage, config: PseudoPreferences) -> None:
         for table in (CLIPS, PAIRS, JUDGMENTS, LABELS):
             view_parquet(connection, table.name, stage.files(table.name), table.schema)
         rows = connection.execute(query("pseudo_preferences/confounds"), {"judges": judges}).fetchdf()
-    found: list[Row] = []
+    results: list[Row] = []
     for key, group in rows.groupby(["set", "judge", "dimension"], sort=False):
         about = {"set": key[0], "judge": key[1], "dimension": key[2], "matched": matched}
         known = {name: group[name].to_numpy(float) for name in FEATURES}  # those that are known of every clip, and vary
         features = {name: values for name, values in known.items() if np.isfinite(values).all() and values.any()}
         measured = measure(group["prompt_id"].tolist(), group["a_won"].to_numpy(bool), features)
-        found += [about | row for row in measured]
-    if found:
-        stage.write(CONFOUNDS, UNSPLIT, [pa.Table.from_pylist(found, CONFOUNDS.schema)])
+        results += [about | row for row in measured]
+    if results:
+        stage.write(CONFOUNDS, UNSPLIT, [pa.Table.from_pylist(results, CONFOUNDS.schema)])
 
 
 def measure(prompts: Sequence[str], a_won: npt.NDArray[np.bool_], features: dict[str, Floats]) -> Iterator[Row]:

@@ -102,13 +102,13 @@ def peeks(config: PseudoPreferences) -> Iterator[Peek]:
 def named_audio(config: PseudoPreferences) -> dict[str, Path | AudioFault]:
     """The audio file of every generation and reference that the tables name."""
     roots = _roots(config)
-    found: dict[str, Path | AudioFault] = {}
+    files: dict[str, Path | AudioFault] = {}
     for row in _read_tables(config):
         if isinstance(row, Prompt) and row.reference_audio:
-            found[f"reference {row.reference_audio}"] = clip_below(roots["reference"], row.reference_audio)
+            files[f"reference {row.reference_audio}"] = clip_below(roots["reference"], row.reference_audio)
         elif isinstance(row, Generation):
-            found[row.audio] = clip_below(roots["generation"], row.audio)
-    return found
+            files[row.audio] = clip_below(roots["generation"], row.audio)
+    return files
 
 
 def _read_tables(config: PseudoPreferences) -> Iterator[Prompt | Generation | Reject | Note]:

@@ -124,7 +124,7 @@ def take_released(stage: Stage, config: PseudoPreferences, labels: Path, media: 
         limits = {"shortest_s": config.clips.shortest_s, "silence_dbfs": config.clips.silence_dbfs}
         connection.execute(query("pseudo_preferences/released_pairs"), limits)
         ties = connection.execute(query("pseudo_preferences/released_ties")).fetchall()
-        numbers = group([own for _, own, _, _ in ties])
+        numbers = group([keys for _, keys, _, _ in ties])
         groups = [(row, number, name, split) for number, (row, _, name, split) in zip(numbers, ties, strict=True)]
         create_table(connection, "groups", "row int64, number int64, name string, split string", groups)
         given = {"seed": config.seed, **split_ends(config.shares)}

@@ -26,7 +26,7 @@ _FEATURE = "an input behind a URL"
 
 
 class _DeniedError(InputError):
-    """The keys do not allow what was asked."""
+    """The keys do not allow the request."""
 
 
 _KEYS = {
@@ -47,7 +47,7 @@ class BucketObjects:
     def __init__(self, kind: str) -> None:
         self._kind = kind
         self._files = open_objects(_FEATURE) if kind == "s3" else _open(kind)
-        self._encoded: dict[str, str] = {}  # how objects are stored that clients would decode, by their URLs
+        self._encoded: dict[str, str] = {}  # by URL, the encoding of an object that clients would decode
 
     def look(self, urls: Sequence[str], seen: Callable[[], None]) -> list[Object | None]:
         """What the store says of objects; None where there is none. `seen` is called for each."""
@@ -68,22 +68,22 @@ class BucketObjects:
         """All objects at or below a URL, by their URLs.
 
         Raises:
-            InputError: an object's name has no place on a disk.
+            InputError: an object's name cannot be a path on a disk.
         """
         try:
             with self._one_line(url):
-                found: Mapping[str, Mapping[str, Any]] = self._files.find(url, detail=True)
-                if not isinstance(found, Mapping):  # adlfs names a file without its facts
-                    found = {name: self._files.info(name) for name in found}
+                objects: Mapping[str, Mapping[str, Any]] = self._files.find(url, detail=True)
+                if not isinstance(objects, Mapping):  # at the URL of one file, adlfs gives its name alone
+                    objects = {name: self._files.info(name) for name in objects}
         except FileNotFoundError:
-            found = {}
-        if not found:
+            objects = {}
+        if not objects:
             self.require([url])
         folders: set[str] = set()
-        for name in found:
+        for name in objects:
             while (name := name.rpartition("/")[0]) and name not in folders:
                 folders.add(name)
-        for name, facts in found.items():
+        for name, facts in objects.items():
             # a mark that some tools put for a folder; adlfs names it without the "/"
             if name.endswith("/") or (name in folders and not facts["size"]):
                 continue
@@ -94,7 +94,7 @@ class BucketObjects:
             yield f"{self._kind}://{name}", self._object(f"{self._kind}://{name}", facts)
 
     def require(self, urls: Iterable[str]) -> None:
-        """Refuse buckets that are not there. One that may be read but not listed or looked at is there."""
+        """Refuse buckets that are not there. One that the keys allow neither to list nor to look at passes."""
         for url in sorted({f"{self._kind}://{url.split('/')[2]}" for url in urls}):
             bucket = url.partition("://")[2]
             try:
@@ -104,7 +104,7 @@ class BucketObjects:
                     else:
                         self._files.info(bucket)
             except _DeniedError:
-                continue  # its objects were asked for before
+                continue  # its objects were requested before this
             except FileNotFoundError:
                 if self._kind == "s3":
                     require_bucket(self._files, url, InputError)
@@ -113,7 +113,7 @@ class BucketObjects:
                 raise InputError(f"{url}: expected a {holder} '{bucket}', found none; correct the name") from None
 
     def blocks(self, url: str, start: int, state: Object) -> Iterator[bytes]:
-        """An object's bytes from one on, all of one state.
+        """An object's bytes from `start` on, all of the state `state`.
 
         Raises:
             FileNotFoundError: there is no such object, or it was replaced.
@@ -147,7 +147,7 @@ class BucketObjects:
 
     @contextmanager
     def _one_line(self, where: str) -> Iterator[None]:
-        """Faults of the store become one line; that something is not there passes."""
+        """Turn a fault of the store into one line; FileNotFoundError passes."""
         if self._kind == "s3":
             with one_line(where, InputError):
                 yield
@@ -168,13 +168,12 @@ class BucketObjects:
 
 
 def _open(kind: str) -> Any:
-    for name in ("azure", "gcsfs"):  # what they raise is what we say
+    for name in ("azure", "gcsfs"):  # our messages repeat what they raise
         logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
         if kind == "gs":
-            from gcsfs.core import (
-                GCSFileSystem,
-            )  # not the one that asks for each bucket's kind by a protocol of its own
+            # `gcsfs.GCSFileSystem` is another class, which asks for each bucket's kind by a protocol of its own
+            from gcsfs.core import GCSFileSystem
 
             return GCSFileSystem(use_listings_cache=False)
         import adlfs

@@ -276,10 +276,10 @@ def _published_alike(before: Manifest, made: Made) -> bool:
 
 def _link_unchanged(stage: Stage, entries: list[FileEntry], before: Version) -> None:
     """Replace every file whose bytes the version before already holds by a hard link to it."""
-    held = {entry.sha256: before.folder / entry.path for entry in before.manifest.files}
+    paths = {entry.sha256: before.folder / entry.path for entry in before.manifest.files}
     for entry in entries:
-        if entry.sha256 in held and held[entry.sha256].is_file():
-            link_over(held[entry.sha256], stage.version / entry.path)
+        if entry.sha256 in paths and paths[entry.sha256].is_file():
+            link_over(paths[entry.sha256], stage.version / entry.path)
 
 
 def _manifest(

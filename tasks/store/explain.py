@@ -40,12 +40,12 @@ def explain(version: Version, tables: Sequence[Table], wanted: str) -> list[Acco
         for table in there:
             view_parquet(connection, quoted(table.name), version.files(table.name))
         rows = _Rows(connection, version, there)
-        found = [rows.account(table, row, whole=True) for table in there for row in rows.named(table, wanted)]
-    if not found:
+        accounts = [rows.account(table, row, whole=True) for table in there for row in rows.named(table, wanted)]
+    if not accounts:
         raise StoreError(
             f"{version.corpus} {version.name}: expected a row's key, a reject's item or file name, found '{wanted}'"
         )
-    return found
+    return accounts
 
 
 class _Rows(NamedTuple):
@@ -69,9 +69,9 @@ class _Rows(NamedTuple):
         if not whole:
             return Account(table.name, name, row, says)
         links = {
-            column: self.account(target, found[0], whole=False)
+            column: self.account(target, rows[0], whole=False)
             for column, target in links_of(self.tables, table)
-            if (found := self._where(target, f'"{target.key[0]}" = $wanted', row[column]))
+            if (rows := self._where(target, f'"{target.key[0]}" = $wanted', row[column]))
         }
         return Account(table.name, name, row, says, self._through(table, row), links, self._used_in(table, name))
 
@@ -87,15 +87,15 @@ class _Rows(NamedTuple):
     def _through(self, table: Table, row: dict[str, Any]) -> tuple[Step, ...]:
         """The steps up to the one that wrote the row's table, or up to the one that rejected it.
 
-        Of steps side by side that each read one input, only the row's own is told.
+        Where steps side by side each read one input, only the step of the row's input is shown.
         """
         steps, reject = self.version.manifest.steps, table.name == REJECTS.name
         ends = (s.place for s in steps if (s.stage == row["stage"] if reject else s.table == table.name))
         last = max(ends, default=0)
         origin = str(row.get("dataset") or (row.get("file") or "").split("/")[0])
-        own = [s for s in steps if s.name.endswith(f"-{origin}")]
+        of_input = [s for s in steps if s.name.endswith(f"-{origin}")]
         passed = [s for s in steps if s.place < last or s.table == table.name or s.stage == row.get("stage")]
-        return tuple(s for s in passed if s in own or not any(s.place == o.place for o in own))
+        return tuple(s for s in passed if s in of_input or not any(s.place == o.place for o in of_input))
 
     def _used_in(self, table: Table, name: str) -> dict[str, int]:
         counts = {}

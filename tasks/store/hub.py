@@ -33,8 +33,8 @@ _REPO = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
 class State:
     """A repository as it is now."""
 
-    head: str  # the commit of the branch that is published to; that of main where the branch is not made yet
-    has_branch: bool  # whether it is
+    head: str  # the commit of the branch that is published to; of main where there is no such branch yet
+    has_branch: bool  # whether there is one
     private: bool  # whether only its owners see it
     tags: dict[str, str]  # commits by tag
     files: tuple[Remote, ...]  # what that commit holds
@@ -89,12 +89,12 @@ class Repo:
             head = heads.get(self.revision, info.sha)
             tags = {tag.name: tag.target_commit for tag in refs.tags}
             files = self.files(head)
-            held = any(file.path == MANIFEST for file in files)
-            manifest = self._manifest(head) if held else None
+            has_manifest = any(file.path == MANIFEST for file in files)
+            manifest = self._manifest(head) if has_manifest else None
             return State(head, self.revision in heads, bool(info.private), tags, files, manifest)
 
     def create(self, private: bool) -> None:
-        """Make the repository and the branch, from what main holds, unless they are there."""
+        """Make the repository, and the branch as a copy of main, unless they are there."""
         with _spoken(self.name):
             if get_token() is None:
                 raise HubError("no token for the Hub: set HF_TOKEN, or log in with: hf auth login")

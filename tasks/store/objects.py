@@ -70,7 +70,7 @@ def open_objects(feature: str) -> Any:
 
 @contextmanager
 def one_line(where: str, kind: type[EarmarkError]) -> Iterator[None]:
-    """Faults of the object store become one line; that something is or is not there passes."""
+    """Turn a fault of the object store into one line; FileNotFoundError and FileExistsError pass."""
     from aiohttp import ClientError
     from botocore.exceptions import BotoCoreError, NoCredentialsError
 
@@ -99,7 +99,7 @@ def require_bucket(files: Any, url: str, kind: type[EarmarkError]) -> None:
 def blocks(
     files: Any, target: str, kind: type[EarmarkError], start: int = 0, etag: str | None = None
 ) -> Iterator[bytes]:
-    """An object's bytes from `start` on, all of one state: that of the `etag`, or without it the one that is found.
+    """An object's bytes from `start` on, all of one state: that of the `etag`, or without it the present one.
 
     Raises:
         FileNotFoundError: there is no such object, or it was replaced.

@@ -86,8 +86,8 @@ def record_schema(record: type, before: str, after: str = "") -> pa.Schema:
         after: columns after them.
     """
     hints = {name: (get_args(hint) or (hint,))[0] for name, hint in get_type_hints(record).items()}
-    own = ", ".join(f"{name} {_ALIASES[kind]}" for name, kind in hints.items())
-    return row_schema(", ".join(filter(None, (before, own, after))))
+    fields = ", ".join(f"{name} {_ALIASES[kind]}" for name, kind in hints.items())
+    return row_schema(", ".join(filter(None, (before, fields, after))))
 
 
 def _type_of(alias: str) -> pa.DataType:

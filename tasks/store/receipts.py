@@ -25,8 +25,8 @@ class Receipt(BaseModel):
     repo: str
     private: bool
     commit: str  # the commit that holds the version
-    tag: str | None  # None where a branch beside main was published to
-    branch: str | None = None  # that branch
+    tag: str | None  # None for a branch beside main
+    branch: str | None = None  # the branch, if it is not main
     manifest: str  # SHA-256 of the version's manifest in the store
     published_manifest: str  # that of the manifest in the repository; another one if something was held back
     files: int  # files in the repository
@@ -54,5 +54,5 @@ def receipts(store: Store, corpus: str) -> list[Receipt]:
     Raises:
         StoreError: one cannot be read.
     """
-    found = [read_record(Receipt, path, "a receipt") for path in (store.folder(corpus) / FOLDER).glob("*.json")]
-    return sorted(found, key=lambda receipt: (int(receipt.version[1:]), receipt.repo, receipt.branch or ""))
+    records = [read_record(Receipt, path, "a receipt") for path in (store.folder(corpus) / FOLDER).glob("*.json")]
+    return sorted(records, key=lambda receipt: (int(receipt.version[1:]), receipt.repo, receipt.branch or ""))

@@ -56,8 +56,8 @@ class Remote:
     def committed(self, corpus: str = "*") -> set[tuple[str, str]]:
         """Corpus and name of the committed versions, of one corpus or all: those that have a manifest."""
         with self._one_line():
-            found = self.files.glob(f"{self.url}/{corpus}/v*/{MANIFEST}", detail=True)
-        return {(path.split("/")[-3], path.split("/")[-2]) for path, held in found.items() if held["size"]}
+            manifests = self.files.glob(f"{self.url}/{corpus}/v*/{MANIFEST}", detail=True)
+        return {(path.split("/")[-3], path.split("/")[-2]) for path, facts in manifests.items() if facts["size"]}
 
     def read_manifest(self, corpus: str, name: str) -> Manifest:
         """A version's manifest."""
@@ -68,7 +68,7 @@ class Remote:
 
     def claim(self, corpus: str, claimant: str) -> str:
         """Claim the name of the next version; an interrupted build of the same content gets the one that it had, unless
-        what it had sent was discarded since."""
+        the files that it sent were discarded since."""
         number = max((int(name[1:]) for _, name in self.committed(corpus)), default=0) + 1
         while not self._claims(corpus, f"v{number}", claimant):
             number += 1
@@ -96,8 +96,8 @@ class Remote:
         return str(held.get("claimant", ""))
 
     def send(self, folder: Path, manifest: Manifest, before: Manifest | None) -> None:
-        """Upload what a version's folder holds, but for the manifest. Files that the version before has too are copied
-        where they lie.
+        """Upload a version's files, but not its manifest. Files that the version before has too are copied within the
+        object store.
 
         Raises:
             StoreError: the object store cannot be written.

@@ -86,8 +86,8 @@ def save_run(store: Store, run: Run) -> None:
 def settle_runs(
     store: Store, corpus: str, config: Path, limit: int | None, version: str, *, force: bool = False
 ) -> None:
-    """Note that earlier runs of a config, which failed or were interrupted, came to a version after all; those that
-    were to build anew only if it was built anew (`force`)."""
+    """Mark earlier runs of a config that failed or were interrupted as completed by this version; runs with `--force`
+    only if this version was built with it too (`force`)."""
     for run in list_runs(store):
         same = (run.corpus, run.config, run.limit) == (corpus, str(config.absolute()), limit)
         if same and run.current_state() in ("failed", "interrupted") and (force or not run.force):

@@ -96,5 +96,5 @@ def create_table(connection: duckdb.DuckDBPyConnection, name: str, columns: str,
 def by_split(
     connection: duckdb.DuckDBPyConnection, sql: str, params: Mapping[str, object] | None = None, batch: int = 100_000
 ) -> Callable[[str], pa.RecordBatchReader]:
-    """What a query gives of a split, `$split` beside its other parameters, as `Stage.write_splits` takes it."""
+    """The rows of a split, for `Stage.write_splits`; the query gets `$split` beside its other parameters."""
     return lambda split: connection.sql(sql, params={**(params or {}), "split": split}).to_arrow_reader(batch)

@@ -86,9 +86,9 @@ class Store:
             return
         bring_withdrawals(self.root, self.remote)
         there = self.remote.committed(corpus or "*")
-        for held in [version for name in ([corpus] if corpus else self.corpora()) for version in self.versions(name)]:
-            if (held.corpus, held.name) not in there:
-                (held.folder / MANIFEST).unlink(missing_ok=True)
+        for copy in [version for name in ([corpus] if corpus else self.corpora()) for version in self.versions(name)]:
+            if (copy.corpus, copy.name) not in there:
+                (copy.folder / MANIFEST).unlink(missing_ok=True)
         for name, version in there:
             if not (path := self.folder(name) / version / MANIFEST).is_file():
                 write_text(path, self.remote.read_manifest(name, version).to_json())

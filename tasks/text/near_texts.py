@@ -110,7 +110,7 @@ class _Index:
                 self._counts[_counter(shingle)] += 1
 
     def add(self, at: int) -> None:
-        """Have a text found from now on; texts are added in order."""
+        """Add a text to the index; texts are added in order."""
         shingles = _shingles(self._texts[at])
         self._sizes[at] = len(shingles)
         for shingle in self._first(shingles):

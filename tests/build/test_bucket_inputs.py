@@ -81,7 +81,7 @@ def test_a_version_from_a_bucket_is_that_of_the_disk(cloud: tuple[str, Any], tmp
     there = build_version(rated(f"{kind}://lab/study"), tmp_path / "store")
     here = build_version(rated(str(tmp_path / "here")), tmp_path / "other")
     tables = [
-        {path: held for path, held in contents_of(one.folder).items() if path != "manifest.json"}
+        {path: content for path, content in contents_of(one.folder).items() if path != "manifest.json"}
         for one in (there, here)
     ]
     assert tables[0] == tables[1]
@@ -121,12 +121,12 @@ def test_what_a_client_would_decode_is_refused(cloud: tuple[str, Any], monkeypat
     kind, files = cloud
     files.pipe_file("lab/a/rows.csv", gzip.compress(b"f,m,s\n"), **ENCODED[kind])
     files.pipe_file("lab/a/plain.csv", b"f,m,s\n")
-    said = f"^{kind}://lab/a/rows.csv: stored with Content-Encoding: gzip; store it without$"
+    message = f"^{kind}://lab/a/rows.csv: stored with Content-Encoding: gzip; store it without$"
     for bringing in (
         lambda: bring([place_of(f"{kind}://lab/a/rows.csv")]),
         lambda: bring_folder(place_of(f"{kind}://lab/a")),
     ):
-        with pytest.raises(InputError, match=said):
+        with pytest.raises(InputError, match=message):
             bringing()
     objects, url = BucketObjects(kind), f"{kind}://lab/a/plain.csv"
     (state,) = objects.look([url], lambda: None)
@@ -176,18 +176,18 @@ def test_a_container_whose_folders_are_blobs_too(tmp_path: Path, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    ("error", "said"),
+    ("error", "message"),
     [
         (OSError("Forbidden: b/lab/o\nno access"), "access denied (Forbidden: b/lab/o no access)"),
         ("NonRetryableError", "cannot be read: NonRetryableError"),
         ("ChecksumError", "cannot be read: ChecksumError"),
     ],
 )
-def test_faults_of_googles_client_are_one_line(error: OSError | str, said: str) -> None:
+def test_faults_of_googles_client_are_one_line(error: OSError | str, message: str) -> None:
     from gcsfs import retry
 
     with (
-        pytest.raises(InputError, match=rf"^gs://lab/x: {re.escape(said)}; check"),
+        pytest.raises(InputError, match=rf"^gs://lab/x: {re.escape(message)}; check"),
         BucketObjects("gs")._one_line("gs://lab/x"),
     ):
         raise getattr(retry, error)() if isinstance(error, str) else error

@@ -14,7 +14,7 @@ import pytest
 
 from earmark.schemas.errors import InputError
 from earmark.schemas.places import place_of, rows_parts, url_fault, url_of
-from earmark.tasks.build.hub_rows import _kept, _plain
+from earmark.tasks.build.hub_rows import _embedded_file, _plain
 from earmark.tasks.build.mirror import bring_folder
 from earmark.tasks.store.versions import open_store
 from tests.build.test_hub_inputs import hub
@@ -56,9 +56,9 @@ def table(sounds: list[bytes | None], scores: list[float | None]) -> bytes:
     }
     kinds = {"audio": {"_type": "Audio"}, "score": {"dtype": "float64", "_type": "Value"}}
     kinds["system"] = {"dtype": "string", "_type": "Value"}
-    told = {"huggingface": json.dumps({"info": {"features": kinds}})}
+    metadata = {"huggingface": json.dumps({"info": {"features": kinds}})}
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.table(columns).replace_schema_metadata(told), sink)
+    pq.write_table(pa.table(columns).replace_schema_metadata(metadata), sink)
     content: bytes = sink.getvalue().to_pybytes()
     return content
 
@@ -166,7 +166,7 @@ def test_only_the_config_says_what_is_streamed_and_from_where(hub: HubServer, tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("card", "files", "said"),
+    ("card", "files", "message"),
     [
         (JSON_CARD, {"study.py": b"print(1)"}, "Dataset scripts are no longer supported"),
         (JSON_CARD.replace(b".jsonl", b".tar"), {"rated/train.tar": b"broken" * 400}, "invalid header"),
@@ -174,7 +174,7 @@ def test_only_the_config_says_what_is_streamed_and_from_where(hub: HubServer, tm
     ],
 )
 def test_what_cannot_be_read_ends_in_one_line(
-    card: bytes, files: dict[str, bytes], said: str, hub: HubServer, tmp_path: Path
+    card: bytes, files: dict[str, bytes], message: str, hub: HubServer, tmp_path: Path
 ) -> None:
     hub.add_commit(REPO, {"README.md": card, **files})
     (tmp_path / "build.toml").write_text(CONFIG)
@@ -183,12 +183,12 @@ def test_what_cannot_be_read_ends_in_one_line(
     assert "Traceback" not in ended.stderr
     (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error:")]
     assert "/rated/train.jsonl: expected a configuration and split that can be read, found: " in line
-    assert said in line
+    assert message in line
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("root", "split", "said"),
+    ("root", "split", "message"),
     [
         ("lab/study@main/rated", "audio", "no split 'audio' in configuration 'rated'; there are: train, test"),
         ("lab/study@main/other", "train", "no configuration 'other'; there are: rated"),
@@ -198,7 +198,9 @@ def test_what_cannot_be_read_ends_in_one_line(
         ("lab/study@v9/rated", "train", "expected a data set and a revision that the token may read"),
     ],
 )
-def test_what_is_not_there_ends_in_one_line(root: str, split: str, said: str, hub: HubServer, tmp_path: Path) -> None:
+def test_what_is_not_there_ends_in_one_line(
+    root: str, split: str, message: str, hub: HubServer, tmp_path: Path
+) -> None:
     parts = dict.fromkeys(("rated/train-0.parquet", "rated/test.parquet"), table(clips(tmp_path, 1), [2.0]))
     hub.add_commit(REPO, {"README.md": CARD, **parts})
     config = CONFIG.replace("train.jsonl", f"{split}.jsonl").replace("lab/study@main/rated", root)
@@ -206,7 +208,7 @@ def test_what_is_not_there_ends_in_one_line(root: str, split: str, said: str, hu
     ended = earmark(tmp_path, hub, "build", "mos-preferences", "-c", str(tmp_path / "build.toml"))
     assert ended.returncode == 1
     (line,) = [line for line in ended.stderr.splitlines() if line.startswith("error:")]
-    assert said in line
+    assert message in line
     assert "Traceback" not in ended.stderr
 
 
@@ -235,7 +237,7 @@ def test_a_folder_of_audio_is_a_split_too(hub: HubServer, tmp_path: Path) -> Non
     ],
 )
 def test_a_row_cannot_have_a_file_read_that_is_not_its_own(path: str | None, tmp_path: Path) -> None:
-    assert _kept(None, path, tmp_path / "train", "datasets/lab/study@1/") is None
+    assert _embedded_file(None, path, tmp_path / "train", "datasets/lab/study@1/") is None
     assert not (tmp_path / "train").exists()
 
 
@@ -261,10 +263,10 @@ def test_embedded_bytes_go_nowhere_else(tmp_path: Path) -> None:
         ("x.W\u00c4V", "bin"),
         (None, "bin"),
     ):
-        name = _kept(b"bytes", path, tmp_path / "train", "datasets/lab/study@1/")
+        name = _embedded_file(b"bytes", path, tmp_path / "train", "datasets/lab/study@1/")
         assert name == f"train/{hashlib.sha256(b'bytes').hexdigest()}.{ending}"
     assert {path.parent for path in tmp_path.rglob("*.*")} == {tmp_path / "train"}
-    assert (_kept(b"fLaC...", "x.wav", tmp_path / "train", "o") or "").endswith(".flac")
+    assert (_embedded_file(b"fLaC...", "x.wav", tmp_path / "train", "o") or "").endswith(".flac")
 
 
 @pytest.mark.parametrize(

@@ -139,15 +139,15 @@ def test_intervals_hold_the_value_and_repeat() -> None:
     source = np.random.default_rng(1)
     x = source.normal(size=200)
     y = x + source.normal(size=200)
-    found = correlations(x, y) | discrimination(x, y > 0)
+    values = correlations(x, y) | discrimination(x, y > 0)
     assert correlations(x, x)["lcc"] == statistics.Estimate(1.0, 1.0, 1.0, 200)
-    assert found == correlations(x, y) | discrimination(x, y > 0)
-    assert all(one.low < one.value < one.high for one in found.values())
+    assert values == correlations(x, y) | discrimination(x, y > 0)
+    assert all(one.low < one.value < one.high for one in values.values())
     right = source.random(500) < 0.8
-    found = accuracy(right)
-    assert found.value == right.mean()
-    assert found.low < found.value < found.high
-    assert not found.small
+    share = accuracy(right)
+    assert share.value == right.mean()
+    assert share.low < share.value < share.high
+    assert not share.small
 
 
 def test_the_interval_of_accuracy_is_the_normal_one_for_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,12 +34,12 @@ def first_like(text: str, others: list[tuple[int, str]], threshold: float) -> in
 
 @given(TEXTS, TEXTS, THRESHOLDS)
 def test_what_comparing_all_finds_is_found(texts: list[str], others: list[str], threshold: float) -> None:
-    kept: list[tuple[int, str]] = []
+    entries: list[tuple[int, str]] = []
     expected: list[int | None] = []
     for at, text in enumerate(texts):
-        expected.append(first_like(text, kept, threshold))
+        expected.append(first_like(text, entries, threshold))
         if expected[-1] is None:
-            kept.append((at, text))
+            entries.append((at, text))
     assert near_duplicates(texts, threshold) == expected
     assert near_any(texts, others, threshold) == [first_like(text, [*enumerate(others)], threshold) for text in texts]
 
