@@ -16,9 +16,9 @@ ROUND = 8
 """About how many of the last exchanges say whether faults are frequent."""
 FREQUENT = 0.25
 """Share of them that failed from which on faults that nobody calls an overload are taken for one."""
-MANY = 32
+RECENT = 32
 """About how many of the last exchanges say whether the server refuses for its load (429) more than now and then."""
-REFUSED = 1.5 / MANY
+OVERLOADED = 1.5 / RECENT
 """Share of them from which on it does: two of them. A server that is full refuses again at once."""
 REGAINED = 0.9
 """Up to this share of the limit at which the server pushed back, the limit is raised by a tenth a round."""
@@ -88,7 +88,7 @@ class Pace:
     def succeeded(self) -> None:
         """A response came: raise the limit by one a round, or by a tenth where the server has taken more before."""
         self._failing -= self._failing / ROUND
-        self._refusing -= self._refusing / MANY
+        self._refusing -= self._refusing / RECENT
         if self.limit < self.most:
             step = max(1.0 / self.limit, 0.1 if self.limit < REGAINED * self._cut_at else 0.0)
             self.limit = min(float(self.most), self.limit + step)
@@ -97,8 +97,8 @@ class Pace:
         """A fault came: lower the limit if it is one of load, and pause for Retry-After.
 
         A server that refuses for its load (429) twice within some exchanges is overloaded; timeouts, broken connections
-        and its errors are a sign of load only where they are frequent. Without that, one fault in a hundred keeps the
-        limit at a third of the places.
+        and its errors are a sign of load only where they are frequent. Else one fault in a hundred keeps the limit at a
+        third of the places.
 
         Args:
             error: the fault.
@@ -110,8 +110,8 @@ class Pace:
         if not isinstance(error, RateLimited | ServerError | TimedOut | ConnectionFailed):
             return
         self._failing += (1.0 - self._failing) / ROUND
-        self._refusing += (isinstance(error, RateLimited) - self._refusing) / MANY
-        if started >= self._last_cut and (self._refusing > REFUSED or self._failing > FREQUENT):
+        self._refusing += (isinstance(error, RateLimited) - self._refusing) / RECENT
+        if started >= self._last_cut and (self._refusing > OVERLOADED or self._failing > FREQUENT):
             self._cut_at = self.limit
             self.limit = max(1.0, self.limit * CUT)
             self._last_cut = now

@@ -28,10 +28,9 @@ from earmark.tasks.audio.sound import open_file, open_sound
 
 Samples = npt.NDArray[np.float32]
 CACHED_BYTES = 128 << 20  # decoded audio that is kept, for other spans and measurements of a clip
-SENT_BYTES = min(1 << 30, psutil.virtual_memory().total // 16)
-"""Encoded parts that are kept: a clip stands in several pairs, and in both orders of each. 1 GiB holds nine hours at
-16 kHz, mono, 16 bits; to decode a clip again takes longer than to ask about it."""
-KEPT_BYTES = 1 << 30  # encoded parts that are kept where several annotators hear a clip
+KEPT_BYTES = min(1 << 30, psutil.virtual_memory().total // 16)
+"""Encoded parts that are kept, for several annotators of a clip, and once more for several pairs of it, in both orders.
+1 GiB holds nine hours at 16 kHz, mono, 16 bits; to decode a clip again takes longer than to ask about it."""
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
@@ -124,7 +123,7 @@ class Encoder:
         self.given = self.decoded_clips = 0  # calls, and how often a clip was decoded for them
         self._most = cached_bytes, kept_bytes
         self._clips = _Recent[str, tuple[Samples, int]](cached_bytes)
-        self._parts = _Recent[Part, bytes](SENT_BYTES)
+        self._parts = _Recent[Part, bytes](KEPT_BYTES)
         self._encoded = _Recent[str, dict[Part, bytes]](kept_bytes)
         self._expected: dict[str, list[Part]] = {}
         self._lock = threading.Lock()
@@ -159,7 +158,8 @@ class Encoder:
     def at_hand(self, part: Part) -> bytes | None:
         """The part's bytes if they need not be made."""
         with self._lock:
-            return self._parts.get(part)
+            encoded = self._encoded.get(part.sha256) or {}
+            return encoded.get(part) or self._parts.get(part)
 
     @contextmanager
     def expecting(self, parts: Iterable[Part]) -> Iterator[None]:

@@ -23,7 +23,7 @@ from earmark.tasks.store.versions import Version, open_store
 
 Story: TypeAlias = Callable[[Stage, Any], Mapping[str, str] | None]
 """Stages every table of a version; returns the corpus's own sections of the card, Markdown by heading."""
-AT_ONCE = 8  # their requests share one pace; a model that comes late in a walk works on one while another begins
+AT_ONCE = 8  # so that the model of a late ask is busy while earlier asks of other shards run; they share one pace
 PARAMETERS = """
 
 Args:

@@ -162,10 +162,11 @@ def _one_line(where: str, config: str, split: str) -> Iterator[None]:
     except ImportError as error:
         raise InputError(f"{where}: this data set needs another Python package: {first_words(error)}") from None
     except Exception as error:  # noqa: BLE001 - readers of a dozen kinds of files, whose errors share no base
-        fault = first_words(error)
-        if known := re.match(r"(Bad split|BuilderConfig)\b.*\[([^]]*)", fault):
+        if known := re.match(r"(Bad split|BuilderConfig)\b.*\[([^]]*)", str(error), re.DOTALL):
             lacks = f"configuration '{config}'"
             lacks = f"split '{split}' in {lacks}" if known[1] == "Bad split" else lacks
             there = known[2].replace("'", "")
             raise InputError(f"{where}: no {lacks}; there are: {there}") from None
-        raise InputError(f"{where}: expected a configuration and split that can be read, found: {fault}") from None
+        raise InputError(
+            f"{where}: expected a configuration and split that can be read, found: {first_words(error)}"
+        ) from None

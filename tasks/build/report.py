@@ -62,7 +62,7 @@ from earmark.tasks.store.figures import (
 )
 from earmark.tasks.store.manifest import Manifest
 from earmark.tasks.store.sql import connect, quoted, view_parquet
-from earmark.tasks.store.staging import Stage
+from earmark.tasks.store.staging import SPILL, Stage
 from earmark.tasks.store.versions import Store, Version
 
 HEARD_S = 8.0
@@ -101,7 +101,7 @@ def make_page(corpus: Corpus, stage: Stage, manifest: Manifest, changes: Sequenc
         (Version(one.corpus, stage.store.folder(one.corpus) / one.version)
          for one in manifest.parents if one.corpus == corpus.name), None
     )  # fmt: skip
-    with connect(stage.work / "duckdb") as db:
+    with connect(stage.work / SPILL) as db:
         for table in corpus.tables:
             view_parquet(db, table.name, stage.files(table.name), table.schema)
         sections: list[Section] = []

@@ -109,7 +109,7 @@ def _rows_of(path: Path) -> tuple[str, list[str], list[list[str]]]:
     share, mark, rows = best
     if not share or not rows:
         raise InputError(
-            f"{path.name or path}: expected a table of two columns or more, found no delimiter that splits its rows alike"
+            f"{path.name or path}: expected a table of two columns or more, found no delimiter that splits its rows"
         )
     has_header = not any(map(_is_number, rows[0])) and any(_is_number(cell) for row in rows[1:20] for cell in row)
     names = [cell.strip() for cell in rows[0]] if has_header else []

@@ -86,7 +86,7 @@ def git_sha1(path: Path) -> str:
 def check_successor(
     repo: str, manifest: Manifest, there: Mapping[str, object] | None, files: Iterable[Remote], ordered: bool = True
 ) -> None:
-    """Refuse a repository that holds something else, or a later version.
+    """Refuse a repository that holds something else, or a later version where versions are `ordered`, as on main.
 
     Raises:
         HubError: one line that says what is there.

@@ -122,4 +122,5 @@ def blocks(
 
 def first_words(error: Exception) -> str:
     """What an error says, on one line, without secrets, and not at length."""
-    return without_secrets(" ".join(str(error).split()) or type(error).__name__)[:MOST_SHOWN]
+    words = without_secrets(" ".join(str(error).split()) or type(error).__name__)
+    return words if len(words) <= MOST_SHOWN else f"{words[: MOST_SHOWN - 1]}…"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from types import NoneType, UnionType
 from typing import Any, get_args, get_type_hints
 
 import numpy as np
@@ -85,8 +86,11 @@ def record_schema(record: type, before: str, after: str = "") -> pa.Schema:
         before: columns that stand before its fields, as `row_schema` reads them.
         after: columns after them.
     """
-    hints = {name: (get_args(hint) or (hint,))[0] for name, hint in get_type_hints(record).items()}
-    fields = ", ".join(f"{name} {_ALIASES[kind]}" for name, kind in hints.items())
+    kinds = {
+        name: {*get_args(hint)} - {NoneType} if isinstance(hint, UnionType) else {hint}
+        for name, hint in get_type_hints(record).items()
+    }
+    fields = ", ".join(f"{name} {_ALIASES[kind]}" for name, (kind,) in kinds.items())
     return row_schema(", ".join(filter(None, (before, fields, after))))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import threading
 import tracemalloc
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -94,7 +95,7 @@ def test_a_clip_of_many_pairs_is_decoded_once(tmp_path: Path, monkeypatch: pytes
     with ThreadPoolExecutor(8) as pool:
         sounds = dict(zip(pairs, pool.map(encoder, pairs), strict=True))
     assert (encoder.given, encoder.decoded_clips) == (288, 12)
-    monkeypatch.setattr("earmark.tasks.audio.encode.SENT_BYTES", 3 * len(sounds[pairs[0]]))
+    monkeypatch.setattr("earmark.tasks.audio.encode.KEPT_BYTES", 3 * len(sounds[pairs[0]]))
     small = Encoder(cached_bytes=1)
     assert [small(part) for part in pairs] == [sounds[part] for part in pairs], "whatever has left the cache"
     kept = sum(len(small.at_hand(clip) or b"") for clip in {*pairs})
@@ -131,3 +132,28 @@ def test_a_long_clip_is_never_in_memory_as_a_whole(tmp_path: Path) -> None:
     kept = sum(map(len, found.values()))
     assert len(found) == minutes
     assert peak < kept + decoded / 3
+
+
+def test_what_is_encoded_waits_for_no_other_clip(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part that is at hand comes while another clip, which has the same turn, is decoded."""
+    encoder, one = Encoder(), Audio("a" * 64, "a.wav")
+    begun, go_on = threading.Event(), threading.Event()
+
+    def encoded(path: str, sha256: str, parts: list[Audio]) -> dict[Audio, bytes]:
+        if path != one.path:
+            begun.set()
+            assert go_on.wait(60)
+        return {part: path.encode() for part in parts}
+
+    monkeypatch.setattr("earmark.tasks.audio.encode.encode_parts", encoded)
+    turn = hash(one.sha256) % len(encoder._turns)
+    other = next(f"{n:064x}" for n in range(100_000) if hash(f"{n:064x}") % len(encoder._turns) == turn)
+    slow = Audio(other, "slow.wav")
+    with encoder.expecting([one, slow]), ThreadPoolExecutor(1) as threads:
+        assert encoder(one) == b"a.wav"
+        waiting = threads.submit(encoder, slow)
+        assert begun.wait(60)
+        assert encoder.at_hand(one) == b"a.wav"
+        assert encoder(one) == b"a.wav"
+        go_on.set()
+        assert waiting.result() == b"slow.wav"
