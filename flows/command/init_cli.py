@@ -51,7 +51,7 @@ def init(
         text, facts = fit.text, {"format": fit.layout, "rows": fit.rows, "refused": fit.refused}
         lines = [f"looked at {fit.rows + fit.refused:,} rows: {fit.rows:,} are in the layout {fit.layout}"]
         lines += [f"not in it: {fit.refused:,}, such as {fit.fault}"] if fit.refused else []
-        lines += ["not told by the file: who is asked, where the audio lies, splits; the config has comments"]
+        lines += ["check who is asked, and every line with a comment"]
     write_text(path, text)
     if as_json:
         print_json({"config": str(path), **facts})
@@ -84,7 +84,8 @@ def _folder_of(clip: str, beside: Path) -> Path | None:
     if not clip or len(clip) > 200 or Path(clip).is_absolute() or ".." in Path(clip).parts:
         return None
     folders = [beside, *sorted(path for path in beside.iterdir() if path.is_dir())]
-    return next((one for one in folders if (one / clip).is_file() or (one / f"{clip}.wav").is_file()), None)
+    names = (clip, f"{clip}.wav")
+    return next((one for one in folders if any(os.path.isfile(one / name) for name in names)), None)  # noqa: PTH113
 
 
 def guesses(guess: Guess) -> list[str]:
@@ -118,7 +119,7 @@ def config_text(guess: Guess, table: Path, config: Path) -> str:
         f"files = {{ train = {cell(written)} }}   # a file a split: train, validation, test, ood",
         f"scale = [{guess.scale[0]:g}, {guess.scale[1]:g}]   # ratings there: {guess.seen[0]:g} to {guess.seen[1]:g}",
         '# split = "by-content"   # shares out one file over the splits, by what is said or sung',
-        f"audio_root = {cell(os.path.relpath(folder, config.absolute().parent))}   # where the first clips were found"
+        f"audio_root = {cell(os.path.relpath(folder, config.absolute().parent))}   # where the first clip lies"
         if folder not in (None, table.parent)
         else '# audio_root = "clips"   # where the clips lie, if not beside the table',
     ]

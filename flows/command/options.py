@@ -32,16 +32,17 @@ _NEW_FOLDER = typer.Option("--out", "-o", metavar="DIR", help="The folder to wri
 OutOption = Annotated[Path, _NEW_FOLDER]
 OutFolderOption = Annotated[Path | None, _NEW_FOLDER]
 RecordOption = Annotated[
-    Path | None, typer.Option("--out", "-o", metavar="DIR", help="The record. Default: a folder in the store's own.")
+    Path | None,
+    typer.Option("--out", "-o", metavar="DIR", help="The folder for results. Default: one in the store."),
 ]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace what an earlier call wrote to --out.")]
 BaseUrlOption = Annotated[str | None, typer.Option(metavar="URL", help="The server's address, including /v1.")]
 SettingsOption = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="A TOML file with the model's options, such as budget_usd, prices and hearing."),
 ]
 AudioRootOption = Annotated[
-    list[Path] | None, typer.Option(metavar="DIR", help="Also search this folder for clips that were moved.")
+    list[Path] | None, typer.Option(metavar="DIR", help="Also look in this folder for clips, such as moved ones.")
 ]
 AskNothingOption = Annotated[bool, typer.Option("--dry-run", help="Show the requests and their cost; send nothing.")]
 AllowRejectsOption = Annotated[
