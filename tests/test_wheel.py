@@ -24,11 +24,11 @@ print(len(version.pandas("pairs")), Version.__module__, tasks.__file__)
 
 def run(folder: Path, *command: str) -> str:
     """Run a command to its good end in a folder, without this clone on its path; what it printed."""
-    kept = {
+    variables = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PREFECT_", "EARMARK_"))
     }
     place = {"PREFECT_HOME": str(folder / "prefect"), "EARMARK_STORE": str(folder / "store"), "EARMARK_KEEP_S": "0"}
-    ended = subprocess.run(command, cwd=folder, env={**kept, **place}, capture_output=True, text=True)
+    ended = subprocess.run(command, cwd=folder, env={**variables, **place}, capture_output=True, text=True)
     assert ended.returncode == 0, f"{command}: {ended.stdout[-2000:]}\n{ended.stderr[-4000:]}"
     return ended.stdout
 
@@ -39,8 +39,8 @@ def test_a_wheel_works_beside_a_projects_own_tasks_and_schemas(tmp_path: Path) -
     run(tmp_path, sys.executable, "-m", "venv", "venv")
     run(tmp_path, python, "-m", "pip", "wheel", "-q", "--no-deps", "-w", "dist", str(ROOT))
     (wheel,) = (tmp_path / "dist").glob("earmark-*.whl")
-    with zipfile.ZipFile(wheel) as held:
-        names = held.namelist()
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
     assert {name.partition("/")[0] for name in names} == {"earmark", f"{wheel.name.split('-py3')[0]}.dist-info"}
     run(tmp_path, python, "-m", "pip", "install", "-q", "-c", str(ROOT / "constraints.txt"), str(wheel))
 

@@ -107,8 +107,8 @@ def _ledger(store: Store) -> Finding:
 def _prefect() -> Finding:
     url = os.environ.get("PREFECT_API_URL")
     if not url:
-        own = "no server set (PREFECT_API_URL); builds start one, which stays five minutes after the last"
-        return Finding("Prefect", "off", own)
+        detail = "no server set (PREFECT_API_URL); builds start one, which stays five minutes after the last"
+        return Finding("Prefect", "off", detail)
     try:
         urllib.request.urlopen(f"{url.rstrip('/')}/health", timeout=3).close()
         with urllib.request.urlopen(f"{url.rstrip('/')}/admin/version", timeout=3):

@@ -96,13 +96,13 @@ def _options(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, str, st
         yield key, _names(field) or _kind(field.annotation), _default(field), field.description or ""
         if inner is None:
             continue
-        own = _options(inner, f"{key}{suffix}.")
+        options = _options(inner, f"{key}{suffix}.")
         if not issubclass(inner, AnnotatorConfig):
-            yield from own
+            yield from options
             continue
         start = len(key + suffix) + 1
         yield from (
-            option for option in own if re.split(r"[.[]", option[0][start:])[0] not in AnnotatorConfig.model_fields
+            option for option in options if re.split(r"[.[]", option[0][start:])[0] not in AnnotatorConfig.model_fields
         )
         yield f"{key}{suffix}.…", "", "", "The options of an annotator: `flows/README.md`."
 

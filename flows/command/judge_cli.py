@@ -179,8 +179,8 @@ def judge(
     wish = Wish(evaluation, mode, part, both_orders, tuple(audio_root or ()), threshold, tune_on, draws, blind)
     if compare:
         with stoppable("answers are kept; run the same command again to continue"), shown():
-            told, folder = compare_models(Measure(version, known, place, wish, base_url, settings), compare, out)
-        print_json({**told, "folder": str(folder)}) if as_json else console.show_comparison(told, folder)
+            facts, folder = compare_models(Measure(version, known, place, wish, base_url, settings), compare, out)
+        print_json({**facts, "folder": str(folder)}) if as_json else console.show_comparison(facts, folder)
         return
     if template is not None:
         rows, option = reading.write_template(version, known, template, wish)

@@ -225,7 +225,7 @@ def start_prefect() -> None:
 
     for key, value in prefect_server.QUIET.items():
         os.environ.setdefault(key, value)
-    for queue in ("APILogWorker", "EventsWorker"):  # at exit they count what they still send, after our last line
+    for queue in ("APILogWorker", "EventsWorker"):  # at exit they log how much they still send, after our last line
         logging.getLogger(queue).setLevel(logging.ERROR)
     if not os.environ.get("PREFECT_API_URL") and "prefect" not in sys.modules:
         _check_room(prefect_server.home())

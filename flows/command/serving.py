@@ -40,11 +40,11 @@ class Processes:
     mark: str = field(default_factory=lambda: secrets.token_hex(8))
     supervisor: subprocess.Popen[bytes] | None = None  # ends them if this process is killed
 
-    def start(self, name: str, *arguments: str, own: Mapping[str, str] | None = None) -> None:
-        """Start a command that stays. A terminal's interrupt does not reach it: `end` decides the order. Of its own
-        variables (`own`), those that the caller has too go before."""
+    def start(self, name: str, *arguments: str, defaults: Mapping[str, str] | None = None) -> None:
+        """Start a command that runs until `end`. A terminal's interrupt does not reach it: `end` decides the order.
+        `defaults` are variables of its environment; where the caller has one too, the caller's value counts."""
         self._watch()
-        environment = {**(own or {}), **self._environment()}
+        environment = {**(defaults or {}), **self._environment()}
         self.started[name] = subprocess.Popen(
             self._command(arguments), cwd=ROOT, env=environment, start_new_session=True
         )
@@ -126,7 +126,7 @@ def serve(
     try:
         if access:
             _check_free(host, port)
-            processes.start("server", "server", "start", "--host", host, "--port", str(port), own=access.server)
+            processes.start("server", "server", "start", "--host", host, "--port", str(port), defaults=access.server)
         _say("waiting for Prefect's server")
         deploy(processes, file, automations)
         if deploy_only:

@@ -25,9 +25,9 @@ def render_readme(record: dict[str, Any], target: Target) -> str:
         configs = [
             {
                 "config_name": config,
-                "data_files": [{"split": s, "path": path} for s, path in held.items() if path in record["files"]],
+                "data_files": [{"split": s, "path": path} for s, path in by_split.items() if path in record["files"]],
             }
-            for config, held in paths.items()
+            for config, by_split in paths.items()
         ]
     head = f"---\n{yaml.safe_dump({'configs': configs}, sort_keys=False)}---\n" if configs else ""
     says = f"{target.view.says}\n\n" if target.view else ""

@@ -268,8 +268,8 @@ def _by_word(text: str, into: Language) -> str:
 def _within(text: str, form: str) -> str | None:
     """What stands in a sentence's blank; None where it is another sentence."""
     before, _, after = map(re.escape, form.partition("{}"))
-    found = re.fullmatch(f"{before}(.*){after}", text.strip(), re.DOTALL)
-    return found[1] if found else None
+    match = re.fullmatch(f"{before}(.*){after}", text.strip(), re.DOTALL)
+    return match[1] if match else None
 
 
 def _basis(item: Mapping[str, Any]) -> str:

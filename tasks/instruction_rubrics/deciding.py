@@ -76,10 +76,10 @@ def partners(ring: Sequence[Mapping[str, Any]], at: int, tries: int) -> Iterator
         at: the place of the caption that needs another one.
         tries: how many at most.
     """
-    own, seen = ring[at], set[str]()
+    caption, seen = ring[at], set[str]()
     for step in range(1, len(ring)):
         other = ring[(at + step) % len(ring)]
-        apart = other["group_id"] != own["group_id"] and other["language"] == own["language"]
+        apart = other["group_id"] != caption["group_id"] and other["language"] == caption["language"]
         if apart and other["instruction_id"] not in seen:
             seen.add(other["instruction_id"])
             yield other

@@ -74,18 +74,18 @@ def keep_verified(stage: Stage, config: InstructionRubrics, verified: Walked) ->
     """
     captions = read_rows(verified.source)
     by = {source.name: config.verifiers(source.name, "positives") for source in config.sources}
-    heard = {name: config.judge.annotator if "audio" in verifiers else None for name, verifiers in by.items()}
+    judges = {name: config.judge.annotator if "audio" in verifiers else None for name, verifiers in by.items()}
     ended = [(captions[at], end) for at, end in verified.results()]
     kept = [
-        {**row, **end, "verified": list(by[row["source"]]), "verified_by": heard[row["source"]]} for row, end in ended
+        {**row, **end, "verified": list(by[row["source"]]), "verified_by": judges[row["source"]]} for row, end in ended
     ]
-    gone = [(captions[end["at"]], end["reason"], end["detail"]) for end in verified.given_up()]
-    rejects = [(SAMPLES.name, reject_of(*one)) for one in gone]
+    losses = [(captions[end["at"]], end["reason"], end["detail"]) for end in verified.given_up()]
+    rejects = [(SAMPLES.name, reject_of(*one)) for one in losses]
     notes = [f"{sum(row['positive'] for row in kept):,} captions fit their clips"]
     ends = [(row["subset"], kind_of(by[row["source"]]), False) for row in kept if row["positive"]]
-    ends += [(row["subset"], kind_of(by[row["source"]]), True) for row, *_ in gone]
+    ends += [(row["subset"], kind_of(by[row["source"]]), True) for row, *_ in losses]
     ends += [(row["subset"], "neg_gemini", False) for row in kept if not row["positive"]]
-    ends += [(row["subset"], "neg_gemini", True) for row, reason, _ in gone if reason == "passes_disagree"]
+    ends += [(row["subset"], "neg_gemini", True) for row, reason, _ in losses if reason == "passes_disagree"]
     notes += lost_by_kind(ends)
     if twice := _failures(verified):
         both, either = sum(map(all, twice)), sum(map(any, twice))

@@ -111,14 +111,14 @@ def separate_shard(
     index, form = media_index(stage.store), config.output
     with separators.one() as separator:
         output = Output(form.codec, form.bits, form.crop_s, form.bitrate_kbps if form.codec == "mp3" else 320)
-        kept = Kept(stage.store, separator.digest, output)
+        cache = Kept(stage.store, separator.digest, output)
         jobs = []
         for name, track in tracks.items():
-            if measures := kept.find(track["clip_sha256"]):
-                rows.append(_row(kept, track, measures))
+            if measures := cache.find(track["clip_sha256"]):
+                rows.append(_row(cache, track, measures))
                 _advance(work)
             else:
-                jobs.append(Job(name, audio_root(config).folder / track["audio"], kept.path(track["clip_sha256"])))
+                jobs.append(Job(name, audio_root(config).folder / track["audio"], cache.path(track["clip_sha256"])))
         for result in separate(jobs, separator, output, longest_s=config.tracks.longest_s):
             track = tracks[result.job.track]
             if isinstance(result, Failed):
@@ -128,7 +128,7 @@ def separate_shard(
                 if not isinstance(probe, Probe) or probe.clip_sha256 != track["clip_sha256"]:
                     result.job.target.unlink()
                     raise InputError(f"{track['audio']} changed during the build; leave inputs alone, and build again")
-                rows.append(_row(kept, track, kept.keep(track["clip_sha256"], result)))
+                rows.append(_row(cache, track, cache.keep(track["clip_sha256"], result)))
             _advance(work)
             separators.check()
     path = stage.work / "separated" / f"{shard.name}.parquet"
@@ -136,8 +136,8 @@ def separate_shard(
     return Done(path)
 
 
-def _row(kept: Kept, track: dict[str, Any], measures: dict[str, Any]) -> tuple[Any, ...]:
-    path = kept.path(track["clip_sha256"]).relative_to(kept.store.root).as_posix()
+def _row(cache: Kept, track: dict[str, Any], measures: dict[str, Any]) -> tuple[Any, ...]:
+    path = cache.path(track["clip_sha256"]).relative_to(cache.store.root).as_posix()
     return (track["row"], path, measures["sha256"], *(float(measures[name]) for name in MEASURED), None, None)
 
 

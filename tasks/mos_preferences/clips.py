@@ -75,11 +75,11 @@ class RatedClips:
 
 def read_cells(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> list[Cell]:
     """The cells with their quotas and largest groups, by number."""
-    found = connection.execute(
+    rows = connection.execute(
         "SELECT cell, dataset, split, sum(clips)::BIGINT FROM cells GROUP BY ALL ORDER BY cell"
     ).fetchall()
     quotas: Mapping[str, Mapping[str, int]] = config.quotas  # type: ignore[assignment]
-    cells = [Cell(n, name, split, clips, quotas.get(name, {}).get(split)) for n, name, split, clips in found]
+    cells = [Cell(n, name, split, clips, quotas.get(name, {}).get(split)) for n, name, split, clips in rows]
     for category, rings in RINGS_OF.items():
         for ring in rings:
             for number, size, _ in connection.execute(query("mos_preferences/group_sizes"), {"ring": ring}).fetchall():

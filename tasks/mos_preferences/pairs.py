@@ -49,7 +49,7 @@ def pair_clips(stage: Stage, config: MosPreferences) -> Done[None]:
 
 
 def draw_and_pick(connection: duckdb.DuckDBPyConnection, config: MosPreferences) -> Account:
-    """Fill the table `picked`; what became of the pairs of clips that were looked at.
+    """Fill the table `picked`; the account says what became of each pair of clips that was met.
 
     Each cell starts with the levels that its quota needs at least (`pairs.draws` without a quota). While a quota is
     short and a category has pairs that were not yet met, the category's levels are doubled, up to `pairs.most_draws`.
@@ -198,16 +198,16 @@ def _draw(
     met = 0
     for category, rings in RINGS_OF.items():
         for level in range(1, max(wanted[cell.number, category] for cell in cells) + 1):
-            asked = [c for c in cells if c.levels[category] < level <= wanted[c.number, category]]
-            asked = [c for c in asked if level < c.largest[category]]
-            if not asked:
+            chosen = [c for c in cells if c.levels[category] < level <= wanted[c.number, category]]
+            chosen = [c for c in chosen if level < c.largest[category]]
+            if not chosen:
                 continue
-            choose_cells(connection, asked)
+            choose_cells(connection, chosen)
             for ring in rings:
                 rules = config.pairs
-                given = {"ring": ring, "level": level, "min_gap": max(rules.min_gap - NO_GAP, NO_GAP)}
+                values = {"ring": ring, "level": level, "min_gap": max(rules.min_gap - NO_GAP, NO_GAP)}
                 chance = {"min_chance": rules.min_probability, "edges": list(rules.gap_edges)}
-                connection.execute(query("mos_preferences/draw_pairs"), given | chance)
+                connection.execute(query("mos_preferences/draw_pairs"), values | chance)
                 met += _met(connection, ring, level)
         for cell in cells:
             cell.levels[category] = max(cell.levels[category], wanted[cell.number, category])

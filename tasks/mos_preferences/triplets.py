@@ -97,11 +97,11 @@ def _draw_triplets(
     """Draw one level of the categories that are short, in cells whose groups are large enough; whether any is."""
     drew = False
     for category, rings in RINGS_OF.items():
-        asked = [c for c in cells if (c.dataset, category) in short and 2 * level < c.largest[category]]
-        if not asked:
+        chosen = [c for c in cells if (c.dataset, category) in short and 2 * level < c.largest[category]]
+        if not chosen:
             continue
-        choose_cells(connection, asked)
-        most = max(counts[cell.dataset] for cell in asked)
+        choose_cells(connection, chosen)
+        most = max(counts[cell.dataset] for cell in chosen)
         for ring in rings:
             given = {"ring": ring, "level": level, "count": most, "min_gap": max(config.pairs.min_gap - NO_GAP, NO_GAP)}
             connection.execute(query("mos_preferences/draw_triplets"), given)

@@ -41,8 +41,8 @@ def draw_triplets(stage: Stage, config: MusicPrompts, lists: Lists) -> Done[Draw
         open_lists(connection, lists)
         for table in (TAGS.name, COOCCURRENCE.name):
             view_parquet(connection, table, stage.files(table))
-        kept = stage.store.find(config.keep).files(TRIPLETS.name) if config.keep else []
-        view_parquet(connection, "kept", kept, KEPT_SCHEMA)
+        files = stage.store.find(config.keep).files(TRIPLETS.name) if config.keep else []
+        view_parquet(connection, "kept", files, KEPT_SCHEMA)
         _write_queue(connection, config, drawn)
     return Done(drawn)
 

@@ -168,8 +168,8 @@ def _sampled(config: MusicPrompts, rows: list[tuple[Any, ...]], tags: list[tuple
         create_table(connection, "tracks", TRACKS_COLUMNS, rows)
         create_table(connection, "track_tags", TRACK_TAGS_COLUMNS, tags)
         judge = config.verification
-        given = {"popularity": config.pool.popularity, "tracks": judge.tracks, "untagged": judge.untagged}
-        sampled = connection.sql(query("music_prompts/sampled"), params={"seed": config.seed, **given})
+        limits = {"popularity": config.pool.popularity, "tracks": judge.tracks, "untagged": judge.untagged}
+        sampled = connection.sql(query("music_prompts/sampled"), params={"seed": config.seed, **limits})
         rows_of_tracks: list[dict[str, Any]] = sampled.to_arrow_table().to_pylist()
     return rows_of_tracks
 

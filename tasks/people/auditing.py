@@ -218,16 +218,16 @@ def _clips_of(values: Mapping[str, Any]) -> dict[str, str]:
 
 def _screen(evaluation: Evaluation, values: Mapping[str, Any]) -> str:
     clips = {name: value[:16] for name, value in _clips_of(values).items()}
-    heard = {letter: clips.pop(f"{letter}_audio") for letter in SIDES if f"{letter}_audio" in clips}
-    if not heard and clips:
-        heard = {"a": clips.pop(next(iter(clips)))}
+    sides = {letter: clips.pop(f"{letter}_audio") for letter in SIDES if f"{letter}_audio" in clips}
+    if not sides and clips:
+        sides = {"a": clips.pop(next(iter(clips)))}
     hidden = {name for name in values if names_clip(name) or names_image(name) or name == "options"}
     return render(
         "screens/row",
         texts={name.replace("_", " "): value for name, value in values.items() if name not in hidden and value},
         images=[_image(value["bytes"]) for name, value in values.items() if names_image(name) and value.get("bytes")],
         beside={name.removesuffix("_audio").replace("_", " "): clip for name, clip in clips.items()},
-        clips=heard,
+        clips=sides,
         question=_asked(evaluation),
         choices=_answers(evaluation, values.get("options") or ()),
         options=evaluation.kind == "choice",

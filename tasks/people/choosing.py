@@ -190,7 +190,7 @@ def _rating_trials(study: Study, material: Material) -> dict[str, list[Trial]]:
 
 
 def page_names(count: int) -> list[str]:
-    """What pages are called."""
+    """The names of the pages."""
     return [f"p{number:03d}" for number in range(1, count + 1)]
 
 

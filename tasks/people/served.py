@@ -68,8 +68,8 @@ class StudyApp:
             return _text(HTTPStatus.METHOD_NOT_ALLOWED, "expected GET, or POST of answers")
         if match[2]:  # what was sent before, so that a page goes on in another browser
             path = self._folder / ANSWERS / f"{page.name}.json"
-            kept = path.read_bytes() if path.exists() else b""
-            return HTTPStatus.OK if kept else HTTPStatus.NO_CONTENT, "application/json", kept
+            answers = path.read_bytes() if path.exists() else b""
+            return HTTPStatus.OK if answers else HTTPStatus.NO_CONTENT, "application/json", answers
         name, kind = f"{page.name}.html", "text/html; charset=utf-8"
         if match[3]:
             name, kind = f"{CLIPS}/{match[3]}", PLAYABLE.get(match[4], "application/octet-stream")

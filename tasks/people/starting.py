@@ -48,11 +48,11 @@ def start_study(study: Study, folder: Path, store: Store | None) -> tuple[StudyP
     prompts, generations = {}, {}
     for clip in sorted(used):
         made = material.generations[clip]
-        said = {name: getattr(made, name) for name in ("prompt_id", "model", "audio", "conditioned_on")}
-        generations[clip] = Heard(**said, sha256=material.digests[clip])
-        asked = material.prompts[made.prompt_id]
-        said = {name: getattr(asked, name) for name in ("text", "lyrics", "reference_caption")}
-        prompts[made.prompt_id] = Wanted(**said, reference=asked.reference_audio)
+        fields = {name: getattr(made, name) for name in ("prompt_id", "model", "audio", "conditioned_on")}
+        generations[clip] = Heard(**fields, sha256=material.digests[clip])
+        prompt = material.prompts[made.prompt_id]
+        fields = {name: getattr(prompt, name) for name in ("text", "lyrics", "reference_caption")}
+        prompts[made.prompt_id] = Wanted(**fields, reference=prompt.reference_audio)
     plan = StudyPlan(
         study=study.name,
         kind=study.kind,

@@ -154,7 +154,7 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
 
 def _labelled(path: Path, exported: Path) -> dict[str, tuple[Size, list[Labelled]]]:
     """Size and boxes by image, by its newest annotation."""
-    found: list[tuple[str, str, tuple[Size, list[Labelled]]]] = []
+    entries: list[tuple[str, str, tuple[Size, list[Labelled]]]] = []
     for number, data, annotation in json_annotations(path, path.name):
         where, file = f"{path.name}, task {number}", data.get("file")
         if not isinstance(file, str) or Path(file).name != file or not (exported / "images" / file).is_file():
@@ -165,8 +165,8 @@ def _labelled(path: Path, exported: Path) -> dict[str, tuple[Size, list[Labelled
         if annotation is not None:
             drawn = [part.get("value") if isinstance(part, dict) else part for part in drawn]
         date = str((annotation or data).get("updated_at", ""))
-        found.append((date, file, (size, _boxes(drawn, size, where))))
-    return {file: boxes for _, file, boxes in sorted(found, key=lambda one: one[0])}
+        entries.append((date, file, (size, _boxes(drawn, size, where))))
+    return {file: boxes for _, file, boxes in sorted(entries, key=lambda one: one[0])}
 
 
 def _boxes(values: Sequence[Any], size: Size, where: str) -> list[Labelled]:

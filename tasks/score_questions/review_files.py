@@ -62,7 +62,7 @@ def write_review(version: Version, folder: Path, *, images_at: str | None = None
 
 
 def template(name: str) -> str:
-    """The text of a file that lies in this room."""
+    """The text of a file beside this module."""
     return resources.files("earmark.tasks.score_questions").joinpath(name).read_text("utf-8")
 
 

@@ -121,7 +121,7 @@ def _texts(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def several(value: Any) -> list[Any]:
-    """What Label Studio writes as a list, or as it is where there is one."""
+    """The values of a field of Label Studio, which writes a single value without a list."""
     return value if isinstance(value, list) else [value] if value else []
 
 
@@ -167,8 +167,8 @@ def _verdict(row: Mapping[str, Any], name: str, line: int) -> Verdict | None:
     for column in CRITERIA:
         answer = _YES.get(cells[column].casefold())
         if answer is None:
-            found = "something else" if cells[column] else "nothing"
-            raise BadRow("not_yes_or_no", f"expected yes or no in {column}, found {found}")
+            content = "something else" if cells[column] else "nothing"
+            raise BadRow("not_yes_or_no", f"expected yes or no in {column}, found {content}")
         answers[column] = answer
     if "@" in cells["reviewer"]:
         expected = "expected a pseudonym or number in reviewer"

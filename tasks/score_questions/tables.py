@@ -54,11 +54,11 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
     faults = {name: check_left(options_of(one.row), config.questions.least_options) for name, one in left.items()}
     spoilt = {name: fault for name, fault in faults.items() if fault and left[name].rejects}
     flagged = left_out([verdict for verdict in verdicts if applies(verdict, contents)], config.review.flagged_by)
-    kept = [row for name, row in questions.items() if name not in flagged and name not in spoilt]
+    published = [row for name, row in questions.items() if name not in flagged and name not in spoilt]
     as_right = {(one.thread, one.option): one.may_be_right for one in readings if one.ask == "check"}
-    transcripts, transcribed = read_transcripts(config, kept)
+    transcripts, transcribed = read_transcripts(config, published)
     for split in SPLITS:
-        rows = [row for row in kept if row["split"] == split]
+        rows = [row for row in published if row["split"] == split]
         stage.write(QUESTIONS, split, _questions(config, rows))
         _write(stage, OPTIONS, split, [option for row in rows for option in _options(row, as_right)])
         _write(stage, SOURCES, split, [_source(config, row) for row in rows])
@@ -85,7 +85,7 @@ def write_tables(stage: Stage, config: ScoreQuestions, written: Walked) -> Done[
         *([Account(shown, shown - len(deleted), deleted, name="deletions", unit="options")] if deleted else []),
         *([_review_files(verdicts, refused, contents)] if files else []),
         *transcribed,
-        Account(len(questions), len(kept), rejects),
+        Account(len(questions), len(published), rejects),
     )
 
 

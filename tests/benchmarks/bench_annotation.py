@@ -129,8 +129,8 @@ def resume(count: int) -> dict[str, float]:
             for start in range(0, count, 5000):
                 some = requests[start : start + 5000]
                 texts = some[0].long_texts()
-                held = await ledger.claim([(r.key, r.model, r.canonical) for r in some], texts, PARSER)
-                for claimed in held.values():
+                claims = await ledger.claim([(r.key, r.model, r.canonical) for r in some], texts, PARSER)
+                for claimed in claims.values():
                     ledger.record_soon(Attempt(claimed.request_id, 1, "received", time.time(), 0.5, raw))
                     ledger.judge_soon(Verdict(claimed.request_id, 1, "ok", None, None, 900, 40, 0.001))
                     ledger.settle_soon(claimed.request_id, Finished(answer, None, None, PARSER, "tiny"))

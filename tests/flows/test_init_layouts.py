@@ -42,21 +42,21 @@ def init(corpus: str, file: Path, out: Path, *more: str, code: int = 0) -> str:
 @pytest.mark.parametrize(("corpus", "name"), FILES)
 def test_the_layout_of_a_file_is_told(corpus: str, name: str, tmp_path: Path) -> None:
     file = ROOT / name if name.startswith("data/demo/") else real_path(name)
-    told = json.loads(init(corpus, file, tmp_path / "my.toml", "--json"))
-    assert (told["format"], told["rows"]) == FILES[corpus, name]
+    facts = json.loads(init(corpus, file, tmp_path / "my.toml", "--json"))
+    assert (facts["format"], facts["rows"]) == FILES[corpus, name]
     config = tomllib.loads((tmp_path / "my.toml").read_text())
     source = config["source"] if "source" in config else config.get("sources", [config])[0]
-    assert source.get("format", told["format"]) == told["format"]
+    assert source.get("format", facts["format"]) == facts["format"]
     if corpus == "instruction-rubrics":
         assert source["language"] == ("zh" if file.name == "sounds.csv" else "en")
-        assert source["domain"] == ("sound" if told["format"] in ("audiocaps", "clotho") else "music")
+        assert source["domain"] == ("sound" if facts["format"] in ("audiocaps", "clotho") else "music")
 
 
 def test_the_config_that_is_written_plans_a_build(tmp_path: Path) -> None:
     shutil.copytree(DEMO / "rubrics/audio", tmp_path / "lists", dirs_exist_ok=True)
     shutil.copy(DEMO / "rubrics/music.csv", tmp_path / "lists/music.csv")
-    said = init("instruction-rubrics", tmp_path / "lists/music.csv", tmp_path / "configs.toml")
-    assert "rows: " in said
+    output = init("instruction-rubrics", tmp_path / "lists/music.csv", tmp_path / "configs.toml")
+    assert "rows: " in output
     words = ["build", "instruction-rubrics", "--config", str(tmp_path / "configs.toml"), "--dry-run", "--json"]
     run = CliRunner().invoke(app, [*words, "--store", str(tmp_path / "store")])
     assert run.exit_code == 0, (run.output, run.exception)
@@ -92,7 +92,7 @@ def test_the_subreddit_is_that_of_most_first_rows(forums: list[str | None], most
 def test_what_cannot_be_told_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(TEMPLATES, "instrumentals")  # as a corpus of another package
     table = DEMO / "votes/table.csv"
-    for corpus, file, said in (
+    for corpus, file, message in (
         ("human-preferences", table, "table.csv: expected rows in one of the layouts cmi-pref, music-arena, "),
         ("music-prompts", table, "table.csv: expected rows in one of the layouts mtg-jamendo; none takes half of "),
         (
@@ -110,7 +110,7 @@ def test_what_cannot_be_told_is_one_line(tmp_path: Path, monkeypatch: pytest.Mon
         ("captions", tmp_path / "none.tsv", "expected a file, found none"),
     ):
         line = init(corpus, file, tmp_path / "my.toml", code=1)
-        assert said in line
+        assert message in line
         assert "\n" not in line
         assert not (tmp_path / "my.toml").exists()
     assert "As votes: " in init("human-preferences", table, tmp_path / "my.toml", code=1)

@@ -231,12 +231,12 @@ def test_a_branch_is_published_to_and_main_stays(hub: HubServer, store: Store) -
     assert "branch trial/2" in plan
     assert hub.repos["lab/tried"]["branches"].keys() == {"main"}
     for sent in (True, False):
-        told = earmark(store, *words, f"{CORPUS}@v2", "--branch", "trial/2").stdout
-        assert ("files sent" in told, "all was there already" in told) == (sent, not sent)
-        assert 'load_dataset("lab/tried", "pairs", revision="trial/2")' in told
-    held = hub.repos["lab/tried"]
-    assert held["branches"]["main"] == main
-    assert held["tags"].keys() == {"v1"}
+        output = earmark(store, *words, f"{CORPUS}@v2", "--branch", "trial/2").stdout
+        assert ("files sent" in output, "all was there already" in output) == (sent, not sent)
+        assert 'load_dataset("lab/tried", "pairs", revision="trial/2")' in output
+    repo = hub.repos["lab/tried"]
+    assert repo["branches"]["main"] == main
+    assert repo["tags"].keys() == {"v1"}
     assert hub.files("lab/tried", "trial/2").keys() - {".gitattributes"} == {
         file.path for file in store.find(f"{CORPUS}@v2").manifest.files
     } | {"manifest.json"}
@@ -269,8 +269,8 @@ def test_branches_take_any_version_and_a_refusal_makes_none(hub: HubServer, pres
     assert hub.repos[repo]["branches"].keys() == {"main"}
     for branch in ("a/b", "a--b"):
         for version in ("v2", "v1"):
-            told = press.run(store.root, f"{CORPUS}@{version}", repo, branch=branch)
-            assert (told.get("branch"), told.get("uploaded", 0) > 0) == (branch, True), told
+            facts = press.run(store.root, f"{CORPUS}@{version}", repo, branch=branch)
+            assert (facts.get("branch"), facts.get("uploaded", 0) > 0) == (branch, True), facts
     assert len([receipt for receipt in receipts(store, CORPUS) if receipt.repo == repo]) == 5
 
 
@@ -284,10 +284,10 @@ def test_only_main_misses_a_tag(branch: str | None) -> None:
 
 @pytest.mark.parametrize("branch", ["", "main"])
 def test_main_is_no_branch_to_ask_for(hub: HubServer, press: Publications, store: Store, branch: str) -> None:
-    said = "leave --branch out to publish to main"
-    assert said in fault(press, store, "v1", "lab/unset", branch=branch)
+    message = "leave --branch out to publish to main"
+    assert message in fault(press, store, "v1", "lab/unset", branch=branch)
     words = ("publish", f"{CORPUS}@v1", "--repo", "lab/unset", "--branch", branch, "--dry-run")
-    assert said in earmark(store, *words, code=1).stderr
+    assert message in earmark(store, *words, code=1).stderr
     assert "lab/unset" not in hub.repos
 
 

@@ -95,7 +95,7 @@ class TransformersModel:
         self.names = {int(number): str(label) for number, label in self.model.config.id2label.items()}
 
     def boxes(self, image: Image.Image, least: float) -> list[Box]:
-        """What it finds from a confidence on."""
+        """The boxes with a confidence of at least `least`."""
         coloured = image.convert("RGB")
         with self.torch.inference_mode():
             tensors = self.processor(images=coloured, return_tensors="pt").to(self.device)
@@ -103,10 +103,11 @@ class TransformersModel:
             seen = self.processor.post_process_object_detection(
                 self.model(**tensors), threshold=least, target_sizes=sizes
             )[0]
-        found = zip(seen["boxes"].tolist(), seen["scores"].tolist(), seen["labels"].tolist(), strict=True)
+        detections = zip(seen["boxes"].tolist(), seen["scores"].tolist(), seen["labels"].tolist(), strict=True)
         sides = image.size * 2
         return [
-            Box(tuple(np.clip(edges, 0.0, sides).tolist()), score, self.names[label]) for edges, score, label in found
+            Box(tuple(np.clip(edges, 0.0, sides).tolist()), score, self.names[label])
+            for edges, score, label in detections
         ]
 
 

@@ -161,7 +161,7 @@ def download(
         gate: what may be asked for; by default the hosts of `limits`, by https, at public addresses.
         seen: told how many more links are done.
     """
-    files = {link: kept for link in dict.fromkeys(links) if (kept := cache.lookup(link))}
+    files = {link: file for link in dict.fromkeys(links) if (file := cache.lookup(link))}
     seen(len(files))
     if missing := [link for link in dict.fromkeys(links) if link not in files]:
         files |= asyncio.run(_download_all(missing, cache, limits, gate or Gate(limits.hosts), seen))

@@ -68,7 +68,7 @@ class Yolo:
         self.height, self.width = (side if isinstance(side, int) else SIDE for side in shape[2:])
 
     def boxes(self, image: Image.Image, least: float) -> list[Box]:
-        """What it finds from a confidence on, the surest first.
+        """The boxes with a confidence of at least `least`, the surest first.
 
         Raises:
             ConfigError: its output is of none of the known layouts.
