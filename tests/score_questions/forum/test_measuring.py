@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from earmark.schemas.score_questions import Detector
 from earmark.tasks.score_questions.detector_report import HEADING, card_sections, detector_section
+from earmark.tasks.score_questions.forum import measuring
 from earmark.tasks.score_questions.forum.drawings import NON_SCORES, SCORES
 from earmark.tasks.score_questions.forum.measuring import Measure, measure_detector, measure_of, try_detector
 from earmark.tasks.store.figures import Grid
@@ -51,6 +52,24 @@ def test_the_lower_end_is_that_of_the_tables() -> None:
     measure = Measure("one", 0.5, 100, dict.fromkeys(SCORES, 100) | {"noisy": 95}, dict.fromkeys(NON_SCORES, 0))
     assert measure.recall_low("clean") == pytest.approx(0.9638, abs=1e-4)
     assert measure.recall_low("noisy") == pytest.approx(0.8872, abs=1e-4)
+
+
+def test_the_embedded_detector_is_measured_once_for_its_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = forum_config(tmp_path, detector={"drawings": 1})
+    with forum_stage(tmp_path) as stage:
+        first = try_detector(stage, config)
+    with monkeypatch.context() as patch:
+        patch.delattr(measuring, "measure_detector")
+        with forum_stage(tmp_path) as stage:
+            try_detector.forget(stage)
+            assert try_detector(stage, config) == first
+    with forum_stage(tmp_path) as stage:
+        try_detector.forget(stage)
+        anew = try_detector(stage, forum_config(tmp_path, detector={"drawings": 1, "least": 0}))
+    assert anew is not None
+    assert (anew.least, set(anew.hits.values())) == (0, {1})
 
 
 @pytest.mark.slow
