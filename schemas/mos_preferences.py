@@ -112,7 +112,7 @@ class Source(Linked):
     def splits(self) -> Iterable[str]:
         """The splits that rows of the source may be in, as far as the config tells."""
         if self.split == "by-content":
-            return self.shares
+            return [split for split, share in self.shares.items() if share]
         if self.split != "native":
             return [self.split]
         return self.files if self.columns is not None and self.columns.split is None else SPLITS

@@ -83,8 +83,11 @@ def _folder_of(clip: str, beside: Path) -> Path | None:
     """Where a clip of a table lies: beside the table or in a folder there; None where it is not found."""
     if not clip or len(clip) > 200 or Path(clip).is_absolute() or ".." in Path(clip).parts:
         return None
-    folders = [beside, *sorted(path for path in beside.iterdir() if path.is_dir())]
-    names = (clip, f"{clip}.wav")
+    try:
+        folders = sorted(path for path in beside.iterdir() if path.is_dir())
+    except PermissionError:  # to look for clips is a convenience; the table itself can be read
+        folders = []
+    folders, names = [beside, *folders], (clip, f"{clip}.wav")
     return next((one for one in folders if any(os.path.isfile(one / name) for name in names)), None)  # noqa: PTH113
 
 
@@ -120,8 +123,8 @@ def config_text(guess: Guess, table: Path, config: Path) -> str:
         f"scale = [{guess.scale[0]:g}, {guess.scale[1]:g}]   # ratings there: {guess.seen[0]:g} to {guess.seen[1]:g}",
         '# split = "by-content"   # shares out one file over the splits, by what is said or sung',
         f"audio_root = {cell(os.path.relpath(folder, config.absolute().parent))}   # where the first clip lies"
-        if folder not in (None, table.parent)
-        else '# audio_root = "clips"   # where the clips lie, if not beside the table',
+        if folder is not None and folder.resolve() != config.absolute().parent.resolve()
+        else '# audio_root = "clips"   # where the clips lie, if not beside this config',
     ]
     if guess.delimiter and not guess.usual:
         lines.append(f"delimiter = {cell(guess.delimiter)}")

@@ -111,7 +111,7 @@ annotator = "builtin:music-prompt-1"   # for a trial; a model is "openai:NAME" w
     "pseudo-preferences": (
         ("generations",),
         """
-prompts = {beside}
+prompts = {beside}   # the file whose name is most alike, check it
 generations = {file}
 
 [judge]
@@ -124,7 +124,7 @@ annotator = "builtin:music-pair-2"   # for a trial; a model is "openai:NAME" wit
 [source]
 name = {name}
 submissions = [{file}]
-comments = [{beside}]
+comments = [{beside}]   # the file whose name is most alike, check it
 subreddits = {forums}   # the most frequent of its first rows, check it; without any, all
 
 # [images]

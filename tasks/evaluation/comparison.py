@@ -47,7 +47,7 @@ def compare(
         how many samples.
 
     Raises:
-        InputError: models were measured on other samples than the first.
+        InputError: models were measured on other samples than the first, or no sample is left for all of them.
     """
     (first_name, first), *others = runs.items()
     for name, rows in others:
@@ -61,6 +61,8 @@ def compare(
     ids = [one for one in first if all(rows[one]["reason"] not in NOT_MEASURED for rows in runs.values())]
     answered = [one for one in ids if all(by_id[one].answered for by_id in predictions.values())]
     used = answered if evaluation.kind == "scalar" else ids
+    if not used:
+        raise InputError(f"--compare: expected samples of '{evaluation.name}' that every model answered, found none")
     everyone = np.flatnonzero(np.isin(used, answered))
     truth = [_sample(evaluation, first[one]) for one in used]
     table = []
@@ -68,7 +70,7 @@ def compare(
     for name, by_id in predictions.items():
         measured = Measured(evaluation, truth, [by_id[one] for one in used], thresholds[name])
         table.append(measured.row(None, name, range(len(used))))
-        if used and evaluation.kind != "scalar":
+        if evaluation.kind != "scalar":
             right = measured.credits["accuracy"]
             drawn = resample("accuracy", right, right, measured.clusters)["accuracy"]
             by_metric.setdefault("accuracy", {})[name] = table[-1]["metrics"]["accuracy"]["value"], drawn

@@ -127,5 +127,6 @@ def _settle(place: Path, folder: Path, force: bool | None, record: str) -> None:
     if folder.is_dir():
         folder.rename(old)
     place.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+    if old.is_dir():
+        shutil.rmtree(old)
     sync(folder.parent)

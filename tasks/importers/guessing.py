@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from earmark.schemas.errors import InputError
-from earmark.tasks.importers.cells import shown
+from earmark.tasks.importers.cells import LONGEST_ID, shown
 from earmark.tasks.importers.json_arrays import object_lines
 from earmark.tasks.importers.lines import read_rows
 from earmark.tasks.importers.lists import ListFile
@@ -61,12 +61,15 @@ def guess_table(path: Path) -> Guess:
         InputError: it cannot be read, holds fewer than two rows, or no column is recognised as clips or as ratings.
     """
     delimiter, names, rows = _rows_of(path)
+    rows = [row for row in rows if row]
     if len(rows) < 2:
-        raise InputError(f"{path.name or path}: expected two rows or more, found {len(rows)}")
+        raise InputError(f"{path.name or path}: expected two rows of cells or more, found {len(rows)}")
     headless = not names
     names = names or [f"column_{at}" for at in range(1, len(rows[0]) + 1)]
     cells = {name: [row[at] for row in rows] for at, name in enumerate(names)}
     columns = _columns(path, cells)
+    if not all(map(_is_id, cells.get(columns.get("content", ""), ()))):
+        del columns["content"]  # the rows without an id would be rejects
     file_name = None if "system" in columns else _pattern(cells[columns["file"]])
     _take(columns, "system", cells, lambda name: _is_in_names(cells[name], cells[columns["file"]], file_name))
     if headless:  # names that say what a column holds
@@ -101,8 +104,11 @@ def _rows_of(path: Path) -> tuple[str, list[str], list[list[str]]]:
             raise InputError(f"{path.name or path}: expected a Parquet file with rows: {shown(error)}") from None
         return "", batch.schema.names, [[_text(cell) for cell in row.values()] for row in batch.to_pylist()]
     if ending in ("jsonl", "ndjson"):
-        lines = islice(object_lines(ListFile(path, path.name)), LOOKED_AT)
-        objects = [row for _, row in lines if isinstance(row, dict)]
+        lines = [row for _, row in islice(object_lines(ListFile(path, path.name)), LOOKED_AT)]
+        objects = [row for row in lines if isinstance(row, dict)]
+        faults = [row for row in lines if isinstance(row, Reject)]
+        if len(objects) < 2 and faults:
+            raise InputError(f"{path.name}, line {faults[0].line}: {faults[0].detail}")
         names = list(dict.fromkeys(name for row in objects for name in row))
         return "", names, [[_text(row.get(name)) for name in names] for row in objects]
     best = max((_split(path, mark) for mark in MARKS), key=lambda one: (one[0], -MARKS.index(one[1])))
@@ -156,11 +162,12 @@ def _columns(path: Path, cells: Mapping[str, Sequence[str]]) -> dict[str, str]:
     numbers = [name for name, values in cells.items() if sum(map(_is_number, values)) > 0.9 * len(values)]
     if columns.get("mos") not in numbers:
         columns.pop("mos", None)
-    if "file" not in columns and len({*cells.get(columns.get("system", ""), ())}) > 0.9 * len(
-        next(iter(cells.values()))
-    ):
+    if "file" not in columns and _each_its_own(cells.get(columns.get("system", ""), ())):
         columns["file"] = columns.pop("system")  # a name of its own in each row is a clip's
     texts = [name for name in cells if name not in numbers]
+    text = columns.get("content")
+    if "file" not in columns and text in texts and (_audio_share(cells[text]) > 0.5 or _each_its_own(cells[text])):
+        columns["file"] = columns.pop("content")
     fit = [name for name in numbers if _scale(*_ends(cells[name]))]
     _take(columns, "file", texts, lambda name: _audio_share(cells[name]) > 0.5)
     _take(columns, "file", texts, lambda name: len({*cells[name]}) > 0.5 * len(cells[name]))
@@ -180,6 +187,14 @@ def _take(columns: dict[str, str], what: str, names: Iterable[str], fits: Callab
     for name in names:
         if what not in columns and name not in columns.values() and fits(name):
             columns[what] = name
+
+
+def _each_its_own(cells: Sequence[str]) -> bool:
+    return len({*cells}) > 0.9 * len(cells)
+
+
+def _is_id(cell: str) -> bool:
+    return 0 < len(cell.strip()) <= LONGEST_ID and cell.strip().isprintable()
 
 
 def _audio_share(cells: Sequence[str]) -> float:

@@ -173,12 +173,15 @@ def _quoted(
         except csv.Error as error:
             reason = "unterminated_quote" if "end of data" in str(error) else "bad_quoting"
             detail = f"expected quotes around whole fields, found: {shown(error)}"
-        following = None
-        if reason == "unterminated_quote" and len(taken) < QUOTED_LINES - 1:
+        closed = False
+        while not closed and reason == "unterminated_quote" and len(taken) < QUOTED_LINES - 1:
             following = waiting.popleft() if waiting else next(lines, None)
             taken += [following] if following else []
-        if following is None or isinstance(following[1], Reject):
+            if following is None or isinstance(following[1], Reject):
+                break
+            parts[-1] += "\n"
+            parts.append(following[1])
+            closed = '"' in following[1]  # nothing else closes a quote
+        if not closed:
             waiting.extendleft(reversed(taken))
             return Reject(shown(text), reason, detail, name, number)
-        parts[-1] += "\n"
-        parts.append(following[1])

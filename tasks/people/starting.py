@@ -159,7 +159,8 @@ def _known(study: Study, generations: dict[str, Generation]) -> list[Known]:
 
 def _uncertain(store: Store | None, written: str) -> set[frozenset[str]]:
     """Pairs for which a dimension was answered in more than one way."""
-    assert store is not None, "a store holds the version that says what is uncertain"
+    if store is None:
+        raise InputError("uncertain_in: expected a store, which holds the version that says what is uncertain")
     version = store.find(written)
     with duckdb.connect() as connection:
         for table in ("pairs", "judgments"):

@@ -119,13 +119,14 @@ def write_training_data(exported: Path, returned: Path, folder: Path, *, force: 
         Boxes by label, most first, and under `images` how many images there are.
 
     Raises:
-        InputError: the export cannot be read, or names an image that was not exported, or a box that is none.
-        StoreError: the folder is taken, or nothing is labelled.
+        InputError: the export cannot be read, or names an image that was not exported, or a box that is none,
+            or nothing is labelled.
+        StoreError: the folder is taken.
     """
     labelled = _labelled(returned, exported)
     counts = Counter(box.kind for _, boxes in labelled.values() for box in boxes)
     if not counts:
-        raise StoreError(f"{returned.name}: expected images with boxes, found none")
+        raise InputError(f"{returned.name}: expected images with boxes, found none")
     kinds = {kind: number for number, kind in enumerate(sorted(counts))}
     coco: dict[str, list[dict[str, Any]]] = {
         "images": [],

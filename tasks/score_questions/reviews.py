@@ -93,7 +93,8 @@ def _csv_rows(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any] | Rej
 def json_annotations(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any], dict[str, Any] | None]]:
     """Each annotation of Label Studio's export: its task's number from 1, its task's data, and itself.
 
-    Of JSON-MIN, data and answers lie side by side: there is no annotation by itself. A task that is no object is empty.
+    Of JSON-MIN, data and answers lie side by side: there is no annotation by itself. A task that is no object is empty;
+    one that nobody has annotated yet is passed over.
 
     Raises:
         InputError: it cannot be read, or is no list.
@@ -102,7 +103,8 @@ def json_annotations(path: Path, name: str) -> Iterator[tuple[int, dict[str, Any
         if not isinstance(task, dict):
             yield number, {"question_id": shown(json.dumps(task))}, None
         elif not isinstance(task.get("annotations"), list):
-            yield number, task, None
+            if not isinstance(task.get("data"), dict):
+                yield number, task, None
         else:
             data = task["data"] if isinstance(task.get("data"), dict) else {}
             for one in task["annotations"]:

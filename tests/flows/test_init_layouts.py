@@ -73,7 +73,7 @@ def test_the_config_that_is_written_plans_a_build(tmp_path: Path) -> None:
 def test_a_second_file_is_found_beside(corpus: str, file: str, beside: str, tmp_path: Path) -> None:
     shutil.copytree(DEMO / file.split("/")[0], tmp_path / "lists")
     init(corpus, tmp_path / "lists" / Path(file).name, tmp_path / "my.toml")
-    assert f"\n{beside}\n" in (tmp_path / "my.toml").read_text()
+    assert f"\n{beside}   # the file whose name is most alike, check it\n" in (tmp_path / "my.toml").read_text()
     words = ["build", corpus, "--config", str(tmp_path / "my.toml"), "--dry-run", "--json"]
     run = CliRunner().invoke(app, [*words, "--store", str(tmp_path / "store")])
     assert run.exit_code == 0, (run.output, run.exception)

@@ -116,7 +116,7 @@ def test_a_list_without_a_header_and_ids_in_file_names(tmp_path: Path) -> None:
     [
         ("", "expected a table of two columns or more, found no delimiter"),
         ("one\ntwo\nthree\n", "expected a table of two columns or more, found no delimiter"),
-        ("a,b\n", "expected two rows or more"),
+        ("a,b\n", "expected two rows of cells or more"),
         ("name,colour\na.wav,red\nb.wav,blue\n", "no column seems to hold ratings"),
         ("mos,votes\n1,2\n3,4\n5,6\n", "no column seems to hold clips"),
         ("wav,count_of_things\na.wav,1000\nb.wav,2000\n", "no column seems to hold ratings"),
@@ -168,3 +168,40 @@ def test_clips_are_measured_where_they_are_found(folder: str | None, root: str |
     config = tomllib.loads((tmp_path / "my.toml").read_text())
     assert config.get("audio") == (None if folder is None else "index")
     assert config["sources"][0].get("audio_root") == root
+
+
+def test_clips_are_looked_for_from_the_config(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    rows = [f"E{n % 3}-p{n // 3}.wav,{1 + n % 5}" for n in range(30)]
+    (tmp_path / "data/t.csv").write_text("\n".join(["Recording,MOS", *rows]) + "\n")
+    (tmp_path / "data/E0-p0.wav").touch()
+    for folder, root in (("", "data"), ("data", None), ("configs", "../data")):
+        (tmp_path / folder).mkdir(exist_ok=True)
+        init(tmp_path / "data/t.csv", tmp_path / folder / "my.toml")
+        assert read_toml(tmp_path / folder / "my.toml")["sources"][0].get("audio_root") == root
+
+
+@pytest.mark.parametrize("name", ["utterance", "utterance_id", "utt", "text", "prompt"])
+def test_names_of_contents_may_stand_above_clips(name: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(
+        "\n".join([f"{name},remark,mos", *(f"sys{n % 3}_utt{n // 3}.wav,good {n},{1 + n % 5}" for n in range(30))])
+    )
+    assert guess_table(tmp_path / "t.csv").columns == {"file": name, "mos": "mos"}
+
+
+def test_a_text_that_some_rows_lack_names_no_content(tmp_path: Path) -> None:
+    texts = ["", "a text"]
+    (tmp_path / "t.csv").write_text(
+        "\n".join(["wav,text,mos", *(f"{n}.wav,{texts[n % 2]},{n % 5 + 1}" for n in range(30))])
+    )
+    assert guess_table(tmp_path / "t.csv").unused == ("text",)
+    init(tmp_path / "t.csv", tmp_path / "my.toml")
+    assert len([row for row in read(tmp_path / "my.toml") if isinstance(row, Rating)]) == 30
+
+
+@pytest.mark.parametrize(
+    ("text", "says"), [("{}\n{}\n", "expected two rows of cells"), ("[1,\n2]\n", "t.jsonl, line 1: ")]
+)
+def test_json_lines_that_are_no_table_are_one_line(text: str, says: str, tmp_path: Path) -> None:
+    (tmp_path / "t.jsonl").write_text(text)
+    assert says in init(tmp_path / "t.jsonl", tmp_path / "my.toml", code=1)

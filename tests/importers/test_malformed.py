@@ -28,6 +28,8 @@ def table(tmp_path: Path, raw: bytes, name: str = "t.csv", **columns: str) -> An
     return read(tmp_path, format="table", name="study", files={"train": name}, columns={**COLUMNS, **columns})
 
 
+UNTERMINATED: Reasons = [("unterminated_quote", 2), *(("ragged_row", line) for line in range(3, 11))]
+
 # name, rows below the header `f,m,s`, good rows, rejects
 ROWS: list[tuple[str, bytes, int, Reasons]] = [
     ("no score", b"a.wav,,x\n", 0, [("score_missing", 2)]),
@@ -72,6 +74,7 @@ ROWS: list[tuple[str, bytes, int, Reasons]] = [
     ("a quote that does not end", b'"a.wav,3,x\n' + GOOD + GOOD, 2, [("unterminated_quote", 2)]),
     ("an open quote in the last line", GOOD + b'"a.wav,3,x', 1, [("unterminated_quote", 3)]),
     ("a quote that ends too far away", b'"a\n' + GOOD * QUOTED_LINES + b'b",3,x', 33, [("unterminated_quote", 2)]),
+    ("a quote before long lines", b'"a\n' + 8 * (b"b" * 20_000 + b"\n"), 0, UNTERMINATED),
     ("text after a quote", b'"a"b.wav,3,x\n' + GOOD, 1, [("bad_quoting", 2)]),
     ("a quote broken by a bad line", b'"a\n\xff\n' + GOOD, 1, [("unterminated_quote", 2), ("bad_encoding", 3)]),
     ("a field too large for csv", b'"' + b"a" * 200_000 + b'",3,x\n' + GOOD, 1, [("bad_quoting", 2)]),

@@ -148,6 +148,35 @@ def check_notes(config: MosPreferences, version: Version, pairs: list[dict[str, 
             assert count <= quota
             short = [note for note in notes if note.startswith(f"{dataset} {split}: {count} of {quota} pairs; ")]
             assert len(short) == (count < quota)
+    for dataset, split in kept:
+        if any(note.startswith(f"{dataset} {split}: no systems and no speakers are known") for note in notes):
+            of_split = [pair["category"] for pair in pairs if (pair["dataset"], pair["split"]) == (dataset, split)]
+            assert {*of_split} == {"unmatched"}
+
+
+@pytest.mark.parametrize(
+    ("known", "told"),
+    [
+        ({}, True),
+        ({"condition_id"}, True),
+        ({"content_id"}, True),
+        ({"content_id", "condition_id"}, False),
+        ({"speaker_id"}, False),
+        ({"system_id"}, False),
+    ],
+)
+def test_a_list_whose_pairs_are_all_unmatched_is_told_so(known: set[str], told: bool) -> None:
+    names = ("system_id", "speaker_id", "content_id", "condition_id")
+    rows = [
+        Rating(f"{n}.wav", 1.0 + n % 4, "list", n + 1, "test", **{name: f"{n % 3}" for name in names if name in known})
+        for n in range(12)
+    ]
+    version, found = built(config_of(Path("/"), source("one")), (rows, ["one"] * 12))
+    notes = [note for note in version.manifest.notes() if "so all pairs are unmatched" in note]
+    assert bool(notes) == told
+    assert found["pairs"]
+    if told:
+        assert {pair["category"] for pair in found["pairs"]} == {"unmatched"}
 
 
 @pytest.mark.slow
@@ -426,6 +455,7 @@ def test_too_few_clips_for_a_pair(count: int) -> None:
         ("native", {}, {"train": "a.csv", "test": "b.csv"}, True),
         ("native", {"split": "part"}, {"train": "a.csv"}, True),
         ("by-content", {}, {"train": "a.csv"}, True),
+        ("by-content, all of it to train", {}, {"train": "a.csv"}, False),
         ("train", {}, {"test": "a.csv"}, False),
     ],
 )
@@ -433,5 +463,7 @@ def test_triplets_are_forecast_where_their_splits_may_be(
     split: str, columns: dict[str, str], files: dict[str, str], drawn: bool, tmp_path: Path
 ) -> None:
     columns = {"file": "file", "mos": "mos", **columns}
-    source = {"name": "study", "format": "table", "files": files, "columns": columns, "split": split}
+    source = {"name": "study", "format": "table", "files": files, "columns": columns, "split": split.partition(",")[0]}
+    if "all of it" in split:
+        source["shares"] = {"train": 1.0, "test": 0.0}
     assert config_of(tmp_path, source).targets() == ({"study, triplets": 100} if drawn else {})

@@ -13,7 +13,7 @@ from PIL import Image, ImageDraw
 from typer.testing import CliRunner
 
 from earmark.flows.command.cli import app
-from earmark.schemas.errors import InputError, StoreError
+from earmark.schemas.errors import InputError
 from earmark.schemas.score_questions import Detector
 from earmark.tasks.score_questions.boxes import folder_images, write_boxes, write_training_data
 from earmark.tasks.score_questions.forum import drawings
@@ -134,6 +134,7 @@ def test_a_turned_box_is_the_upright_one_around_it(exported: Path, tmp_path: Pat
         (lambda task: task["annotations"][0]["result"][0]["value"].update(x=10**400), "expected boxes with a label"),
         (lambda task: task["annotations"][0].update(result=["odd"]), "expected boxes with a label"),
         (lambda task: task["annotations"][0].update(result=7), "expected boxes with a label"),
+        (lambda task: task.pop("annotations"), "expected images with boxes, found none"),
     ],
 )
 def test_what_is_no_such_export_is_one_line(exported: Path, tmp_path: Path, change: Any, message: str) -> None:
@@ -167,5 +168,5 @@ def test_the_command(exported: Path, tmp_path: Path) -> None:
     assert made.exit_code == 0, made.output
     assert "11 images in" in made.output
     assert "20 score" in made.output
-    with pytest.raises(StoreError, match="expected images with boxes, found none"):
+    with pytest.raises(InputError, match="expected images with boxes, found none"):
         write_training_data(exported, returned(tmp_path / "none.json", []), tmp_path / "out", force=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,7 +104,8 @@ def try_detector(stage: Stage, config: ScoreQuestions) -> Done[Measure | None]:
     decides = [code_digest(__name__), library_versions(), detector.model_dump(mode="json")]
     path = stage.store.root / MEASURED / f"{digest_of(decides)[:32]}.json"
     if path.is_file():
-        return Done(TypeAdapter(Measure).validate_json(path.read_bytes()))
+        with suppress(ValueError):  # a damaged file: what it held is measured anew
+            return Done(TypeAdapter(Measure).validate_json(path.read_bytes()))
     measure = measure_detector(detector, config.base)
     write_text(path, TypeAdapter(Measure).dump_json(measure).decode())
     return Done(measure)
