@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import islice
+from itertools import groupby, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,15 @@ def write_samples(
     Raises:
         StoreError: bench and corpus would share a clip, a recording or a near-duplicate text.
     """
+    clips, accounts = _write_pairs(stage, config, chosen, verified, negatives, rubrics)
+    stage.write(JUDGMENTS, UNSPLIT, _batches(JUDGMENTS, _judgment_rows(evidence, clips)))
+    return Done(None, *accounts)
+
+
+def _write_pairs(
+    stage: Stage, config: InstructionRubrics, chosen: Chosen, verified: Rows, negatives: Rows, rubrics: Rows
+) -> tuple[set[str], list[Account]]:
+    """Write all tables but the judgments, which need none of the rows that these do; the clips used, and accounts."""
     captions = read_rows(verified)
     by_base = {row["base"]: row for row in captions}
     by_id = {row["instruction_id"]: row for row in read_rows(rubrics)}
@@ -65,10 +75,9 @@ def write_samples(
         stage.write(CLIPS, split, _clip_batches(list(clips.values()), config))
     for table in (SAMPLES, LABELS, INSTRUCTIONS, ITEMS, CLIPS):
         stage.drop_empty_splits(table)
-    clips_used = {sample["clip_sha256"] for sample in samples}
-    stage.write(JUDGMENTS, UNSPLIT, _batches(JUDGMENTS, _judgment_rows(evidence, clips_used)))
     notes = [f"{len(pairs):,} pairs in {len(config.languages)} languages"]
-    return Done(None, *accounts, Account(len(samples) * len(config.languages), kept, notes=notes))
+    accounts.append(Account(len(samples) * len(config.languages), kept, notes=notes))
+    return {sample["clip_sha256"] for sample in samples}, accounts
 
 
 def _samples(pair: tuple[Row, Row], captions: Mapping[int, Row]) -> Iterator[Row]:
@@ -196,11 +205,12 @@ def _judgment_rows(evidence: tuple[Walked, Walked], clips: set[str]) -> Iterator
 
 def _questions(walked: Walked) -> Iterator[list[Row]]:
     """The answers to each question of a judge or reader: one, or one a part of its items. Without all, none."""
-    asked: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for draw in walked.read_draws():
-        if draw["last"] and (draw["role"] == "judge" or draw["ask"] == READ.name):
-            asked[draw["at"], draw.get("candidate"), draw["ask"], draw.get("pass", 1)].append(draw)
-    yield from (draws for draws in asked.values() if all(draw["reason"] is None for draw in draws))
+    for _, of_row in groupby(walked.read_draws(), key=itemgetter("at")):
+        asked: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+        for draw in of_row:
+            if draw["last"] and (draw["role"] == "judge" or draw["ask"] == READ.name):
+                asked[draw.get("candidate"), draw["ask"], draw.get("pass", 1)].append(draw)
+        yield from (draws for draws in asked.values() if all(draw["reason"] is None for draw in draws))
 
 
 def _clip_batches(clips: list[Row], config: InstructionRubrics) -> Iterator[pa.Table]:
