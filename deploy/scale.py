@@ -79,9 +79,7 @@ WORKLOADS = (
     Workload("instrumentals", "55,701 tracks, 3,777 h", 55_701, 0, 0, 0, 0, 3_777 * 3600 / 55_701, True, MP3_S),
     Workload("instrumentals, first 30 s", "55,701 tracks, 464 h", 55_701, 0, 0, 0, 0, 30, True, MP3_S),
     Workload("captions", "55,701 tracks", 55_701, len(LISTENERS) + REFINED, HEARD_S, 300, 120, built="all"),
-    Workload(
-        "instruction-rubrics", "105,000 samples, four stages", 105_000, 4, 10, 700, 250, audio_s=10, built="a fifth"
-    ),
+    Workload("instruction-rubrics", "105,000 samples, four stages", 105_000, 4, 10, 700, 250, audio_s=10, built="all"),
     Workload("score-questions", "4,000 images, five stages", 4_000, 5, 0, 1_500, 200, built="all"),
     Workload(
         "music-prompts, tags",

@@ -101,6 +101,11 @@ class _Recent(Generic[Key, Value]):
         while self._size > self._most and len(self) > 1:
             self.drop(next(iter(self._entries)))
 
+    def clear(self) -> None:
+        """Remove all."""
+        self._entries.clear()
+        self._size = 0
+
     def drop(self, key: Key) -> None:
         """Remove a key and its value, if they are here."""
         _, size = self._entries.pop(key, (None, 0))
@@ -177,6 +182,12 @@ class Encoder:
                 for sha256 in expected:
                     self._expected.pop(sha256, None)
                     self._encoded.drop(sha256)
+
+    def forget(self) -> None:
+        """Give back the memory of all that is kept; what is asked for again is made again."""
+        with self._lock:
+            for kept in (self._clips, self._parts, self._encoded):
+                kept.clear()
 
     def _of_expected(self, part: Part, expected: list[Part]) -> bytes:
         with self._lock:

@@ -91,6 +91,13 @@ def sessions_of_build(store: Store) -> Iterator[None]:
             _OF_BUILD.reset(token)
 
 
+def forget_clips() -> None:
+    """Give back the memory of the build's clips, once nothing is asked about them any more."""
+    sessions = _OF_BUILD.get(None)
+    if sessions is not None and isinstance(sessions.media.load_audio, Encoder):
+        sessions.media.load_audio.forget()
+
+
 @contextmanager
 def sessions_for(stage: Stage, config: BuildConfig, roles: Sequence[str]) -> Iterator[tuple[dict[str, Session], Media]]:
     """Sessions by role, and what gives them clips: the build's, or for the block alone where there is no build."""

@@ -26,6 +26,7 @@ from pydantic import TypeAdapter
 
 from earmark.tasks.build.progress import Work, working
 from earmark.tasks.build.rejects import rejects_table
+from earmark.tasks.build.sessions import forget_clips
 from earmark.tasks.importers.rows import Reject
 from earmark.tasks.store.files import write_text
 from earmark.tasks.store.manifest import Step
@@ -99,8 +100,10 @@ class BuildStep(Generic[Config, Inputs, Output]):
 
     def __call__(self, stage: Stage, config: Config, *inputs: Inputs.args, **named: Inputs.kwargs) -> Output:
         """Run the step, or give what an interrupted run of this build left of it."""
-        if self.final and stage.forecast is not None:
-            raise Enough
+        if self.final:
+            if stage.forecast is not None:
+                raise Enough
+            forget_clips()
         if (text := stage.output(self.name)) is not None:
             return self._outputs.validate_json(text)
         if in_flow():

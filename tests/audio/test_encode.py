@@ -102,6 +102,17 @@ def test_a_clip_of_many_pairs_is_decoded_once(tmp_path: Path, monkeypatch: pytes
     assert kept == 3 * len(sounds[pairs[0]])
 
 
+def test_forgotten_clips_hold_no_memory_and_are_made_again(clip: Audio) -> None:
+    encoder = Encoder()
+    first = encoder(clip)
+    with encoder.expecting([clip]):
+        assert encoder(clip) == first
+        encoder.forget()
+        assert [len(kept) for kept in (encoder._clips, encoder._parts, encoder._encoded)] == [0, 0, 0]
+        assert encoder(clip) == first
+    assert encoder.decoded_clips == 2
+
+
 def test_a_part_beyond_the_end_fails_alone(clip: Audio) -> None:
     shared = Encoder()
     good, bad = part_of(clip, 0.0, 1.0, FORMS[0]), part_of(clip, SECONDS + 5, None, FORMS[0])
