@@ -107,7 +107,10 @@ def try_detector(stage: Stage, config: ScoreQuestions) -> Done[Measure | None]:
         with suppress(ValueError):  # a damaged file: what it held is measured anew
             return Done(TypeAdapter(Measure).validate_json(path.read_bytes()))
     measure = measure_detector(detector, config.base)
-    write_text(path, TypeAdapter(Measure).dump_json(measure).decode())
+    written = stage.work / path.name  # what a killed build leaves there goes with its staging
+    write_text(written, TypeAdapter(Measure).dump_json(measure).decode())
+    path.parent.mkdir(exist_ok=True)
+    written.replace(path)
     return Done(measure)
 
 
